@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
-from hardneg.evaluation.equivalence import tost
 from hardneg.evaluation.intervals import GroupIndex, mean_variance
-from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
+from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test, tost
 from hardneg.evaluation.task_ranks import ranks
-from hardneg.evaluation.variance import SeedTable, spread
+from hardneg.evaluation.two_level import SeedTable, spread
 
 Tests = dict[str, float]
 """The p of each test, by its name."""

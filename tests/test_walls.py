@@ -11,9 +11,9 @@ import pytest
 OPEN = {"records", "api", "lines"}
 """What a door may import: records, and the Python functions."""
 TO_COMMANDS = {*OPEN, "diagnosis", "verbs", "analysis", "recipe", "store", "report", "doors"}
-PAST = {"browse": 17, "hub": 22, "mteb": 27, "trainer": 27, "pyserini": 14}
+PAST = {"browse": 16, "hub": 22, "mteb": 27, "trainer": 27, "pyserini": 14}
 """Imports of each door that reach further; these numbers may only fall."""
-COMMANDS_PAST = 49
+COMMANDS_PAST = 48
 
 
 @cache

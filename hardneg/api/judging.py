@@ -72,7 +72,7 @@ class Judge:
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     def _run(self, path: Path) -> "Run":
-        from hardneg.formats.excluded import without_excluded
+        from hardneg.formats.id_pairs import without_excluded
         from hardneg.formats.runs import read_run
 
         return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())
@@ -90,8 +90,7 @@ class Judge:
         return grades
 
     def _by_answers(self, runs: Mapping[str, Path], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
-        from hardneg.evaluation.metrics import answer_coverage
-        from hardneg.evaluation.notes import run_notes
+        from hardneg.evaluation.metrics import answer_coverage, run_notes
         from hardneg.formats.answer_matching import PassageAnswers
 
         if not cutoffs:
@@ -126,8 +125,7 @@ class _Judging:
 
     def of(self, runs: "Iterable[tuple[str, Run]]") -> "dict[str, Scores]":
         """Each run's scores by metric and query."""
-        from hardneg.evaluation.metrics import evaluate
-        from hardneg.evaluation.notes import judgement_notes, run_notes
+        from hardneg.evaluation.metrics import evaluate, judgement_notes, run_notes
 
         scores: dict[str, Scores] = {}
         for label, run in runs:
@@ -156,8 +154,7 @@ def tested(
 
     margin: within which runs are equal. groups: of queries, by id.
     """
-    from hardneg.evaluation.equivalence import Design
-    from hardneg.evaluation.significance import compare_all
+    from hardneg.evaluation.significance import Design, compare_all
 
     return replace(
         measured,

@@ -134,7 +134,6 @@ def _shown(item: Any) -> Any:
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
     from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
-    from hardneg.report.seed_section import seed_tests_by_metric
 
     content = ReportContent.of("", measured)
     section = systems_section(content)
@@ -144,7 +143,7 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     for line in (section.lead, *section.lines):
         if notes or line != BRACKETS:
             _print_line(console, line)
-    for tests in (*tests_by_metric(content), *seed_tests_by_metric(measured.over_seeds, content.level)):
+    for tests in tests_by_metric(content):
         console.print()
         print_table(console, tests)
     if measured.comparisons:

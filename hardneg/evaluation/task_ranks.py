@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.evaluation.equivalence import Design
 from hardneg.evaluation.intervals import Interval, mean_interval
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured, to_json
-from hardneg.evaluation.significance import compare_all, holm, paired_t_test
+from hardneg.evaluation.significance import Design, compare_all, holm, paired_t_test
 
 _LEVEL = 0.05
 

@@ -20,7 +20,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.collection import StoredCollection
-from hardneg.mining.filtering import filtering_charge, needs_answers
+from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
@@ -215,8 +215,8 @@ def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
-    from hardneg.mining.filter_texts import MiningTexts
-    from hardneg.mining.filtering import Filters
+    from hardneg.mining.choosing import Filters
+    from hardneg.mining.filters import MiningTexts
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider

@@ -20,7 +20,7 @@ from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.testing.encoded import alike
+from hardneg.testing.forms import alike
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 30

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.analysis.base import curves_of
-from hardneg.analysis.refreshes import refreshes
+from hardneg.analysis.trainings import curves_of, refreshes
 from hardneg.training.history import History
 
 Curve = list[tuple[float, float]]

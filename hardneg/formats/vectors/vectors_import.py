@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import hash_texts
-from hardneg.formats.json_rows import json_row
-from hardneg.formats.text_lines import id_problem, one_word, read_lines
+from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.formats.vectors.shard_folder import write_flat_shards
 from hardneg.records.errors import DataError

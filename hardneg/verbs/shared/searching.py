@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.own_texts import own_documents
+from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.runs import lists_in_order
@@ -21,7 +20,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.journal import contiguous
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.mining.listing import listed, rows_of, with_positives, without
+from hardneg.mining.listing import as_lists, exclude, with_positives
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.records.types import Encoded, Hits, RankedList
@@ -243,8 +242,8 @@ class Searching:
                 hits = self._hits(searcher, wanted, lists, window)
                 if self._excluded:
                     excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
-                    hits = without(hits, excluded, corpus, spec.depth)
-                hits_of = listed(hits)
+                    hits = exclude(hits, excluded, corpus, spec.depth)
+                hits_of = as_lists(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
                     hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
@@ -278,7 +277,7 @@ class Searching:
                 name = f"{window.start}-{window.stop}"
                 return search_kept(searcher, wanted, self._depth, self.context.folder / SCRATCH / "lists" / name)
             some = islice(lists, window.stop - window.start)
-            rows = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
+            rows = self.collection.corpus.list_rows([ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, rows, self._depth)
 
     @property

@@ -20,7 +20,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.indexes.backends.approximate import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
-from hardneg.mining.filtering import Filters
+from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder

@@ -95,7 +95,6 @@ if TYPE_CHECKING:
         ModelError,
         NewerArtifact,
         NotOurs,
-        PartDone,
         PluginError,
         RecipeError,
         TrainingError,
@@ -253,7 +252,6 @@ __all__ = [  # noqa: RUF022
     "ModelError",  # a model cannot be loaded or used
     "NewerArtifact",  # an artifact of a newer hardneg
     "NotOurs",  # an artifact that may not be replaced
-    "PartDone",  # a part of the work is done, the rest is other machines'
     "PluginError",  # a plugin is unknown, broken, or has bad options
     "RecipeError",  # a recipe has mistakes
     "TrainingError",  # training cannot go on

@@ -98,7 +98,6 @@ if TYPE_CHECKING:
         ModelError,
         NewerArtifact,
         NotOurs,
-        PartDone,
         PluginError,
         RecipeError,
         TrainingError,
@@ -159,7 +158,7 @@ if TYPE_CHECKING:
     from hardneg.report.numbers import p_value as format_p_value
     from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+    from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer
@@ -256,7 +255,6 @@ __all__ = [  # noqa: RUF022
     "ModelError",  # a model cannot be loaded or used
     "NewerArtifact",  # an artifact of a newer hardneg
     "NotOurs",  # an artifact that may not be replaced
-    "PartDone",  # a part of the work is done, the rest is other machines'
     "PluginError",  # a plugin is unknown, broken, or has bad options
     "RecipeError",  # a recipe has mistakes
     "TrainingError",  # training cannot go on

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable  # noqa: TID251
 
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.evaluation.task_ranks import OverTasks
     from hardneg.report.table import Section, Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -149,34 +148,6 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     if measured.comparisons:
         _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
         _print_line(console, outcomes_explained(content))
-
-
-def task_tables(console: "Console", comparison: "OverTasks") -> None:
-    """Print the ranks of systems over tasks, and one row a paired test over tasks."""
-    from hardneg.report.content import ReportContent, outcomes_explained, tests_by_metric
-    from hardneg.report.numbers import bounds, number
-    from hardneg.report.table import Table
-
-    content = ReportContent.of("", comparison.measured)
-    rows = [
-        [
-            each.metric,
-            each.system,
-            number(each.mean),
-            bounds(each.interval),
-            str(each.rank),
-            f"{each.best}-{each.worst}",
-        ]
-        for each in comparison.ranks
-    ]
-    heads = [f"over {content.queries} tasks", "system", "mean", "95 % interval", "rank", "95 % interval"]
-    for table in (Table(heads, rows, words=2), *tests_by_metric(content)):
-        console.print()
-        print_table(console, table)
-    _print_line(
-        console, "Tasks are what is drawn at random. p after Holm's correction over all pairs by the same metric."
-    )
-    _print_line(console, outcomes_explained(content))
 
 
 def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:

@@ -74,14 +74,18 @@ class StoredRows(Protocol):
         """The texts of documents `start` to `stop`, `size` at a time."""
 
 
-class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
-    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
+class BlockStore(Protocol):
+    """What encoded blocks are put into; several processes may hold one, each with a number of its own."""
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk."""
 
     def write_block(self, number: int, start_row: int, encoded: Any, /) -> None:
         """Writes the rows from `start_row` on, and marks the block as finished."""
+
+
+class StoreWriter(BlockStore, AbstractContextManager["StoreWriter"], Protocol):
+    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""

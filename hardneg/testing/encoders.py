@@ -198,7 +198,7 @@ class EncoderTests(PluginTests):
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         """Exact search of the store finds the best scores."""
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
         from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
@@ -255,7 +255,7 @@ class TrainableEncoderTests(EncoderTests):
         """Scores in training equal those of a search, and have gradients."""
         import torch
 
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")

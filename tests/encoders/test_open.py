@@ -119,6 +119,7 @@ def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
     finally:
         sys.setprofile(None)
     steps = ["resolved", "spec", "resolved", "source", "resolved", "dense_family", "loading"]
+    print([Path(path).stem for path in walk])
     assert [Path(path).stem for path in walk] == steps
 
 

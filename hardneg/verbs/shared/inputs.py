@@ -7,7 +7,7 @@ from hardneg.encoders.spec import Precision
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.formats.vectors.vector_files import VectorFile, open_vectors
+from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
 from hardneg.store.atomic_write import link_file

@@ -19,9 +19,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat
 from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError
 from hardneg.training.refresh import mining as mining_module

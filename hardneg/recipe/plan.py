@@ -123,7 +123,7 @@ def _model_digest(recipe: Recipe) -> str:
     model = recipe.model
     if (command := maker(model.name)) and not Path(model.name).is_dir():
         raise ModelError(f"model {model.name}: not there yet: make it with `{command}`, or set model.name=FOLDER")
-    return recipe.models.of(model).digest
+    return recipe.models.of(model, fetched=True).digest
 
 
 @dataclass(frozen=True)

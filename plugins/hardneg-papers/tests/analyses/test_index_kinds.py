@@ -11,9 +11,8 @@ from hardneg_papers.analyses.projection import Projection
 
 from hardneg.analysis.inputs import Files, System
 from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.dense import DenseIndex
 from hardneg.runtime.progress import Silent

@@ -22,6 +22,15 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
 
 
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real collections; skips where there is none."""
+    folder = os.environ.get("HARDNEG_TEST_DATA")
+    if not folder:
+        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
+    return Path(folder)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What commands note in the usual store goes elsewhere."""

@@ -1,13 +1,19 @@
 from functools import partial
 
 import numpy as np
-from hardneg_papers.analyses.errors import by_query, distribution, errors_in_run, to_json
+from hardneg_papers.analyses.errors import (
+    by_query,
+    distribution,
+    errors_in_run,
+    errors_of_positives,
+    known_pairs,
+    to_json,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 from hardneg.indexes.kernels.checks import vector_blocks
 
 

@@ -130,5 +130,5 @@ def test_blocks_come_to_the_same_as_one(tmp_path: Path, monkeypatch: pytest.Monk
         return [[len(part) for part in parts] for parts in vectors_of(read_negatives(path), system, texts)]
 
     whole = all_of()
-    monkeypatch.setattr("hardneg.analysis.negatives._BLOCK", 3)
+    monkeypatch.setattr("hardneg_papers.analyses.information._BLOCK", 3)
     assert all_of() == whole == [[2, 1, 1], [2, 1, 2], [2, 1, 1], [2, 1, 2]]

@@ -33,7 +33,7 @@ class Slow:
 
 def test_one_query_is_timed_alone_and_among_all(monkeypatch):
     slow = Slow()
-    monkeypatch.setattr("hardneg.analysis.indexes.time", slow)
+    monkeypatch.setattr("hardneg_papers.analyses.indexes.time", slow)
     found = latency(slow.system(), [str(number) for number in range(8)], 7)
     assert slow.asked == [(1, 7)] * (2 + 8) + [(8, 7)]
     assert found["one"] == pytest.approx({"encode": 2.0, "search": 4.0, "total": 6.0})

@@ -448,7 +448,7 @@ __all__ = [  # noqa: RUF022
     "world",  # the processes of this run
     "gather",  # a tensor of all processes, with gradients
     "settle_by",  # how several processes agree on what one has timed
-    # More for analyses.
+    # More for analyses: what those of the package hardneg-papers read and draw with.
     "System",  # an index opened, with the model of its queries
     "MetricName",  # a field that holds the name of a metric
     "FilterThresholds",  # a field that holds thresholds by the name of a filtering miner

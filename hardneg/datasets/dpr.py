@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, texts_field
 from hardneg.formats.source_files import Part, Record, line_part, order_splits
-from hardneg.formats.text_lines import checked_id, estimate_lines, find_file, lines_or_errors
+from hardneg.formats.text_lines import (
+    checked_id,
+    estimate_lines,
+    find_file,
+    id_field,
+    json_row,
+    lines_or_errors,
+    read_array,
+    text_field,
+    texts_field,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Query
 from hardneg.records.wording import counted

@@ -7,9 +7,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.datasets.topic_files import PartedCollection, paired
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, title_field
 from hardneg.formats.source_files import Part, Record, line_part
-from hardneg.formats.text_lines import estimate_lines, no_folder, read_chunks
+from hardneg.formats.text_lines import (
+    estimate_lines,
+    id_field,
+    json_row,
+    no_folder,
+    read_array,
+    read_chunks,
+    text_field,
+    title_field,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document
 from hardneg.store.digest import digest
@@ -72,7 +80,7 @@ class Pyserini:
 
 
 def _documents_part(path: Path, title_line: bool) -> Part:
-    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path, 4096), "").lstrip().startswith("["):
+    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path), "").lstrip().startswith("["):
         return Part(str(path), partial(_array_documents, path, title_line))
     return line_part(path, lambda path, number, line: _document(title_line, path, number, json_row(path, number, line)))
 

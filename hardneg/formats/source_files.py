@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hardneg.formats.excluded import Exclusion, HasExcluded
+from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
 from hardneg.formats.text_lines import lines_or_errors
 from hardneg.records.errors import DataError
@@ -50,10 +50,9 @@ def parts_of(collection: Collection) -> Iterator[Part]:
         yield from collection.parts()
         return
     yield Part("documents", lambda: _numbered(collection.documents()))
-    for split in collection.splits():
-        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
-    for split in collection.splits():
-        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+    for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
+        for split in collection.splits():
+            yield Part(f"{what} of {split}", partial(_stream, read, split), split)
     if isinstance(collection, HasExcluded):
         yield Part("excluded documents", lambda: _numbered(collection.excluded()))
 
@@ -68,7 +67,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 def line_part(path: Path, parse: LineParser) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
-    return Part(str(path), lambda: _parsed(path, parse))
+    return Part(str(path), lambda: parsed(path, lines_or_errors(path), parse))
 
 
 def qrels_part(path: Path, split: str) -> Part:
@@ -76,7 +75,7 @@ def qrels_part(path: Path, split: str) -> Part:
 
     def read() -> Iterator[tuple[int, Record | DataError]]:
         parse = qrels_parser(path)
-        return _parsed(path, lambda _, number, line: parse(number, line))
+        return parsed(path, lines_or_errors(path), lambda _, number, line: parse(number, line))
 
     return Part(str(path), read, split)
 
@@ -85,16 +84,15 @@ def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tup
     return _numbered(read(split))
 
 
-def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
-    for number, line in lines_or_errors(path):
-        if isinstance(line, DataError):
-            yield number, line
-            continue
+def parsed(
+    path: Path, lines: Iterable[tuple[int, str | DataError]], parse: LineParser
+) -> Iterator[tuple[int, Record | DataError]]:
+    """The record of each line, or the error that stands in its place."""
+    for number, line in lines:
         try:
-            record = parse(path, number, line)
+            record = line if isinstance(line, DataError) else parse(path, number, line)
         except DataError as error:
-            yield number, error
-            continue
+            record = error
         if record is not None:
             yield number, record
 

@@ -93,7 +93,7 @@ def _result(stages: Mapping[str, Any], plan: "Plan", workplace: "Workplace") -> 
     from hardneg.api.dataset_argument import write_beir
     from hardneg.api.results import WrittenQueries
     from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.groups import write_groups
+    from hardneg.formats.id_pairs import write_groups
 
     artifacts = workplace.make(plan).artifacts
     last = artifacts[list(stages)[-1]]

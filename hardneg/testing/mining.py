@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.mining.filter_texts import MiningTexts
+from hardneg.mining.filters import MiningTexts
 from hardneg.records.types import Answers, Candidates, Document, Judgement, Negatives, Query, RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.runtime.seeding import generator

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.engines import ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.outputs import free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.cli.recipe_results import runs, verify
@@ -21,12 +22,6 @@ from hardneg.store.artifacts import Store
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
-    from hardneg.recipe.plan import Plan
-from typing import TYPE_CHECKING, Any
-
-from hardneg.cli.outputs import free_bytes
-
-if TYPE_CHECKING:
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 

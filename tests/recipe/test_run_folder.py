@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_part, small_tree
+from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part, small_tree
 
 from hardneg.doors.hub.cards import RecordedRun
 from hardneg.encoders.open.resolved import load_learner
@@ -27,6 +27,7 @@ CHAINED = {
 }
 
 
+@NEEDS_PAPERS
 @pytest.mark.parametrize(("name", "before"), CHAINED.items())
 def test_documents_go_on_from_passages(name, before):
     model = load_recipe(find_recipe(name), "paper").model

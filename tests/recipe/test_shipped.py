@@ -137,7 +137,7 @@ def test_a_file_is_plain_stages(name: str):
     """At most one `extends` of a name, no null, and nothing that stands for other stages."""
     text = shipped_recipes()[name].read_text(encoding="utf-8")
     assert not [token for token in yaml.scan(text) if isinstance(token, yaml.AnchorToken | yaml.AliasToken)]
-    assert max(map(len, text.splitlines())) <= 130
+    assert max(map(len, text.splitlines())) <= 120
     tree = yaml.safe_load(text)
     assert isinstance(tree.pop("extends", ""), str)
     found = list(_keys_and_values(tree))

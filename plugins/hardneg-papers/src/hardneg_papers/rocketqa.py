@@ -177,7 +177,7 @@ def _step1(title: str, preset: str) -> Book:
     book = Book.of("rocketqa-passage", preset, title)
     first = ("bm25-index", "bm25", "start-index", "start-test", "start-dev", "scores", "report")
     names = [*first, *(f"rocketqa-1{end}" for end in ("", "-index", "-test"))]
-    book.stages = {name: stage for name, stage in book.stages.items() if name in names}
+    book.stages = {name: book.stages[name] for name in names if name in book.stages}
     scores, report = book.stages["scores"], book.stages["report"]
     del scores["metrics_of"], report["analyses"], book.top["outputs"]
     scores["runs"] = {label: run for label, run in scores["runs"].items() if run in book.stages}

@@ -32,7 +32,6 @@ DIFFERENT = {
     ("depth", 200): "that negatives are chosen from; K of STAR and ADORE's Table 1",
     ("examples", 5): "queries of a filter; wins and losses of two runs",
     ("length", 512): "tokens of a segment; of ELECTRA's inputs",
-    ("most", 300): "characters of a shortened text; points of a drawn curve",
     ("negatives", 8): "a file's and a table's, in signatures that editors show",
     ("seed", 0): "what no recipe's seed changes; ELECTRA's first weights of a layer",
     ("temperature", 0.05): "of a loss over cosines; of the gradients that an analysis measures",

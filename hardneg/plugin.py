@@ -168,8 +168,8 @@ if TYPE_CHECKING:
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
     from hardneg.training.method import ExampleTraining
-    from hardneg.training.option_groups import again as option_again
     from hardneg.training.options import LearningOptions
+    from hardneg.training.options import again as option_again
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.engine import Engine
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries

@@ -104,7 +104,7 @@ class Workplace:
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
         from hardneg.recipe.execute import Options
-        from hardneg.verbs.shared.local_engine import Local
+        from hardneg.verbs.shared.engine import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 

@@ -20,7 +20,7 @@ from hardneg.records.errors import ModelError
 from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.verbs.encode import Encode
 from hardneg.verbs.evaluate import Evaluate
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 TRAIN = "train"
 MOST_CUT: dict[Side, float] = {"query": 0.05, "document": 0.5}

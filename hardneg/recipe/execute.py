@@ -27,8 +27,7 @@ from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, 
 from hardneg.store.choices import noted
 from hardneg.store.integrity import damage
 from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
-from hardneg.verbs.shared.engine import Engine
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.engine import Engine, Local
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 _WORK, _DONE = "work", "done"

@@ -258,7 +258,6 @@ class Store:
 
 
 def _taken(handle: int, operation: int) -> bool:
-    """Try to take a lock without waiting."""
     try:
         fcntl.flock(handle, operation | fcntl.LOCK_NB)
     except BlockingIOError:

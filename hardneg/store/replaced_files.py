@@ -121,7 +121,6 @@ class Outputs:
             yield
 
     def _tell_unknown(self, path: Path, reason: object) -> None:
-        """Report that an output cannot be recorded as a result."""
         self.tell(f"only {self.words.overwrite} will replace {path}: {reason}")
 
     def _input_problems(self, target: Target) -> Iterator[str]:
@@ -214,7 +213,6 @@ def _check_name(top: Path, another: str) -> None:
 
 
 def _check_writable(top: Path, another: str) -> None:
-    """Raise ArtifactError where nothing can be written at `top`."""
     there = top.absolute().parent
     while not there.exists():
         there = there.parent

@@ -187,7 +187,6 @@ def load_learning(module: nn.Module, path: Path) -> None:
 
 
 def _fixed(module: nn.Module) -> set[str]:
-    """The names of the weights that do not learn."""
     return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
@@ -269,17 +268,11 @@ class Elapsed:
 
     def __init__(self, folder: Path, resumed: bool) -> None:
         self._path, self._began = folder / "seconds", time.monotonic()
-        self.earlier = _read(self._path) if resumed else 0.0
+        self.earlier = 0.0
+        with suppress(OSError, ValueError):  # missing or damaged
+            seconds = float(self._path.read_text(encoding="ascii"))
+            self.earlier = seconds if resumed and math.isfinite(seconds) and seconds > 0 else 0.0
 
     def note(self) -> None:
         """Write the sum; called with each checkpoint."""
         replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")
-
-
-def _read(path: Path) -> float:
-    """Return the seconds in a file; 0 where it is missing or damaged."""
-    try:
-        seconds = float(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0.0
-    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

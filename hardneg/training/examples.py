@@ -1,12 +1,15 @@
 """The examples of each batch: a function of the seed, the epoch and the query."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.batches.batch_order import BatchOrder
 from hardneg.batches.shuffled import Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus
@@ -17,13 +20,35 @@ from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
-from hardneg.training.guide import Guide
 from hardneg.training.negative_draws import Drawing, by_margin, uniformly
-from hardneg.training.query_order import QueryOrder
-from hardneg.training.teacher import Teacher
+from hardneg.training.teacher import Guide, Teacher
 
 if TYPE_CHECKING:
     from hardneg.training.options import LearningOptions
+
+
+@dataclass(frozen=True, eq=False)
+class QueryOrder:
+    """Which queries share a batch.
+
+    plugin: a batch order. groups: int64 [Q, ...], its groups of the training queries. size: that of a batch.
+    """
+
+    plugin: BatchOrder
+    groups: NDArray[np.int64]
+    size: int
+
+    def of(self, chosen: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
+        """The queries of an epoch, int64 [n], of those that can be learnt from, int64 [C]."""
+        return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
+
+    @cached_property
+    def name(self) -> str:
+        """A digest of the plugin and its groups."""
+        plugin: Any = self.plugin
+        said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
+        content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()
+        return digest([*said, list(self.groups.shape), content])
 
 
 class NegativeLists(Protocol):
@@ -152,7 +177,8 @@ class Examples:
     A query's positive and its n negatives are drawn anew in each epoch, as `drawing` says; negatives without
     replacement, unless there are fewer than n.
 
-    skipped: how many queries were left out, and how many positives were, by reason.
+    skipped: how many queries were left out, and how many positives were, by reason. queries: int64, the positions in
+    the training data of those that can be learnt from.
     """
 
     def __init__(self, data: TrainingData, negatives_per_query: int, seed: int, drawing: Drawing = _PLAIN) -> None:
@@ -172,12 +198,12 @@ class Examples:
             "positives that the corpus lacks": unknown,
         }
         self.skipped = {reason: count for reason, count in skipped.items() if count}
-        self._queries = np.flatnonzero(has_positives & has_negatives)
-        if not len(self._queries):
+        self.queries = np.flatnonzero(has_positives & has_negatives)
+        if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
             raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
-        turns = self._counts[self._queries] // max(1, negatives_per_query)
+        turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
         self._length = int(self._turns.sum()) if data.order is None else len(self._order(0)[0])
 
@@ -186,7 +212,7 @@ class Examples:
 
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
-        ids = [self._data.query_ids[query] for query in self._queries.tolist()]
+        ids = [self._data.query_ids[query] for query in self.queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
         named += [] if segments is None else [asdict(segments)]
@@ -225,11 +251,6 @@ class Examples:
         others = np.concatenate([*aside, _none()])
         return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
-    @property
-    def queries(self) -> NDArray[np.int64]:
-        """int64, the positions in the training data of the queries that can be learnt from."""
-        return self._queries
-
     def _at(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The query at each position of an epoch, and how often it came in that epoch before; int64 [B] all."""
         parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
@@ -240,11 +261,11 @@ class Examples:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
             if self._data.order is not None:
-                queries = self._data.order.of(self._queries, epoch, self._seed)
+                queries = self._data.order.of(self.queries, epoch, self._seed)
                 self._orders[epoch] = queries, times_before(queries)
             else:
-                queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
-                turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
+                queries = _SHUFFLED.order(self.queries, self.queries, 1, epoch=epoch, seed=self._seed)
+                turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self.queries, queries)])
                 self._orders[epoch] = queries[positions], turn
         return self._orders[epoch]
 

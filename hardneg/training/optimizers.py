@@ -177,10 +177,10 @@ def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:
         if name.startswith(path):
             layer = int(name[len(path) :].split(".")[0])
             return (2 * layer + 1) * len(GROUPS) // (2 * count)
-    nearest = max(stacks, key=lambda path: _shared(name.split("."), path.split(".")))
+
+    def shared(path: str) -> int:
+        pairs = zip(name.split("."), path.split("."), strict=False)
+        return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+
+    nearest = max(stacks, key=shared)
     return len(GROUPS) - 1 if nearest in begun else 0
-
-
-def _shared(name: Sequence[str], other: Sequence[str]) -> int:
-    """How many parts two names share from the left."""
-    return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], zip(name, other, strict=False)))

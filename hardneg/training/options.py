@@ -6,16 +6,48 @@ checks combinations. Other options of a stage: `TrainingGroup`.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 from hardneg.training.negative_draws import Drawing, Drawn, Windows
-from hardneg.training.option_groups import again, gathered, option, out_of_bounds
+
+
+def option(
+    default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
+) -> Any:
+    """A field of a dataclass of options; `key`: `FREE` or `LATER`, where it does not always count in keys."""
+    bounds = {"least": least, "above": above}
+    return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
+
+
+def again(owner: type[Any], name: str, default: Any) -> Any:
+    """Repeat the option of another class, with another default."""
+    (inherited,) = (each for each in fields(owner) if each.name == name)
+    return field(default=default, metadata=inherited.metadata)
+
+
+def out_of_bounds(options: Any) -> Iterator[str]:
+    """Yield a line for each option below its `least`, or not above its `above`."""
+    for each in fields(options):
+        value, least, above = getattr(options, each.name), each.metadata.get("least"), each.metadata.get("above")
+        if value is not None and least is not None and not value >= least:
+            yield f"{each.name} must be {least} or above, not {value}"
+        if value is not None and above is not None and not value > above:
+            yield f"{each.name} must be above {above}, not {value}"
+
+
+def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
+    """Yield the results of a hook, of the options' class and of each of its groups that defines it."""
+    for group in type(options).__mro__:
+        if hook in vars(group):
+            yield from vars(group)[hook](options, *arguments)
 
 
 @dataclass(frozen=True)
@@ -283,3 +315,19 @@ class RerankerOptions(LearningOptions):
         """No documents but the query's own are shown, so it needs some."""
         if self.negatives_per_query == 0:
             yield "negatives_per_query must be 1 or above: a reranker is shown its query's documents alone"
+
+
+TRANSFORMER: float = LearningOptions.learning_rate
+ADAPTER, TABLE = 2e-4, 0.01
+_LARGE_TABLES = {"packaged:wordllama": 0.03}
+"""Tables of larger numbers: Adam's steps are as long as the rate, whatever the size of a weight."""
+
+
+def usual_rate(model: ModelSpec) -> float | None:
+    """The rate that a training takes where its recipe gives none; None where the kind of the model is not known yet."""
+    resolved = resolve(model)
+    if resolved.spec.adapter is not None:
+        return ADAPTER
+    if resolved.known_family is None:
+        return None
+    return _LARGE_TABLES.get(model.name, TABLE) if getattr(resolved.family, "tables", False) else TRANSFORMER

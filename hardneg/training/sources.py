@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
+from hardneg.records.wording import counted
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import drawn_order, generator
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-from hardneg.training.examples import Examples, SampledBatch, SourcePrompts, TrainingData, times_before
+from hardneg.training.examples import Examples, NegativeLists, SampledBatch, SourcePrompts, TrainingData, times_before
 from hardneg.training.options import LearningOptions
 
 
@@ -166,7 +168,6 @@ class MixedExamples:
         return joined(parts).at(np.argsort(np.concatenate(list(chosen.values()))))
 
     def _drawn(self, source: int, start: int, count: int) -> SampledBatch:
-        """Examples of one source, their documents as rows of all corpora."""
         drawn, first = self._examples[source].draw(start, count), int(self._mixture.corpus.starts[source])
         return replace(
             drawn,
@@ -263,3 +264,50 @@ class SourceOrder:
             last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self.shares))
             self._sums.append(self._sums[-1] + last)
         return self._sums[block]
+
+
+@dataclass(frozen=True)
+class JoinedLists:
+    """The rows of several files of negatives, one file after the other."""
+
+    files: Sequence[NegativeLists]
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The query of each row."""
+        return list(chain.from_iterable(file.query_ids for file in self.files))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64, how many negatives each row has."""
+        return np.concatenate([file.counts for file in self.files])
+
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
+        """Return the negatives of one row at these positions."""
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self.files[number].pick(row - int(self._starts[number]), positions)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
+
+
+def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
+    """The queries of both over one corpus, each with its own positives and negatives, drawn in one shuffled order.
+
+    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are put together without weights.
+
+    Raises:
+        TrainingError: a query is in both.
+    """
+    if both := sorted({*data.query_ids} & {*more.query_ids}):
+        shared = counted(len(both), "query is", "queries are")
+        raise TrainingError(f"{shared} in both sets of examples, such as {both[0]!r}: label queries of another split")
+    files = [part.negatives for part in (data, more) if part.negatives is not None]
+    return replace(
+        data,
+        query_ids=[*data.query_ids, *more.query_ids],
+        texts=[*data.texts, *more.texts],
+        positives={**data.positives, **more.positives},
+        negatives=None if data.negatives is None else JoinedLists(files),
+    )

@@ -56,7 +56,6 @@ class Average(Judging):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model."""
         return {"model": MODEL_FOLDER}
 
     def identity(self) -> dict[str, Any]:
@@ -76,12 +75,10 @@ class Average(Judging):
         return self.model_copy(update={"models": models})
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """That of its first model."""
         first = next(iter(self.models.values()))
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By its models."""
         return Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "StageContext[Average]") -> Facts:

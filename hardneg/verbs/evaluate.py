@@ -171,24 +171,20 @@ class Evaluate(StageSpec):
         return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the query."""
         count = sizes.queries(self.split)
         return Row(count, "queries", 2_000 + count * 300)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The metrics: under their own name where the report shows those of another stage."""
         references = recipe.stages[recipe.report].references() if recipe.report else ()
         shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        """What was searched, for how many queries, and what is relevant."""
         queries = counted(source.count("queries"), "query")
         reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
         return {**reason, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-        """The means of each evaluation, for the report of another one: of another collection, say."""
         from hardneg.evaluation.metrics_json import read_metrics
         from hardneg.report.content import ReportContent, systems_section
 

@@ -116,7 +116,6 @@ class Fuse(RunSpec):
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.parameter, self.depth)
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the tuning too."""
         yield from super().references()
         for path, name, mark in marked_references(self.tuning) if self.tuning else ():
             yield f"tuning.{path}", name, mark
@@ -129,7 +128,6 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView) -> int:
-        """Its depth, or as much as all runs have together."""
         return self._fused_length(recipe, self.runs)
 
     def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
@@ -148,7 +146,6 @@ class Fuse(RunSpec):
             yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
 
     def estimate(self, sizes: Sizes) -> Row:
-        """One pass over the lists."""
         count = sizes.queries(self.split)
         return Row(count, "queries", count * self.depth * 20)
 

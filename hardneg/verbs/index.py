@@ -51,16 +51,13 @@ class BuildIndex(IndexSpec):
             yield f"backend: {built}, and {self.vectors!r} holds {form}; name another"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Texts; or what the vectors are, of which it holds as many."""
         own = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
         return dict.fromkeys(own, recipe.name)
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """That of the vectors."""
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """As the backend tells; or by the passage, as Lucene's or the compressed indexes are."""
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             vectors = count * sizes.stored // (4 * sizes.dimension)
@@ -72,7 +69,6 @@ class BuildIndex(IndexSpec):
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
-        """The backend's own searcher."""
         from hardneg.indexes.kernels.exact.exact import ExactSearcher
 
         searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)

@@ -70,11 +70,9 @@ class Label(StageSpec):
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The positives are those of the reranker."""
         return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
 
     def estimate(self, sizes: Sizes) -> Row:
-        """One pass over the lists."""
         count = sizes.queries(self.split)
         return Row(count, "queries", count * 200 * 20)
 

@@ -31,23 +31,18 @@ class BroughtModel(StageSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model."""
         return {"model": MODEL_FOLDER}
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The model counts by its content, as the recipe's own does."""
         return {"model": lambda: resolve(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def network(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def estimate(self, sizes: Sizes) -> Row:
-        """A copy of its weights."""
         return Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:

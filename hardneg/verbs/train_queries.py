@@ -22,20 +22,20 @@ from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
-from hardneg.verbs.shared.guided import guide_facts, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,
+    guide_facts,
     kept_models,
     learned,
     learning_bytes,
     save,
     training_data,
     validation,
+    with_guide,
 )
-from hardneg.verbs.shared.training_options import Guidance
+from hardneg.verbs.shared.training_options import EncoderLearning, Guidance
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -116,15 +116,12 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model, and an index where it trains centroids."""
         return {"model": MODEL_FOLDER} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """A compressed index, where it makes one."""
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the watch too."""
         yield from super().references()
         if self.watch is not None and self.watch.negatives is not None:
             yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
@@ -137,11 +134,9 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         return identity
 
     def query_model(self, recipe: RecipeView) -> str:
-        """Its own."""
         return recipe.name
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the step."""
         options, queries = self.options, sizes.queries(self.split)
         steps = options.last_step(queries)
         disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
@@ -150,7 +145,6 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
-        """The product-quantised index with the centroids that were trained."""
         from hardneg.indexes.backends.product import PqSearcher
 
         return PqSearcher.open(source.part("index")).using(options, progress)
@@ -158,7 +152,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     def make(self, context: "StageContext[TrainQueries]") -> Facts:
         """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
         from hardneg.encoders.encoder import split
-        from hardneg.training.methods.jpq import JpqTraining
+        from hardneg.training.methods.adore import JpqTraining
 
         collection = open_collection(context.inputs["dataset"])
         encoder = split(open_learner(context, context.device))
@@ -179,8 +173,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index
-    from hardneg.training.methods.jpq import JpqTraining
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
 
     spec, seconds = context.spec, Seconds()
     index = Index(_searcher(context, collection), data.corpus.content_hash, context.inputs["index"].key)
@@ -246,7 +239,6 @@ def _watch(
 def _watched(
     context: StageContext[TrainQueries], data: TrainingData, watched: QueryRows, source: "NegativeSource", depth: int
 ) -> Callable[[Encoded], NDArray[np.int64]]:
-    """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
     from hardneg.training.negative_sources import mined
 
     if "watch.negatives" not in context.inputs:

@@ -35,10 +35,7 @@ from hardneg.training.refresh.refresh_options import (
     threads,
     trainer_device,
 )
-from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.encoder_learning import DualLearning
-from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
@@ -46,11 +43,16 @@ from hardneg.verbs.shared.training_common import (
     data_facts,
     encoder_training,
     learned,
+    ordered,
     pseudo_positives,
     save,
+    terms_facts,
+    terms_of,
     training_data,
     validation,
+    with_guide,
 )
+from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -138,12 +140,10 @@ class TrainRefreshed(DualLearning):
             yield f"filters: needs answers, and split {self.split} has none: leave it out"
 
     def named_devices(self) -> Iterator[tuple[str, str]]:
-        """Those of both sides."""
         for side, named in vars(self.devices).items():
             yield from ((f"devices.{side}", device) for device in (named if isinstance(named, tuple) else ()))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Training, with the encoding and the index of a refresh beside it."""
         refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
@@ -214,7 +214,6 @@ def _supply(
 def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
-    """Mines in this process, while training waits."""
     from hardneg.mining.filter_texts import MiningTexts
     from hardneg.mining.filtering import Filters
     from hardneg.training.checkpoint import Checkpoints

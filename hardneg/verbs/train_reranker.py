@@ -19,17 +19,17 @@ from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, source_of
-from hardneg.verbs.shared.taught import Taught, taught
 from hardneg.verbs.shared.training_common import (
     data_facts,
     examples_of,
     finished,
     learned,
     loss_of,
+    taught,
     training_facts,
     validation_data,
 )
-from hardneg.verbs.shared.training_options import Judging, Learning, of_the_run
+from hardneg.verbs.shared.training_options import Judging, Learning, Taught, of_the_run
 
 if TYPE_CHECKING:
     from hardneg.rerankers.network import PairNetwork
@@ -65,19 +65,15 @@ class TrainReranker(Taught, Judging, Learning):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A reranker, in a folder of its own."""
         return {"reranker": MODEL_FOLDER}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """The reranker's."""
         return source_of(recipe.plugin("reranker"))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Passes over pairs."""
         return Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The network, and those that were kept on the way."""
         return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
 
     def make(self, context: "StageContext[TrainReranker]") -> Facts:
@@ -100,7 +96,6 @@ class TrainReranker(Taught, Judging, Learning):
 
 
 def _start(context: StageContext[TrainReranker]) -> Path | None:
-    """The folder of the weights to go on from; None for the plugin's own."""
     if (start := context.inputs.get("start")) is None:
         return None
     own, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))

@@ -13,8 +13,7 @@ from hardneg.fields import LATER, without_problems
 from hardneg.registry.plugin_help import plugin_options
 from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.training import options as run_options
-from hardneg.training.option_groups import option
-from hardneg.training.options import LearningOptions, TrainOptions
+from hardneg.training.options import LearningOptions, TrainOptions, option
 from hardneg.verbs.shared import encoder_learning, mixture_options, taught, training_options
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run

@@ -63,12 +63,10 @@ class AnceTraining(DualEncoderTraining):
 
     @property
     def refresh_interval(self) -> int | None:
-        """That of the provider."""
         return self._provider.refresh_interval
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How many queries without positives, and positives, were left out."""
         return self._all.skipped
 
     @property
@@ -82,7 +80,6 @@ class AnceTraining(DualEncoderTraining):
         return len(self._all) * max(1, self._refreshing.negatives // max(1, self._options.negatives_per_query))
 
     def digest(self) -> str:
-        """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
         first = None if self._first is None else self._first.digest()
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
@@ -100,7 +97,6 @@ class AnceTraining(DualEncoderTraining):
         self._take_up(step)
 
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
-        """The drawn examples, tokenised one batch ahead."""
 
         def make(planned: tuple[int, AnyExamples]) -> Batch:
             start, examples = planned

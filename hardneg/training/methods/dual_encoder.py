@@ -18,16 +18,27 @@ from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.distributed import World, gather, world
 from hardneg.runtime.progress import Progress
-from hardneg.training.batches import Batch, Features, Parts, in_parts, in_passes, make_batch
-from hardneg.training.dropout import dropout_of
+from hardneg.training.batches import (
+    Batch,
+    Features,
+    Parts,
+    apart,
+    best_segments,
+    cut_slots,
+    in_parts,
+    in_passes,
+    in_slots,
+    make_batch,
+    masked,
+)
 from hardneg.training.examples import SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import apart, best_segments, cut_slots, in_slots, masked
 from hardneg.training.sources import Mixture
+from hardneg.training.step import dropout_of
 
 
 class TwoTowers(nn.Module):
@@ -37,16 +48,12 @@ class TwoTowers(nn.Module):
         """by_length: in several passes, where that saves time."""
         super().__init__()
         self.module = encoder.module
-        self._embed, self._features = encoder.embed, encoder.features
+        self._embed = encoder.embed
         self._by_length = by_length and encoder.device.type == "cpu"
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
         return self._one_side(queries, "query"), self._one_side(documents, "document")
-
-    def trial(self) -> tuple[Features, Features]:
-        """Return the input of a short pass."""
-        return self._features(["a"], "query"), self._features(["a"], "document")
 
     def _one_side(self, features: Features, side: Side) -> Tensor:
         parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)
@@ -84,7 +91,6 @@ class DualEncoderTraining(ExampleTraining):
         return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here, self._guide)
 
     def digest(self) -> str:
-        """The digest of the examples and of the terms of the loss."""
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
@@ -118,7 +124,6 @@ class DualEncoderTraining(ExampleTraining):
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
     ) -> ScoreBatch:
-        """The scores, with what of the optional parts is needed."""
         column, of = placed(batch.column.numpy(), documents.device), batch.columns
         if batch.counts is None or self._cut is None:
             scored = masked(self.encoder.score(queries, documents, column), of)
@@ -152,7 +157,6 @@ class DualEncoderTraining(ExampleTraining):
 
     @contextmanager
     def _drawing(self, half: bool) -> Iterator[None]:
-        """The context of each of the two passes of a part."""
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
 

@@ -1,6 +1,7 @@
 """The protocol of engines, which compute the blocks of a stage."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from hardneg.verbs.shared.context import StageContext
@@ -21,3 +22,15 @@ class Engine(Protocol):
 
         Returns what the manifest tells. Blocks that are finished already are not made again.
         """
+
+
+@dataclass(frozen=True)
+class Local:
+    """Makes a stage in this process, and in those that torchrun, accelerate or `--num-processes` started with it."""
+
+    version: ClassVar[int] = 1
+    resumes: ClassVar[bool] = False
+
+    def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+        """The stage's own way; what a stopped run left is gone on from where the stage says that it resumes."""
+        return context.spec.make(context)

@@ -1,36 +1,58 @@
-"""What the stages that train share in their work: examples, dev queries, estimate, the saved model."""
+"""The work that stages which train share: examples, their teacher, guide and order, dev queries, the saved model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.batches.batch_order import BatchOrder, TrainingQueries
+from hardneg.encoders.spec import SIDES
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries
+from hardneg.formats.queries import Queries, read_sources
 from hardneg.formats.runs import Run, lists_in_order
+from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import Loss
+from hardneg.registry.protocols import Loss, Regularizer
+from hardneg.runtime.distributed import barrier, world
 from hardneg.store.artifacts import KEPT, SCRATCH
-from hardneg.training.examples import TrainingData
+from hardneg.store.atomic_write import replacing
+from hardneg.store.digest import digest
+from hardneg.training.examples import QueryOrder, TrainingData
 from hardneg.training.options import LearningOptions
+from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.encoder_learning import DualLearning, EncoderLearning
-from hardneg.verbs.shared.inputs import own_queries
+from hardneg.verbs.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
+from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.training_options import Judging, Learning
+from hardneg.verbs.shared.training_options import (
+    Batching,
+    DualLearning,
+    EncoderLearning,
+    Guidance,
+    Judging,
+    Learning,
+    Taught,
+)
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.training.loop import TrainingResult
-    from hardneg.training.method import TrainingMethod
+    from hardneg.training.loss_terms import LossTerms
+    from hardneg.training.method import ExampleTraining
+    from hardneg.training.teacher import Teacher
     from hardneg.training.validation import ValidationData
+
+_TEACHER_BLOCK = 4096
 
 
 def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
@@ -132,7 +154,7 @@ def save(
 
 
 def learned(
-    context: StageContext[Learning], method: "TrainingMethod", validate: Callable[[], Mapping[str, float]] | None
+    context: StageContext[Learning], method: "ExampleTraining", validate: Callable[[], Mapping[str, float]] | None
 ) -> "TrainingResult":
     """Trains by the stage's loss and options, in its folder."""
     from hardneg.training.loop import learn
@@ -167,3 +189,178 @@ def finished(context: StageContext[Learning], result: "TrainingResult") -> dict[
     """Leaves the model, those that were kept on the way, and the learning curve; returns what the manifest says."""
     context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(context.spec.options.metric)
+
+
+def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingData:
+    """The examples with the vectors of the stage's guide, if it names one; its model encodes the queries once.
+
+    Raises:
+        UsageError: the guide's index gives back no vectors.
+        ModelError: its model makes more than one vector of a text.
+    """
+    from hardneg.registry.protocols import DenseSearcher, StoredSearcher
+    from hardneg.training.teacher import Guide
+
+    source = context.inputs.get("guide")
+    if source is None:
+        return data
+    searcher = open_searcher(source, open_collection(context.inputs["dataset"]), context.device, None)
+    if not isinstance(searcher, StoredSearcher | DenseSearcher):
+        raise UsageError(f"{context.name}: guide {source.name} holds nothing of documents: name an encode stage")
+    model = context.inputs["guide.model"]
+    queries = encoded_queries(context, model, data.texts, "guide-queries")
+    return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
+
+
+def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
+    """What the model card says of it."""
+    mask, source = context.spec.guided_mask, context.inputs.get("guide")
+    facts: dict[str, object] = {} if source is None else {"Guide": source.name}
+    return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
+
+
+def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
+    """What the model card says of it."""
+    spec, facts = context.spec, dict[str, object]()
+    if spec.dims:
+        weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
+        facts["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+    if spec.precisions:
+        facts["Trained for indexes of"] = ", ".join(spec.precisions)
+    if spec.regularizer is not None:
+        facts["Regularizer"] = context.plugin("regularizer", Regularizer)
+    facts |= guide_facts(context)
+    if spec.self_mask is not None:
+        facts["Self-mask"] = f"margin {spec.self_mask:g}"
+    return facts
+
+
+def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
+    """What the stage minimises; tells where the encoder's whole vectors are not among it."""
+    from hardneg.training.loss_terms import LossTerms
+
+    spec = context.spec
+    if spec.dims and encoder.dimension not in spec.dims:
+        whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
+        context.progress.note(f"{context.name}: dims: {whole}")
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
+    return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
+
+
+def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData:
+    """The examples in the order that the stage says.
+
+    What the order is made of is made once, by the first process, and kept among the stage's checkpoints, so that all
+    processes and a training that is gone on with have the same.
+
+    Raises:
+        DataError: the run is of other queries, or a query has no source.
+        UsageError: the order cannot be made of these queries.
+    """
+    if context.spec.batches is None:
+        return data
+    plugin, size = context.plugin("batches", BatchOrder), context.spec.options.batch_size
+    queries = replace(TrainingQueries(data.query_ids, data.positives), **_needed(context, plugin, data))
+    file = context.folder / SCRATCH / "batches.npy"
+    if world().first and not file.exists():
+        with context.progress.task("batches", None, "queries"):
+            groups = plugin.groups(queries, size, seed=context.spec.options.seed)
+            with replacing(file) as out:
+                np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
+    barrier()
+    return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
+
+
+def _needed(context: StageContext[Batching], plugin: BatchOrder, data: TrainingData) -> dict[str, Any]:
+    sources: dict[str, Callable[[], NDArray[np.float32] | Iterable[RankedList]]] = {
+        "vectors": lambda: encoded_queries(
+            context, context.inputs["batches_from.model"], data.texts, "batches-queries"
+        ),
+        "run": lambda: lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids),
+    }
+    needs: dict[str, Any] = {need: sources[need]() for need in plugin.needs}
+    if (file := context.spec.batches_sources) is not None:
+        needs["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
+    return needs
+
+
+def taught(context: StageContext[Taught], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
+
+    Raises:
+        DataError: the run is of other queries.
+        TrainingError: it scores no positive of any of them.
+    """
+    from hardneg.training.teacher import Teacher, write_teacher
+
+    source = context.inputs.get("teacher")
+    if source is None:
+        return data, {}
+    folder = context.folder / SCRATCH / "teacher"
+    if world().first:
+        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
+    barrier()
+    teacher = Teacher.open(folder, len(data.corpus))
+    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
+    if not scored:
+        raise TrainingError(
+            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
+            "with `positives: true`"
+        )
+    if scored < known:
+        context.progress.note(
+            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
+        )
+    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
+
+
+def _scored(data: TrainingData, teacher: "Teacher") -> Iterator[tuple[int, int]]:
+    queries = iter(enumerate(data.query_ids))
+    yield 0, 0
+    while block := list(islice(queries, _TEACHER_BLOCK)):
+        pairs = [(rows, doc_id) for rows, query_id in block for doc_id in data.positives.get(query_id, ())]
+        rows = np.array([rows for rows, _ in pairs], np.int64)
+        scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
+        yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
+
+
+def mixture_of(context: StageContext[ManyCollections]) -> Mixture:
+    """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
+    mixing = context.spec.mixing
+    sources = {name: _source(context, name) for name in sorted(context.spec.datasets)}
+    return Mixture(sources, mixing.temperature, mixing.one_source, context.spec.segments)
+
+
+def _source(context: StageContext[ManyCollections], name: str) -> MixedSource:
+    options, path = context.spec.datasets[name], f"datasets.{name}"
+    collection = open_collection(context.inputs[f"{path}.dataset"])
+    data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
+    own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
+    prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
+    loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
+    return MixedSource(replace(data, segments=context.spec.segments), options.cap, prompts, loss)
+
+
+def drawn_of(context: StageContext[ManyCollections], mixture: Mixture, steps: int) -> dict[str, int]:
+    """How many examples of each source that many steps have, by the source's name."""
+    options = context.spec.options
+    return mixture.examples(options).counts(steps * options.accumulate)
+
+
+def mixture_facts(
+    context: StageContext[ManyCollections], mixture: Mixture, drawn: Mapping[str, int]
+) -> dict[str, object]:
+    """What a model card says of what was trained on; drawn: how many examples of each source."""
+    facts: dict[str, object] = {}
+    for name, source in mixture.sources.items():
+        queries = counted(len(source.data.query_ids), "query", "queries")
+        capped = "" if source.cap is None else f", {source.cap:,} at most"
+        passages = counted(len(source.data.corpus), "passage")
+        facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
+        facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
+        facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
+    by = "one a batch" if mixture.one_source else "mixed in a batch"
+    facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
+    width = context.spec.options.negatives_per_query
+    facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
+    return facts

@@ -15,6 +15,7 @@ from hardneg.fields import (
     FREE,
     LATER,
     MEASURED,
+    OF_QUERIES,
     Dimensions,
     InputFile,
     LossSetting,
@@ -29,16 +30,15 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.segments import Segments
+from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting, StoredPrecision
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
 from hardneg.store.identity import options_in_key
-from hardneg.training.masks import GUIDES, GuidedMask
-from hardneg.training.option_groups import gathered
-from hardneg.training.options import LearningOptions
-from hardneg.training.rates import TABLE, usual_rate
+from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
+from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
@@ -96,12 +96,10 @@ class Learning(TrainingGroup):
             yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        """The loss, the options that count, and what the training came to in figures."""
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
         return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The models that were kept on the way."""
         return {f"checkpoints/{recipe.name}": KEPT}
 
 
@@ -147,11 +145,9 @@ class StartModel(TrainingGroup):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model."""
         return {"model": MODEL_FOLDER}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """That of its model."""
         return recipe.model_of(self.model)
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -205,6 +201,22 @@ class Guidance(TrainingGroup):
             yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
         if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
+
+
+class Taught(TrainingGroup):
+    """A teacher, where the loss learns from one."""
+
+    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
+        default=None,
+        description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
+        "is of the queries that the negatives are of.",
+    )
+
+    def withheld(self) -> Iterator[tuple[str, str]]:
+        """A teacher's scores, where neither a run nor a guide has them."""
+        if self.teacher is None and getattr(self, "guide", None) is None:
+            reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
+            yield "teacher", f"teacher: {reason}"
 
 
 class Batching(TrainingGroup):
@@ -291,3 +303,28 @@ class BothSides(TrainingGroup):
             yield f"regularizer: {mismatch}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
+
+
+class EncoderLearning(StartModel, Judging, Learning):
+    """The groups of every verb that trains an encoder."""
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
+        yield from super().remarks(recipe)
+        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
+        if not 0.01 < rate / (usual := usual_rate(start) or rate) < 100:
+            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
+        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
+        if temperature < 1.0 or "teacher" in needs_of(loss):
+            return
+        similarity = start.similarity or (model.known.similarity if model.known else None)
+        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
+            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
+            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
+
+
+class DualLearning(BothSides, Guidance, Batching, EncoderLearning):
+    """The groups of every verb that trains both sides."""
+
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)

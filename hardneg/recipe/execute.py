@@ -84,8 +84,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             raise UsageError(reason, "processes")
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
     for step in ahead:
-        for field_path, device in step.spec.named_devices():
-            check_device(device, f"stages.{step.name}.{field_path}")
+        devices = getattr(step.spec, "devices", None)
+        for side, named in vars(devices).items() if devices is not None else ():
+            for device in named if isinstance(named, tuple) else ():
+                check_device(device, f"stages.{step.name}.devices.{side}")
     check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)

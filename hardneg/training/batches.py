@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,14 +21,8 @@ from hardneg.formats.segments import Segments
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.distributed import World, world
 from hardneg.training.examples import SampledBatch
-from hardneg.training.sources import JoinedCorpora
+from hardneg.training.sources import JoinedCorpora, JoinedHashes
 from hardneg.training.teacher import Guide
-
-
-class ContentHashes(Protocol):
-    """The hash of each document's contents, by row: an array, or several as one."""
-
-    def __getitem__(self, rows: NDArray[np.int64], /) -> NDArray[np.uint64]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class BatchColumns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: SampledBatch, content_hash: ContentHashes) -> "BatchColumns":
+    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64] | JoinedHashes) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)

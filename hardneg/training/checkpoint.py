@@ -81,6 +81,9 @@ class Checkpoints:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
         for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
             if weight.untyped_storage().nbytes() > weight.nbytes:
                 weight.data = weight.data.clone(memory_format=torch.contiguous_format)
@@ -94,7 +97,15 @@ class Checkpoints:
                 "take another folder, or remove it to start afresh"
             )
         self.load_weights(module, steps[-1])
-        self._load_optimizer(optimizer, self._path(steps[-1]) / _OPTIMIZER)
+        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Tensor]]()
+        try:
+            tensors = load_file(str(path))
+        except (OSError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
+        for key, tensor in tensors.items():
+            index, name = key.split(".", 1)
+            state.setdefault(int(index), {})[name] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
@@ -122,21 +133,6 @@ class Checkpoints:
         for path in self.folder.glob("weights-*.safetensors*"):
             if path != kept:
                 path.unlink(missing_ok=True)
-
-    def _load_optimizer(self, optimizer: torch.optim.Optimizer, path: Path) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            tensors = load_file(str(path))
-        except (OSError, SafetensorError) as error:
-            raise _unreadable(path, error) from error
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            index, name = key.split(".", 1)
-            state.setdefault(int(index), {})[name] = tensor
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -62,16 +62,9 @@ class ExampleTraining:
     """
 
     examples: AnyExamples
-    if TYPE_CHECKING:
-
-        @property
-        def encoder(self) -> Network: ...
-
-        @property
-        def trainable(self) -> nn.Module: ...
-
-        @property
-        def forward_module(self) -> nn.Module: ...
+    encoder: Any
+    trainable: Any
+    forward_module: Any
 
     @property
     def refresh_interval(self) -> int | None:

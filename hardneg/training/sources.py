@@ -75,9 +75,9 @@ class JoinedCorpora:
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
     @property
-    def content_hash(self) -> "_Hashes":
+    def content_hash(self) -> "JoinedHashes":
         """By row, as `Corpus.content_hash`: uint64 of an array of rows."""
-        return _Hashes(self)
+        return JoinedHashes(self)
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order."""
@@ -94,7 +94,9 @@ class JoinedCorpora:
 
 
 @dataclass(frozen=True)
-class _Hashes:
+class JoinedHashes:
+    """The hash of each document's contents, by its row in several corpora."""
+
     joined: JoinedCorpora
 
     def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:

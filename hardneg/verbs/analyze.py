@@ -127,9 +127,6 @@ class Analyze(StageSpec):
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
-    def extras(self) -> tuple[str, ...]:
-        return tuple(each.extra for each in self.analysis if each.extra)
-
     def estimate(self, sizes: Sizes) -> Row:
         count = sizes.queries(self.split)
         return Row(count, "queries", 1_000_000 + 100 * count)

@@ -161,19 +161,17 @@ class Fuse(RunSpec):
         query_ids = collection.queries(self.split).query_ids
         fusion, tuned = _tuned(context, collection)
         facts = Counter({"queries": len(query_ids), "depth": self.depth})
-        write_run(context.folder / RUN, _entries(context, fusion, query_ids, facts))
+
+        def entries() -> Iterator[tuple[str, RankedList]]:
+            with context.progress.task("fusing", len(query_ids), "queries") as task:
+                fused = fusion.over(_lists(context, query_ids, facts))
+                for query_id, ranked in zip(query_ids, fused, strict=True):
+                    task.advance()
+                    if ranked.doc_ids:
+                        yield query_id, ranked
+
+        write_run(context.folder / RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned
-
-
-def _entries(
-    context: StageContext[Fuse], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
-) -> Iterator[tuple[str, RankedList]]:
-    with context.progress.task("fusing", len(query_ids), "queries") as task:
-        fused = fusion.over(_lists(context, query_ids, facts))
-        for query_id, ranked in zip(query_ids, fused, strict=True):
-            task.advance()
-            if ranked.doc_ids:
-                yield query_id, ranked
 
 
 def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:

@@ -1,18 +1,17 @@
 """Verb `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
@@ -101,7 +100,6 @@ class Label(StageSpec):
 
 def _listed(context: StageContext[Label], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
-
     known = positives(collection.all_qrels())
     query_ids = queries_of(context, collection, context.spec.split).query_ids
     runs = {label: context.inputs[field].folder / RUN for label, field in (("run", "run"), (SCORES, "scores"))}
@@ -125,14 +123,20 @@ def _shrink(path: Path, size: int, seed: int) -> int:
 
 def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any]:
     """How many labels agree with the withheld ones, copies of a document counted as that document."""
-    withheld = positives(collection.withheld())
+    withheld, corpus = positives(collection.withheld()), collection.corpus
     known = [row for row, query_id in enumerate(rows.query_ids) if query_id in withheld]
     right = wrong = 0
     for start in range(0, len(known), _BLOCK):
         items = [rows[row] for row in known[start : start + _BLOCK]]
         truths = [withheld[item.query_id] for item in items]
-        right += int(_in_common([item.positives for item in items], truths, collection.corpus).sum())
-        wrong += int(_in_common([item.negatives for item in items], truths, collection.corpus).sum())
+        doc_ids = [
+            each for item, own in zip(items, truths, strict=True) for each in chain(item.positives, item.negatives, own)
+        ]
+        contents = dict(zip(doc_ids, corpus.content_hash[corpus.rows(doc_ids)].tolist(), strict=True))
+        for item, own in zip(items, truths, strict=True):
+            wanted = {contents[doc_id] for doc_id in own}
+            right += sum(contents[doc_id] in wanted for doc_id in item.positives)
+            wrong += sum(contents[doc_id] in wanted for doc_id in item.negatives)
     if not known:
         return {}
     return {
@@ -141,18 +145,3 @@ def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any
         "precision of pseudo-positives": round(right / len(known), 4),
         "pseudo-negatives that are withheld positives": wrong,
     }
-
-
-def _in_common(lists: Sequence[Sequence[str]], truths: Sequence[Sequence[str]], corpus: Corpus) -> NDArray[np.bool_]:
-    """Which documents of all lists, one after the other, have the contents of one of their own list's truths."""
-    contents, owner = _contents(lists, corpus)
-    wanted, of = _contents(truths, corpus)
-    number = np.unique(np.concatenate([contents, wanted]), return_inverse=True)[1].astype(np.int64)
-    pairs = number * len(lists) + np.concatenate([owner, of])
-    return np.isin(pairs[: len(contents)], pairs[len(contents) :])
-
-
-def _contents(lists: Sequence[Sequence[str]], corpus: Corpus) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """A hash of each document's contents, uint64 [n], and the list it is in, int64 [n]."""
-    rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    return corpus.content_hash[rows], np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])

@@ -53,11 +53,10 @@ class Train(ManyCollections, Taught, DualLearning):
 
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""
-        from hardneg.training.methods.dual_encoder import train
+        from hardneg.training.methods.dual_encoder import DualEncoderTraining
         from hardneg.verbs.shared.inputs import open_collection, open_learner
         from hardneg.verbs.shared.training_common import (
-            drawn_of,
-            loss_of,
+            learned,
             mixture_facts,
             mixture_of,
             save,
@@ -70,22 +69,14 @@ class Train(ManyCollections, Taught, DualLearning):
         encoder = open_learner(context, context.device)
         mixture = mixture_of(context) if self.datasets else None
         data, facts = _data(context, collection) if mixture is None else (mixture, dict[str, int]())
-        result = train(
-            encoder,
-            data,
-            loss_of(context),
-            self.options,
-            context.folder,
-            progress=context.progress,
-            validate=validation(context, collection, encoder),
-            terms=terms_of(context, encoder),
-        )
+        way = DualEncoderTraining(encoder, data, self.options, terms_of(context, encoder))
+        result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
         if mixture is None:
             said = _card_facts(context, collection)
         else:
-            drawn = drawn_of(context, mixture, result.steps)
+            drawn = mixture.examples(self.options).counts(result.steps * self.options.accumulate)
             facts |= {f"examples of {name}": count for name, count in drawn.items()}
             said = {**mixture_facts(context, mixture, drawn), **terms_facts(context)}
         return {**save(context, encoder, said, result), **facts}

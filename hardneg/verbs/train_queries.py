@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
-from hardneg.training.examples import Examples, QueryRows, TrainingData
+from hardneg.training.examples import Examples, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
@@ -164,7 +165,13 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
             return {}
         share = way.search_share
         context.progress.note(f"{context.name}: search took {share:.0%} of the training time")
-        facts = save(context, encoder, _card_facts(context, data), result)
+        said = {
+            **data_facts(context, data.corpus, len(data.query_ids)),
+            "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
+            "Negatives": f"{self.schedule}, {self.depth} a query",
+            **guide_facts(context),
+        }
+        facts = save(context, encoder, said, result)
         if isinstance(way, JpqTraining):
             way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
         return {**facts, "search's part of the time": round(share, 4)}
@@ -209,7 +216,8 @@ def _source(
     spec, folder = context.spec, context.folder / SCRATCH
     shape = (len(data.query_ids), spec.depth)
     if spec.schedule == "static":
-        return NegativeTable(folder, shape, mined(data, _negatives(context.inputs["negatives"]), spec.depth))
+        assert isinstance(data.negatives, NegativesFile)
+        return NegativeTable(folder, shape, mined(data, data.negatives, spec.depth))
     if spec.schedule == "refreshed":
         return NegativeTable(folder, shape, lists_by(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
     if spec.schedule == "random":
@@ -225,6 +233,7 @@ def _watch(
     searcher: Searcher,
     source: "NegativeSource",
 ) -> "StalenessWatch | None":
+    from hardneg.training.negative_sources import mined
     from hardneg.training.validation import StalenessWatch
 
     if (spec := context.spec.watch) is None:
@@ -232,31 +241,10 @@ def _watch(
     draws = generator(context.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
     watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-    lists = _watched(context, data, watched, source, spec.depth)
+    lists: Callable[[Encoded], NDArray[np.int64]] = partial(source.in_use, watched)
+    if "watch.negatives" in context.inputs:
+        some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
+        named = read_negatives(context.inputs["watch.negatives"].folder / NEGATIVES)
+        fixed = np.concatenate(list(mined(some, named, spec.depth)()))
+        lists = lambda vectors: fixed  # noqa: E731
     return StalenessWatch(encoder, searcher, len(data.corpus), watched, lists, spec.every, spec.depth)
-
-
-def _watched(
-    context: StageContext[TrainQueries], data: TrainingData, watched: QueryRows, source: "NegativeSource", depth: int
-) -> Callable[[Encoded], NDArray[np.int64]]:
-    from hardneg.training.negative_sources import mined
-
-    if "watch.negatives" not in context.inputs:
-        return lambda vectors: source.in_use(watched, vectors)
-    some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
-    fixed = np.concatenate(list(mined(some, _negatives(context.inputs["watch.negatives"]), depth)()))
-    return lambda vectors: fixed
-
-
-def _negatives(source: ArtifactInput) -> NegativesFile:
-    return read_negatives(source.folder / NEGATIVES)
-
-
-def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
-    spec = context.spec
-    return {
-        **data_facts(context, data.corpus, len(data.query_ids)),
-        "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
-        "Negatives": f"{spec.schedule}, {spec.depth} a query",
-        **guide_facts(context),
-    }

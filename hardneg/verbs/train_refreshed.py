@@ -19,7 +19,6 @@ from hardneg.fields import (
     has_answers,
     without_problems,
 )
-from hardneg.formats.collection import StoredCollection
 from hardneg.mining.filtering import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
@@ -139,26 +138,18 @@ class TrainRefreshed(DualLearning):
         if needs_answers(self.filters) and not has_answers(collection, self.split):
             yield f"filters: needs answers, and split {self.split} has none: leave it out"
 
-    def named_devices(self) -> Iterator[tuple[str, str]]:
-        for side, named in vars(self.devices).items():
-            yield from ((f"devices.{side}", device) for device in (named if isinstance(named, tuple) else ()))
-
     def estimate(self, sizes: Sizes) -> Row:
         refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
         # mining beside the training: that of the first refresh alone
         times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
-        disk = training.disk + encoding.disk + self._index_bytes(sizes)
-        return replace(training, disk=disk, charge=training.charge + charge * times)
-
-    def _index_bytes(self, sizes: Sizes) -> int:
-        """Bytes of the index of a refresh, where one is built and tells them."""
         backend = None if self.backend is None else configure("indexes", self.backend)
-        rows = 1 if self.segments is None else self.segments.count
-        if not isinstance(backend, EstimatedBackend):
-            return 0
-        return backend.disk_bytes(sizes.documents, sizes.documents * rows, sizes.dimension)
+        rows = sizes.documents * (1 if self.segments is None else self.segments.count)
+        disk = training.disk + encoding.disk
+        if isinstance(backend, EstimatedBackend):
+            disk += backend.disk_bytes(sizes.documents, rows, sizes.dimension)
+        return replace(training, disk=disk, charge=training.charge + charge * times)
 
     def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
         """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
@@ -182,7 +173,11 @@ class TrainRefreshed(DualLearning):
             return {}
         facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
         context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
-        return {**save(context, encoder, _card_facts(context, collection, data), result), **facts}
+        by = "" if spec.miner is None else f" by {spec.miner.name}"
+        often = spec.refresh.policy + (f", {spec.refresh.every} steps" if spec.refresh.every else "")
+        top = f"{spec.refresh.negatives} a query of the model's own top {spec.refresh.depth}{by}, refreshed: {often}"
+        said = data_facts(context, collection.corpus, len(data.query_ids))
+        return {**save(context, encoder, {**said, "Negatives": top, **terms_facts(context)}, result), **facts}
 
 
 @contextmanager
@@ -257,16 +252,3 @@ def _settings(
         filters=spec.filters,
         backend=spec.backend,
     )
-
-
-def _card_facts(
-    context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
-) -> dict[str, object]:
-    refresh, miner = context.spec.refresh, context.spec.miner
-    by = "" if miner is None else f" by {miner.name}"
-    often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
-    return {
-        **data_facts(context, collection.corpus, len(data.query_ids)),
-        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}",
-        **terms_facts(context),
-    }

@@ -1,6 +1,6 @@
 """Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -32,7 +32,6 @@ from hardneg.verbs.shared.training_common import (
 from hardneg.verbs.shared.training_options import Judging, Learning, Taught, of_the_run
 
 if TYPE_CHECKING:
-    from hardneg.rerankers.network import PairNetwork
     from hardneg.training.loop import TrainingResult
 
 
@@ -78,17 +77,25 @@ class TrainReranker(Taught, Judging, Learning):
 
     def make(self, context: "StageContext[TrainReranker]") -> Facts:
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
+        from hardneg.encoders.inference import EncodeOptions
         from hardneg.rerankers.network import PairNetwork, reranker_card
         from hardneg.rerankers.pair_scoring import best_device
-        from hardneg.training.methods.reranker import RerankerTraining
+        from hardneg.training.methods.reranker import RerankerTraining, rerank_validation
 
         collection = open_collection(context.inputs["dataset"])
         reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
-        _check_outputs(context, network)
+        wanted, own = getattr(loss_of(context), "outputs", None), network.module.num_labels
+        if wanted not in (None, own):
+            needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
+            raise UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
         data, teacher_facts = taught(context, examples_of(collection, context.inputs["negatives"]))
         way = RerankerTraining(network, data, loss_of(context), self.options)
-        result = learned(context, way, _validation(context, collection, network))
+        validate = None
+        if (dev := validation_data(context, collection)) is not None:
+            encoding = EncodeOptions(precision=self.options.precision)
+            validate = rerank_validation(network, dev, self.validation.depth, encoding)
+        result = learned(context, way, validate)
         if not world().first:
             return {}
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
@@ -104,28 +111,6 @@ def _start(context: StageContext[TrainReranker]) -> Path | None:
             f"{context.name}.start: {start.name} has trained a {own}, this is a {wanted}: take the same plugin"
         )
     return start.folder / MODEL_FOLDER
-
-
-def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
-    wanted, own = getattr(loss_of(context), "outputs", None), network.module.num_labels
-    if wanted not in (None, own):
-        raise UsageError(
-            f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
-            f"{own}: say outputs: {wanted} in its options, or take loss bce"
-        )
-
-
-def _validation(
-    context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
-) -> Callable[[], Mapping[str, float]] | None:
-    """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.training.methods.reranker import rerank_validation
-
-    if (data := validation_data(context, collection)) is None:
-        return None
-    options = EncodeOptions(precision=context.spec.options.precision)
-    return rerank_validation(network, data, context.spec.validation.depth, options)
 
 
 def _said(

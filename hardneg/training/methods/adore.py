@@ -184,7 +184,7 @@ class AdoreTraining(ExampleTraining):
         """The encoder of a batch of queries."""
         return QueryTower(self.encoder)
 
-    @property
+    @cached_property
     def trainable(self) -> nn.Module:
         """The query side's modules."""
         return self.forward_module

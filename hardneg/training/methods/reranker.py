@@ -97,15 +97,11 @@ class RerankerTraining(ExampleTraining):
         documents = self._corpus.contents(drawn.documents[own].reshape(-1))
         queries = [text for text in drawn.texts[own] for _ in range(width)]
         teacher = None if drawn.teacher is None else torch.from_numpy(drawn.teacher)
-        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), self._valid(drawn), teacher)
-
-    def _valid(self, drawn: SampledBatch) -> Tensor:
-        """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
-        queries, width = drawn.documents.shape
-        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked().reshape(queries, queries, width)
-        own = torch.from_numpy(blocked).diagonal().T.clone()
-        own[:, 0] = False
-        return ~own
+        # a drawn document that is another known positive of its query, or a copy of one, is no negative
+        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked()
+        valid = ~torch.from_numpy(blocked.reshape(len(drawn.texts), -1, width)).diagonal().T
+        valid[:, 0] = True
+        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), valid, teacher)
 
     def _scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
         device = self.encoder.device

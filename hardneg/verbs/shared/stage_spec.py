@@ -282,14 +282,6 @@ class StageSpec(BaseModel):
         """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
         return None
 
-    def named_devices(self) -> Iterator[tuple[str, str]]:
-        """Devices that the recipe names, each with its field: a machine without one is told before anything runs."""
-        yield from ()
-
-    def extras(self) -> tuple[str, ...]:
-        """The optional parts of hardneg that it needs, those of its plugins apart."""
-        return ()
-
     def estimate(self, sizes: Sizes) -> Row:
         """What the stage will take, roughly."""
         return Row(1, "stage")

@@ -101,16 +101,10 @@ def validation(
     context: StageContext[Judging], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
-    data = validation_data(context, collection)
-    return None if data is None else pool_measure(context, data, encoder)
-
-
-def pool_measure(
-    context: StageContext[Judging], data: "ValidationData", encoder: "Encoder"
-) -> Callable[[], Mapping[str, float]]:
-    """Measures the encoder over the pool of these dev queries."""
     from hardneg.training.validation import pool_validation
 
+    if (data := validation_data(context, collection)) is None:
+        return None
     return pool_validation(encoder, replace(data, segments=context.spec.segments), context.spec.validation.depth)
 
 
@@ -326,25 +320,16 @@ def _scored(data: TrainingData, teacher: "Teacher") -> Iterator[tuple[int, int]]
 
 def mixture_of(context: StageContext[ManyCollections]) -> Mixture:
     """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
-    mixing = context.spec.mixing
-    sources = {name: _source(context, name) for name in sorted(context.spec.datasets)}
-    return Mixture(sources, mixing.temperature, mixing.one_source, context.spec.segments)
-
-
-def _source(context: StageContext[ManyCollections], name: str) -> MixedSource:
-    options, path = context.spec.datasets[name], f"datasets.{name}"
-    collection = open_collection(context.inputs[f"{path}.dataset"])
-    data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
-    own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
-    prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
-    loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
-    return MixedSource(replace(data, segments=context.spec.segments), options.cap, prompts, loss)
-
-
-def drawn_of(context: StageContext[ManyCollections], mixture: Mixture, steps: int) -> dict[str, int]:
-    """How many examples of each source that many steps have, by the source's name."""
-    options = context.spec.options
-    return mixture.examples(options).counts(steps * options.accumulate)
+    mixing, segments, sources = context.spec.mixing, context.spec.segments, dict[str, MixedSource]()
+    for name, options in sorted(context.spec.datasets.items()):
+        path = f"datasets.{name}"
+        collection = open_collection(context.inputs[f"{path}.dataset"])
+        data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
+        own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
+        prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
+        loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
+        sources[name] = MixedSource(replace(data, segments=segments), options.cap, prompts, loss)
+    return Mixture(sources, mixing.temperature, mixing.one_source, segments)
 
 
 def mixture_facts(

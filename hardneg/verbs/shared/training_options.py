@@ -132,41 +132,6 @@ class Judging(TrainingGroup):
             yield f"validation_run: {mismatch}; name a run of the same split"
 
 
-class StartModel(TrainingGroup):
-    """The encoder to begin with, and how documents are cut for it."""
-
-    artifact_type = "model"
-    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
-    segments: OwnCut = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
-    )
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {"model": MODEL_FOLDER}
-
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
-        return recipe.model_of(self.model)
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
-        start, rate = self.began_with(recipe), self.options.learning_rate
-        similarity, family = start.similarity, resolve(start).known_family
-        if (usual := usual_rate(start) or rate) < TABLE <= rate:
-            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
-            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
-        if family is not None and not family.trainable:
-            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
-        if self.segments is not None and family is not None and family.form != "vectors":
-            form = FORM_WORDS[family.form]
-            yield f"segments: the recipe's model makes {form}, for which documents are not cut; leave them out"
-        if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
-            mismatch = f"{self.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
-            yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
-
-
 _GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
 
 
@@ -264,9 +229,60 @@ class Batching(TrainingGroup):
             yield f"batches: {reason}"
 
 
-class BothSides(TrainingGroup):
-    """What can be said where both sides are trained, each query against the documents of its batch."""
+class EncoderLearning(Judging, Learning):
+    """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
+    artifact_type = "model"
+    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
+    segments: OwnCut = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
+    )
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        return {"model": MODEL_FOLDER}
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        return recipe.model_of(self.model)
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
+        start, rate = self.began_with(recipe), self.options.learning_rate
+        similarity, family = start.similarity, resolve(start).known_family
+        if (usual := usual_rate(start) or rate) < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
+        if family is not None and not family.trainable:
+            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
+        if self.segments is not None and family is not None and family.form != "vectors":
+            form = FORM_WORDS[family.form]
+            yield f"segments: the recipe's model makes {form}, for which documents are not cut; leave them out"
+        if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
+            mismatch = f"{self.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
+            yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
+        yield from super().remarks(recipe)
+        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
+        if not 0.01 < rate / (usual := usual_rate(start) or rate) < 100:
+            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
+        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
+        if temperature < 1.0 or "teacher" in needs_of(loss):
+            return
+        similarity = start.similarity or (model.known.similarity if model.known else None)
+        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
+            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
+            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
+
+
+class DualLearning(Guidance, Batching, EncoderLearning):
+    """The groups of every verb that trains both sides, each query against the documents of its batch."""
+
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
     dims: Dimensions | None = Field(
         default=None,
         json_schema_extra=LATER,
@@ -303,28 +319,3 @@ class BothSides(TrainingGroup):
             yield f"regularizer: {mismatch}, and the recipe's model makes {FORM_WORDS[family.form]}; leave it out"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: documents in segments have no penalty; leave one of the two out"
-
-
-class EncoderLearning(StartModel, Judging, Learning):
-    """The groups of every verb that trains an encoder."""
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
-        yield from super().remarks(recipe)
-        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
-        if not 0.01 < rate / (usual := usual_rate(start) or rate) < 100:
-            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
-        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
-        if temperature < 1.0 or "teacher" in needs_of(loss):
-            return
-        similarity = start.similarity or (model.known.similarity if model.known else None)
-        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
-            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
-            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
-
-
-class DualLearning(BothSides, Guidance, Batching, EncoderLearning):
-    """The groups of every verb that trains both sides."""
-
-    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
-    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)

@@ -170,8 +170,7 @@ if TYPE_CHECKING:
     from hardneg.training.method import ExampleTraining
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
-    from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import ArtifactInput, Engine, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import (
         PAIR_TOKENS,

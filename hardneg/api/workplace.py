@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan, Step
     from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import Engine
 
 _log = logging.getLogger("hardneg")
 
@@ -104,7 +104,7 @@ class Workplace:
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
         from hardneg.recipe.execute import Options
-        from hardneg.verbs.shared.engine import Local
+        from hardneg.verbs.shared.context import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 

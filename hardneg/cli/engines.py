@@ -12,7 +12,7 @@ from hardneg.records.named_plugins import LOCAL
 from hardneg.runtime.distributed import world
 
 if TYPE_CHECKING:
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import Engine
 
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 

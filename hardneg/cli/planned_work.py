@@ -23,7 +23,7 @@ from hardneg.store.replaced_files import Outputs, Target
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import Engine
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,9 @@ from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.processor import cpu_name
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
 from hardneg.store.choices import noted
-from hardneg.store.integrity import damage
-from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
-from hardneg.verbs.shared.engine import Engine, Local
+from hardneg.verbs.shared.context import ArtifactInput, Engine, Local, StageContext, empty
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 _WORK, _DONE = "work", "done"

@@ -55,7 +55,6 @@ from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import RefreshProvider
 
 
@@ -187,6 +186,7 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
+    from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import BackgroundProvider, Process
 
     spec, note = context.spec, context.progress.note
@@ -196,7 +196,24 @@ def _supply(
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
-    settings = _settings(context, encoder, refreshes, first, of_inferencer)
+    pseudo = pseudo_positives(context.inputs.get("negatives"))
+    settings = Settings(
+        model=encoder.spec,
+        collection=str(context.inputs["dataset"].folder),
+        split=spec.split,
+        checkpoints=str(context.folder / SCRATCH),
+        refreshes=str(refreshes.folder),
+        options=spec.refresh,
+        seed=spec.options.seed,
+        first=first,
+        devices=inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count()),
+        threads=of_inferencer,
+        segments=spec.segments,
+        pseudo_positives=None if pseudo is None else str(pseudo),
+        miner=spec.miner,
+        filters=spec.filters,
+        backend=spec.backend,
+    )
     beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
     torch.set_num_threads(of_trainer)
     try:
@@ -224,31 +241,3 @@ def _synchronous(
     mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
     checkpoints = Checkpoints(context.folder / SCRATCH, "")
     return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)
-
-
-def _settings(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", refreshes: RefreshFolder, first: int, of_inferencer: int
-) -> "Settings":
-    """What the process beside this one works by; `of_inferencer`: its threads."""
-    import torch
-
-    from hardneg.training.refresh.inferencer import Settings
-
-    spec, pseudo = context.spec, pseudo_positives(context.inputs.get("negatives"))
-    return Settings(
-        model=encoder.spec,
-        collection=str(context.inputs["dataset"].folder),
-        split=spec.split,
-        checkpoints=str(context.folder / SCRATCH),
-        refreshes=str(refreshes.folder),
-        options=spec.refresh,
-        seed=spec.options.seed,
-        first=first,
-        devices=inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count()),
-        threads=of_inferencer,
-        segments=spec.segments,
-        pseudo_positives=None if pseudo is None else str(pseudo),
-        miner=spec.miner,
-        filters=spec.filters,
-        backend=spec.backend,
-    )

@@ -79,8 +79,15 @@ class DualEncoderTraining(ExampleTraining):
         self.forward_module = TwoTowers(encoder, options.passes == "by_length")
         self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
-        self._here = _sharing(options)
-        self._chunk, self._options = _chunk(options), options
+        self._here, self._chunk, self._options = world(), options.chunk, options
+        if self._chunk is not None and max(world().shares(options.batch_size)) <= self._chunk:
+            self._chunk = None  # the largest of the shares is small enough to be encoded at once
+        if options.each_has_its_loss:
+            if options.batch_size % world().size:
+                unequal = f"{world().size} processes have no equal shares of batch_size {options.batch_size}"
+                advice = f"give a multiple of {world().size}"
+                raise UsageError(f"training options: share_negatives_across none: {unequal}: {advice}")
+            self._here = World()
         self.examples, self._losses = data.examples(options), data.losses
 
     def make(self, drawn: SampledBatch) -> Batch:
@@ -159,25 +166,6 @@ class DualEncoderTraining(ExampleTraining):
     def _drawing(self, half: bool) -> Iterator[None]:
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
-
-
-def _chunk(options: TrainOptions) -> int | None:
-    """How many queries are encoded at a time; none: all at once, as the largest of the shares is small enough."""
-    largest = max(world().shares(options.batch_size))
-    return None if options.chunk is None or largest <= options.chunk else options.chunk
-
-
-def _sharing(options: TrainOptions) -> World:
-    """Return the processes whose documents this one's queries see."""
-    here = world()
-    if not options.each_has_its_loss:
-        return here
-    if options.batch_size % here.size:
-        raise UsageError(
-            f"training options: share_negatives_across none: {here.size} processes have no equal shares of batch_size "
-            f"{options.batch_size}: give a multiple of {here.size}"
-        )
-    return World()
 
 
 def train(

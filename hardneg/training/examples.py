@@ -274,23 +274,21 @@ class Examples:
         source = generator(self._seed, "draw", epoch, self._data.query_ids[query], *again)
         known = self._positives[self._starts[query] : self._starts[query + 1]]
         positive = int(known[0 if self._drawing.positive == "first" else source.integers(len(known))])
-        if not self._width or self._data.negatives is None:
+        data, negatives = self._data, self._data.negatives
+        if not self._width or negatives is None:
             return positive, []
+        row, count = int(self._lists[query]), int(self._counts[query])
         if self._iterated:
-            positions = np.arange(turn * self._width, (turn + 1) * self._width) % int(self._counts[query])
+            positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
+            return positive, negatives.pick(row, positions)
+        start, stop = self._drawing.window(epoch, count, self._width)
+        if self._drawing.negatives == "uniformly" or data.teacher is None:
+            positions = start + uniformly(stop - start, self._width, source)
         else:
-            positions = self._positions(query, epoch, source)
-        return positive, self._data.negatives.pick(int(self._lists[query]), positions)
-
-    def _positions(self, query: int, epoch: int, source: np.random.Generator) -> NDArray[np.int64]:
-        """The positions drawn from the query's list of negatives, int64 [n]; uniformly where there is no teacher."""
-        data = self._data
-        start, stop = self._drawing.window(epoch, int(self._counts[query]), self._width)
-        if self._drawing.negatives == "uniformly" or data.teacher is None or data.negatives is None:
-            return start + uniformly(stop - start, self._width, source)
-        rows = data.corpus.rows(data.negatives.pick(int(self._lists[query]), np.arange(start, stop)))
-        scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
-        return start + by_margin(scores, self._width, source)
+            rows = data.corpus.rows(negatives.pick(row, np.arange(start, stop)))
+            scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
+            positions = start + by_margin(scores, self._width, source)
+        return positive, negatives.pick(row, positions)
 
 
 def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:

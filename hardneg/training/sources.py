@@ -133,7 +133,11 @@ class MixedExamples:
         skipped = {f"{reason} of {name}": count for reason, count in examples.skipped.items()}
         if source.cap is not None and (above := len(examples.queries) - source.cap) > 0:
             skipped[f"queries of {name} above its cap"] = above
-            examples = _some(source.data, examples.queries, source.cap, options.seed).examples(options)
+            # drawn by their ids: a larger cap has those of a smaller
+            data, rows = source.data, {source.data.query_ids[row]: row for row in examples.queries.tolist()}
+            kept = sorted(rows[query_id] for query_id in drawn_order(options.seed, "cap", rows)[: source.cap])
+            query_ids, texts = [data.query_ids[row] for row in kept], [data.texts[row] for row in kept]
+            examples = replace(data, query_ids=query_ids, texts=texts).examples(options)
         self.skipped |= skipped
         return examples
 
@@ -181,13 +185,6 @@ class MixedExamples:
 
 
 AnyExamples = Examples | MixedExamples
-
-
-def _some(data: TrainingData, queries: NDArray[np.int64], count: int, seed: int) -> TrainingData:
-    """The data with so many of its queries, int64 [n], drawn by their ids: a larger number has those of a smaller."""
-    rows = {data.query_ids[row]: row for row in queries.tolist()}
-    kept = sorted(rows[query_id] for query_id in drawn_order(seed, "cap", rows)[:count])
-    return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
 def joined(parts: Sequence[SampledBatch]) -> SampledBatch:

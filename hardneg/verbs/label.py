@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -88,7 +87,11 @@ class Label(StageSpec):
         write_negatives(path, labelled)
         pass_on(context)
         if spec.size is not None:
-            facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
+            rows = read_negatives(path)
+            draws = np.array([derive_seed(spec.seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
+            stay = np.sort(np.argsort(draws, stable=True)[: spec.size])
+            write_negatives(path, (rows[row] for row in stay.tolist()))
+            facts["queries left out by size"] = len(rows) - len(stay)
         rows = read_negatives(path)
         facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
         if not len(rows):
@@ -110,15 +113,6 @@ def _listed(context: StageContext[Label], collection: StoredCollection, facts: C
                 facts["queries that have a positive"] += 1
             else:
                 yield query_id, hits
-
-
-def _shrink(path: Path, size: int, seed: int) -> int:
-    """Keeps `size` of the queries in the file, in their order; returns how many went."""
-    rows = read_negatives(path)
-    draws = np.array([derive_seed(seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
-    kept = np.sort(np.argsort(draws, stable=True)[:size])
-    write_negatives(path, (rows[row] for row in kept.tolist()))
-    return len(rows) - len(kept)
 
 
 def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any]:

@@ -11,19 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.formats.negatives import read_negatives
 from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
-from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
+from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
-from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
+from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,
@@ -180,49 +178,38 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
-
-    spec, seconds = context.spec, Seconds()
-    index = Index(_searcher(context, collection), data.corpus.content_hash, context.inputs["index"].key)
-    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
-    source = _source(context, data, encoder, index.searcher, seconds)
-    watch = _watch(context, data, encoder, examples, index.searcher, source)
-    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
-    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
-    if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, index, source, options, watch, seconds, guided=guided)
-    factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor, guided=guided)
-
-
-def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher | StoredSearcher:
     from hardneg.indexes.backends.product import PqSearcher
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
+    from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 
-    source = context.inputs["index"]
-    searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
+    spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
+    searcher = open_searcher(index, collection, context.device, None, few=spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher | StoredSearcher):
         advice = "holds nothing of documents that queries could be scored with"
-        raise UsageError(f"{context.name}: index {source.name} {advice}: name an encode stage or an index of one")
-    if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
-        raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
-    return searcher
-
-
-def _source(
-    context: StageContext[TrainQueries], data: TrainingData, encoder: "Encoder", searcher: Searcher, seconds: Seconds
-) -> "NegativeSource":
-    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, lists_by, mined
-
-    spec, folder = context.spec, context.folder / SCRATCH
-    shape = (len(data.query_ids), spec.depth)
+        raise UsageError(f"{context.name}: index {index.name} {advice}: name an encode stage or an index of one")
+    if spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
+        raise UsageError(f"{context.name}: index {index.name} has no centroids to train: name one of pq or opq-pq")
+    folder, shape = context.folder / SCRATCH, (len(data.query_ids), spec.depth)
+    source: NegativeSource
     if spec.schedule == "static":
-        assert isinstance(data.negatives, NegativesFile)
-        return NegativeTable(folder, shape, mined(data, data.negatives, spec.depth))
-    if spec.schedule == "refreshed":
-        return NegativeTable(folder, shape, lists_by(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
-    if spec.schedule == "random":
-        return Uniform(len(data.corpus), spec.depth, spec.options.seed)
-    return Searched(searcher, spec.depth, seconds, encoder.collect)
+        negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
+        source = NegativeTable(folder, shape, mined(data, negatives, spec.depth))
+    elif spec.schedule == "refreshed":
+        lists = lists_by(encoder, data, searcher, spec.depth, seconds)
+        source = NegativeTable(folder, shape, lists, spec.refresh_every)
+    elif spec.schedule == "random":
+        source = Uniform(len(data.corpus), spec.depth, spec.options.seed)
+    else:
+        source = Searched(searcher, spec.depth, seconds, encoder.collect)
+    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
+    watch = _watch(context, data, encoder, examples, searcher, source)
+    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
+    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
+    documents = Index(searcher, data.corpus.content_hash, index.key)
+    if spec.centroids == "fixed":
+        return AdoreTraining(encoder, examples, documents, source, options, watch, seconds, guided=guided)
+    factor = spec.centroid_learning_rate / spec.options.learning_rate
+    return JpqTraining(encoder, examples, documents, source, options, watch, seconds, factor, guided=guided)
 
 
 def _watch(

@@ -220,7 +220,12 @@ class AdoreTraining(ExampleTraining):
         """Each query against its own list; lists and vectors are those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
-            searching = self._searching(vectors.detach(), batch) if self.source.live else None
+            searching = vectors.detach() if self.source.live else None
+            if self.source.live and not self.options.dropout:
+                self.trainable.eval()
+                with torch.no_grad():
+                    searching = self.forward_module(batch.features)[0]
+                self.trainable.train()
         lists = self.source.lists(batch.rows, batch.start, searching)
         listed = label(lists, batch.rows, self.index.content_hash, self.options.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
@@ -234,16 +239,6 @@ class AdoreTraining(ExampleTraining):
             record = self.watch(step)
         self.trainable.train()
         return record
-
-    def _searching(self, vectors: Tensor, batch: QueryBatch) -> Tensor:
-        """The vectors to search with: those of the step, or those without dropout."""
-        if self.options.dropout:
-            return vectors
-        self.trainable.eval()
-        with torch.no_grad():
-            still: Tensor = self.forward_module(batch.features)[0]
-        self.trainable.train()
-        return still
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""

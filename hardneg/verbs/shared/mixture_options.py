@@ -19,8 +19,8 @@ _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_fro
 """Fields of a training that are of one collection."""
 
 
-def _parse_source(value: Any) -> Any:
-    return {"negatives": value} if isinstance(value, str) else value
+_Named = BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
+"""A source may be the name of its negatives alone."""
 
 
 class SourceOptions(BaseModel):
@@ -46,7 +46,7 @@ class MixingOptions(BaseModel):
 class ManyCollections(TrainingGroup):
     """Several collections to learn from at once."""
 
-    datasets: dict[Name, Annotated[SourceOptions, BeforeValidator(_parse_source)]] = Field(
+    datasets: dict[Name, Annotated[SourceOptions, _Named]] = Field(
         default={},
         json_schema_extra=LATER,
         description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "

@@ -1,13 +1,12 @@
 """The work that stages which train share: examples, their teacher, guide and order, dev queries, the saved model."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.batches.batch_order import BatchOrder, TrainingQueries
 from hardneg.encoders.spec import SIDES
@@ -17,7 +16,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries, read_sources
-from hardneg.formats.runs import Run, lists_in_order
+from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.records.types import RankedList
@@ -117,19 +116,13 @@ def validation_data(context: StageContext[Judging], collection: StoredCollection
     options = context.spec.validation
     queries = collection.queries(options.split)
     query_ids = queries.query_ids[: options.queries]
+    lists = lists_in_order(context.inputs["validation_run"].folder / RUN, queries.query_ids)
+    # the top alone: a run of all may be too large to hold
+    tops = ((ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
+    run = {query_id: RankedList(*top) for query_id, top in zip(query_ids, tops, strict=False)}
     return ValidationData(
-        collection.corpus,
-        query_ids,
-        queries.texts[: options.queries],
-        collection.judged(options.split),
-        _tops(context.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
+        collection.corpus, query_ids, queries.texts[: options.queries], collection.judged(options.split), run
     )
-
-
-def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
-    """The first `depth` documents of the first `count` queries: a run of all may be too large to hold."""
-    lists = zip(query_ids, islice(lists_in_order(path, query_ids), count), strict=False)
-    return {query_id: RankedList(ranked.doc_ids[:depth], ranked.scores[:depth]) for query_id, ranked in lists}
 
 
 def save(
@@ -254,7 +247,15 @@ def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData
     if context.spec.batches is None:
         return data
     plugin, size = context.plugin("batches", BatchOrder), context.spec.options.batch_size
-    queries = replace(TrainingQueries(data.query_ids, data.positives), **_needed(context, plugin, data))
+    needs: dict[str, Any] = {}
+    if "vectors" in plugin.needs:
+        model = context.inputs["batches_from.model"]
+        needs["vectors"] = encoded_queries(context, model, data.texts, "batches-queries")
+    if "run" in plugin.needs:
+        needs["run"] = lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids)
+    if (sources := context.spec.batches_sources) is not None:
+        needs["sources"] = read_sources(Path(sources).expanduser(), data.query_ids)
+    queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
     file = context.folder / SCRATCH / "batches.npy"
     if world().first and not file.exists():
         with context.progress.task("batches", None, "queries"):
@@ -263,19 +264,6 @@ def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData
                 np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
     barrier()
     return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
-
-
-def _needed(context: StageContext[Batching], plugin: BatchOrder, data: TrainingData) -> dict[str, Any]:
-    sources: dict[str, Callable[[], NDArray[np.float32] | Iterable[RankedList]]] = {
-        "vectors": lambda: encoded_queries(
-            context, context.inputs["batches_from.model"], data.texts, "batches-queries"
-        ),
-        "run": lambda: lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids),
-    }
-    needs: dict[str, Any] = {need: sources[need]() for need in plugin.needs}
-    if (file := context.spec.batches_sources) is not None:
-        needs["sources"] = read_sources(Path(file).expanduser(), data.query_ids)
-    return needs
 
 
 def taught(context: StageContext[Taught], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:

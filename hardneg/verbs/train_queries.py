@@ -13,15 +13,17 @@ from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.depths import TOP_DEPTH
+from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
-from hardneg.registry.protocols import Searcher
+from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
+from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_learner
+from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.excluded import Exclusion, HasExcluded
+    from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from hardneg.indexes.open_store import open_store
     from hardneg.lines.base import Job, Line, Of
     from hardneg.lines.shared_arguments import RUN as RUN_ARGUMENT
-    from hardneg.mining.filter_protocol import FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.records.errors import (
@@ -132,8 +131,11 @@ if TYPE_CHECKING:
         DatasetLoader,
         DenseSearcher,
         EstimatedBackend,
+        EstimatedWriter,
+        FilterTexts,
         IndexBackend,
         Loss,
+        NegativeFilter,
         NegativeMiner,
         ProductSearcher,
         QueryWriter,
@@ -141,9 +143,11 @@ if TYPE_CHECKING:
         Reranker,
         RowLookup,
         Searcher,
+        SessionWriter,
         StageBlocks,
         StoredSearcher,
         TrainableReranker,
+        WriterCost,
     )
     from hardneg.report.content import estimates
     from hardneg.report.figure import bar_width, bars, figure, plain_axes
@@ -183,7 +187,6 @@ if TYPE_CHECKING:
         source_of,
     )
     from hardneg.verbs.shared.training_options import Judging, of_the_run
-    from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
 
 __all__ = [  # noqa: RUF022
     # Records: what passes between datasets, indexes, miners, losses and stages.

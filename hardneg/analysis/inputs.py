@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.json_rows import id_field, json_row, text_field, title_field
 from hardneg.formats.qrels import Qrels, positives, read_qrels
 from hardneg.formats.queries import topics_part
 from hardneg.formats.runs import EMPTY, Run, read_run
 from hardneg.formats.source_files import records
-from hardneg.formats.text_lines import read_lines
+from hardneg.formats.text_lines import id_field, json_row, read_lines, text_field, title_field
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Document, Query, RankedList

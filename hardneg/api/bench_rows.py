@@ -8,8 +8,8 @@ from typing import Any
 from hardneg.analysis.base import percent
 from hardneg.api.bench_recipe import BASELINES, METRIC, BenchRecipe
 from hardneg.evaluation.metrics import means
-from hardneg.mining.file_faults import FileFaults
-from hardneg.mining.miners.beside import FILLED
+from hardneg.mining.choosing import FILLED
+from hardneg.mining.lists_of_file import FileFaults
 from hardneg.records.named_plugins import RANDOM
 from hardneg.report.numbers import number, p_value, signed
 

@@ -72,7 +72,7 @@ class Judge:
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     def _run(self, path: Path) -> "Run":
-        from hardneg.formats.excluded import without_excluded
+        from hardneg.formats.id_pairs import without_excluded
         from hardneg.formats.runs import read_run
 
         return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())

@@ -13,7 +13,7 @@ from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
-from hardneg.formats.export.catalogue import NAMES, OWN, check_form, read_form
+from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -113,7 +113,7 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
     """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
-    from hardneg.formats.export.export_rows import TextLookup
+    from hardneg.formats.export.forms import TextLookup, read_form
     from hardneg.formats.negatives import write_negatives
 
     form, path = source
@@ -143,7 +143,7 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
 
 def write(mined: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
-    from hardneg.formats.export.passages import write_tevatron_corpus
+    from hardneg.formats.export.forms import write_tevatron_corpus
 
     counts = dict(mined.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")

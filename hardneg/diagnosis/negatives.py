@@ -6,8 +6,7 @@ from hardneg.diagnosis.check_result import CheckResult
 from hardneg.diagnosis.finished_run import FinishedRun
 from hardneg.formats.runs import EMPTY
 from hardneg.mining.choosing import SEEN_BY
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filters.near_copies import NearCopyFilter
+from hardneg.mining.filters import MiningTexts, NearCopyFilter
 from hardneg.mining.miners.selection import scores_of
 from hardneg.records.types import Candidates, Negatives, RankedList
 

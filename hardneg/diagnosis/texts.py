@@ -14,8 +14,7 @@ from hardneg.encoders.open.save import read_spec
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.hash_index import hash_texts, normalise
-from hardneg.formats.record_hashes import among, fold
+from hardneg.formats.hash_index import among, fold, hash_texts, normalise
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.verbs.encode import Encode

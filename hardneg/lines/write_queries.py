@@ -1,7 +1,7 @@
 """`write-queries`: queries written from documents alone, as a collection in files."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -11,12 +11,11 @@ from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.lines.base import Arguments, Job, Line, Of
 from hardneg.lines.shared_arguments import DATASET, MODEL, optional
 from hardneg.records.errors import UsageError
-from hardneg.records.types import Document, Judgement, Membership, Query, Side
+from hardneg.records.types import Judgement, Membership, Side
 
 if TYPE_CHECKING:
     from hardneg.api.results import WrittenQueries
     from hardneg.api.workplace import Workplace
-    from hardneg.formats.collection import StoredCollection
     from hardneg.recipe.plan import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
@@ -94,13 +93,16 @@ def _result(stages: Mapping[str, Any], plan: "Plan", workplace: "Workplace") -> 
     from hardneg.api.dataset_argument import write_beir
     from hardneg.api.results import WrittenQueries
     from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.groups import write_groups
+    from hardneg.formats.id_pairs import write_groups
 
     artifacts = workplace.make(plan).artifacts
     last = artifacts[list(stages)[-1]]
 
     def write(folder: Path) -> None:
-        write_beir(_Stored(collection := StoredCollection.open(last.path)), folder)
+        collection = StoredCollection.open(last.path)
+        queries = (query for split in collection.splits for query in collection.queries(split))
+        judged = {split: _judgements(collection.qrels(split)) for split in collection.splits}
+        write_beir(folder, collection.corpus.documents(), queries, judged)
         for side in get_args(Side):
             write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))
 
@@ -109,27 +111,5 @@ def _result(stages: Mapping[str, Any], plan: "Plan", workplace: "Workplace") -> 
     return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """A stored collection as one that is written to files."""
-
-    stored: "StoredCollection"
-
-    def documents(self) -> Iterator[Document]:
-        return self.stored.corpus.documents()
-
-    def splits(self) -> Sequence[str]:
-        return self.stored.splits
-
-    def queries(self, split: str) -> Iterator[Query]:
-        return iter(self.stored.queries(split))
-
-    def all_queries(self) -> Iterator[Query]:
-        return (query for split in self.splits() for query in self.queries(split))
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        for query_id, judged in self.stored.qrels(split).items():
-            yield from (Judgement(query_id, *pair) for pair in judged.items())
-
-    def notes(self) -> Sequence[str]:
-        return ()
+def _judgements(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[Judgement]:
+    return (Judgement(query_id, *pair) for query_id, judged in qrels.items() for pair in judged.items())

@@ -113,7 +113,7 @@ def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Si
     step, resolved = plan.steps[collection], resolve(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
     if store is not None and (artifact := cached(step, store)):
-        from hardneg.formats.corpus_writer import TEXTS
+        from hardneg.formats.corpus import TEXTS
 
         corpus = (artifact.path / TEXTS).stat().st_size
         return Sizes(*_counts(artifact), model, shape, form=form, corpus=corpus)

@@ -10,14 +10,13 @@ from typing import Any
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import PluginKind, input_files, marked_fields
-from hardneg.mining.filter_protocol import ReadsContent
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
-from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
+from hardneg.registry.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import Content, digest, file_digest
 from hardneg.store.identity import plugin_identity

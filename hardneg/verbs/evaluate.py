@@ -201,7 +201,7 @@ class Evaluate(StageSpec):
         from hardneg.evaluation.seeds import averaged, by_system
         from hardneg.evaluation.significance import Randomisation, compare_all
         from hardneg.evaluation.two_level import compare_over_seeds
-        from hardneg.formats.groups import read_query_groups
+        from hardneg.formats.id_pairs import read_query_groups
         from hardneg.verbs.shared.inputs import open_collection
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
@@ -237,7 +237,7 @@ def _scores(
     from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
     from hardneg.evaluation.notes import judgement_notes, run_notes
     from hardneg.formats.answer_matching import PassageAnswers
-    from hardneg.formats.excluded import without_excluded
+    from hardneg.formats.id_pairs import without_excluded
     from hardneg.formats.runs import read_run
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)

@@ -188,7 +188,7 @@ def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter
 def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
     from hardneg.evaluation.metrics import mean_of
-    from hardneg.formats.excluded import without_excluded
+    from hardneg.formats.id_pairs import without_excluded
     from hardneg.formats.runs import read_run
     from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
 

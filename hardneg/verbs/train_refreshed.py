@@ -19,7 +19,7 @@ from hardneg.fields import (
     has_answers,
     without_problems,
 )
-from hardneg.mining.filtering import filtering_charge, needs_answers
+from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
@@ -226,8 +226,8 @@ def _supply(
 def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
-    from hardneg.mining.filter_texts import MiningTexts
-    from hardneg.mining.filtering import Filters
+    from hardneg.mining.filters import MiningTexts
+    from hardneg.mining.choosing import Filters
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider

@@ -26,7 +26,7 @@ from hardneg.records.layout import SHARDS
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.testing.encoded import alike
+from hardneg.testing.forms import alike
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 30

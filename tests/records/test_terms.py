@@ -4,7 +4,7 @@ from hardneg.datasets.held_out import half
 from hardneg.doors.browse.suspicion import resemblance, shingles
 from hardneg.doors.browse.texts import marked
 from hardneg.doors.browse.texts import terms as wanted
-from hardneg.mining.filters.near_copies import NearCopyFilter
+from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.terms import term_spans, terms
 from hardneg.writers.mixture import Draft, kept
 

@@ -15,8 +15,8 @@ from hardneg.doors.hub.pushed_folder import PushedFolder
 from hardneg.doors.hub.recorded_run import RecordedRun
 from hardneg.doors.hub.upload import HubFile, Upload
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.export.catalogue import OWN, Source, write_form
-from hardneg.formats.export.export_rows import WriteOptions
+from hardneg.formats.export.catalogue import OWN
+from hardneg.formats.export.forms import WriteOptions, write_form
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.mmap import map_batches
 from hardneg.records.errors import ArtifactError, DataError, MissingDependency, UsageError
@@ -103,7 +103,7 @@ def run_negatives_upload(run: RecordedRun, repo: str, rows: Rows, scratch: Path)
             message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
             raise ArtifactError(message, "form", "store")
         collection = StoredCollection.open(dataset.path)
-        write_form(rows.form, table[split], mined, Source(collection.queries(split), collection.corpus), options)
+        write_form(rows.form, table[split], mined, collection.queries(split), collection.corpus, options)
     key, keys = artifact.origin["inputs"].get(DATASET), {key: name for name, key in run.lock["keys"].items()}
     written = f" that stage `{keys[key]}` made" if keys.get(key, DATASET) != DATASET else ""
     facts = [f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."]

@@ -24,8 +24,7 @@ from hardneg.encoders.protocol import StoredRows, TextEncoder
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.tokens.word_ids import Ids
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.corpus_writer import TEXTS
+from hardneg.formats.corpus import TEXTS, Corpus
 from hardneg.formats.vectors.journal import Journal
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.store.artifacts import MANIFEST, Store

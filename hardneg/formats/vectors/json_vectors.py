@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.json_rows import json_row
-from hardneg.formats.text_lines import read_lines
+from hardneg.formats.text_lines import json_row, read_lines
 from hardneg.formats.vectors import vector_files
 from hardneg.records.errors import DataError
 

@@ -21,8 +21,8 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives
 from hardneg.formats.qrels import positives
 from hardneg.formats.segments import Segments
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filtering import Filters
+from hardneg.mining.choosing import Filters
+from hardneg.mining.filters import MiningTexts
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.mining.filter_protocol import NegativeFilter
+from hardneg.registry.protocols import NegativeFilter
 from hardneg.runtime.progress import Progress
 from hardneg.verbs.shared.stage_spec import StageSpec
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.own_texts import own_documents
+from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.vectors.flat_vectors import FlatVectors

@@ -14,7 +14,7 @@ from hardneg.formats.runs import lists_in_order
 from hardneg.formats.vectors.block_files import contiguous
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.indexes.kernels.checks import check_encoded
-from hardneg.mining.listing import listed, rows_of, with_positives, without
+from hardneg.mining.listing import as_lists, exclude, with_positives
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import Encoded, Hits, RankedList
@@ -150,8 +150,8 @@ class Searching:
                 hits = self._hits(self._searcher_at(start), wanted, lists, window)
                 if self._excluded:
                     excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
-                    hits = without(hits, excluded, corpus, spec.depth)
-                hits_of = listed(hits)
+                    hits = exclude(hits, excluded, corpus, spec.depth)
+                hits_of = as_lists(hits)
                 if known is not None:
                     theirs = [known.get(query_id, ()) for query_id in query_ids]
                     hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
@@ -182,7 +182,7 @@ class Searching:
             if lists is None:
                 return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
             some = islice(lists, window.stop - window.start)
-            rows = rows_of(self.collection.corpus, [ranked.doc_ids for ranked in some])
+            rows = self.collection.corpus.list_rows([ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, rows, self._depth)
 
     def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:

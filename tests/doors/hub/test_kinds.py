@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 import hardneg as hn
-from hardneg.api.dataset_argument import write_beir
-from hardneg.api.memory_collection import MemoryCollection
+from hardneg.api.dataset_argument import MemoryCollection
 from hardneg.doors.hub.negatives_upload import Rows
 from hardneg.doors.hub.preparing import Wanted, prepare
 from hardneg.doors.hub.push import planned
@@ -199,7 +198,7 @@ def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
     data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
     folder = tmp_path / "collection"
     folder.mkdir()
-    write_beir(MemoryCollection.of(data), folder)
+    MemoryCollection.of(data).write(folder)
     (tmp_path / "mining.yaml").write_text(
         f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
         "stages:\n  mined: {stage: mine, split: train, miner: random}\n"

@@ -21,7 +21,7 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.hnsw import Hnsw
 from hardneg.indexes.backends.inverted_lists import IvfFlat
-from hardneg.mining.filtering import Filters
+from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder

@@ -1,14 +1,17 @@
-"""The contract of miners (`hardneg.registry.protocols.NegativeMiner`) as tests."""
+"""The contracts of miners (`hardneg.registry.protocols.NegativeMiner`) and of filters (`NegativeFilter`) as tests."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.formats.collection import StoredCollection, write_collection
+from hardneg.mining.filters import MiningTexts
+from hardneg.records.types import Answers, Candidates, Document, Judgement, Negatives, Query, RankedList
+from hardneg.runtime.progress import Silent
 from hardneg.runtime.seeding import generator
-from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]
 _SEED = 7
@@ -56,15 +59,8 @@ class MinerTests(PluginTests):
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
-        text = f"candidates are read lazily: at most {self.lookahead} before the first answer"
-
-        def endless() -> Iterator[Candidates]:
-            query = self._query(0)
-            for _ in range(self.lookahead):
-                yield query
-            rule(False, text)
-
-        next(iter(self.make(tmp_path).mine(endless(), seed=_SEED)))
+        candidates = lazily((self._query(0) for _ in range(self.lookahead)), "candidates", self.lookahead)
+        next(iter(self.make(tmp_path).mine(candidates, seed=_SEED)))
 
     def test_never_a_positive(self, tmp_path: Path) -> None:
         """At any rank."""
@@ -118,15 +114,8 @@ class MinerTests(PluginTests):
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
         """Negatives are the same in another order, in another batch, and again."""
-        candidates = self.candidates()
-        together = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
-        text = "what is mined for a query depends on (seed, query_id) only, not on"
-        turned = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates[::-1])}
-        rule(turned == together, f"{text} the order of queries", _first_difference(together, turned))
-        alone = {query.query_id: _plain(self._mine(tmp_path, [query])[0]) for query in candidates}
-        rule(alone == together, f"{text} the other queries of a batch", _first_difference(together, alone))
-        again = {item.query_id: _plain(item) for item in self._mine(tmp_path, candidates)}
-        rule(again == together, f"{text} what was mined before", _first_difference(together, again))
+        text = "what is mined for a query depends on (seed, query_id) only"
+        check_independent(lambda some: [_plain(item) for item in self._mine(tmp_path, some)], self.candidates(), text)
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
         """A query without candidates has few negatives or none, and is no error."""
@@ -152,17 +141,100 @@ class MinerTests(PluginTests):
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         """Other miners read the same arrays."""
         candidates = self.candidates()
-        before = [[item.scores.copy() for item in query.hits.values()] for query in candidates]
-        self._mine(tmp_path, candidates)
-        after = [[item.scores for item in query.hits.values()] for query in candidates]
-        same = all(np.array_equal(a, b) for x, y in zip(before, after, strict=True) for a, b in zip(x, y, strict=True))
-        rule(same, "a miner does not change the lists it reads")
+        text = "a miner does not change the lists it reads"
+        check_unchanged(candidates, lambda: self._mine(tmp_path, candidates), text)
 
 
 def _plain(mined: Negatives) -> Any:
     return list(mined.negatives), [str(score) for score in np.asarray(mined.scores).tolist()]
 
 
-def _first_difference(one: dict[str, Any], two: dict[str, Any]) -> str:
-    query_id = next((name for name in one if one[name] != two.get(name)), "")
-    return f"query {query_id}: {one[query_id][0][:5]}, then {two[query_id][0][:5]}" if query_id in two else ""
+_WORDS = ["apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam"]
+_DOCUMENTS = {f"d{row}": f"{_WORDS[row % 10]} {_WORDS[row % 7]} {_WORDS[row % 3]} {row}" for row in range(40)}
+_QUERIES = {f"q{row}": _WORDS[row] for row in range(6)}
+
+
+class FilterTests(PluginTests):
+    """Set `plugin`; `lookahead` is how many queries it may read before its first answer.
+
+    The collection of the tests has 40 documents of four words, `d0` to `d39`, and six queries, `q0` to `q5`, of
+    one word, which is their answer too.
+    """
+
+    lookahead: ClassVar[int] = LOOKAHEAD
+
+    def candidates(self) -> list[Candidates]:
+        """Six queries, each with two lists of 0 to 20 documents, with or without its positive."""
+        return [self._query(number) for number in range(len(_QUERIES))]
+
+    def _query(self, number: int) -> Candidates:
+        length, doc_ids = (20, 7, 3, 0)[number % 4], list(_DOCUMENTS)
+        listed = [doc_ids[(3 * position + number) % len(doc_ids)] for position in range(length)]
+        scores = np.linspace(1, 0, length, dtype=np.float32)
+        hits = {"run": RankedList(listed, scores), "other": RankedList(listed[::-2], scores[::2].copy())}
+        return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
+
+    def texts(self, folder: Path) -> MiningTexts:
+        """The texts that a filter may read."""
+        stored = folder / "collection"
+        if not stored.exists():
+            write_collection(_Tried(), stored, Silent())
+        return MiningTexts(StoredCollection.open(stored), "train")
+
+    def _reasons(self, folder: Path, candidates: Iterable[Candidates]) -> list[Mapping[str, str]]:
+        (own := folder / "plugin").mkdir(exist_ok=True)
+        return [dict(each) for each in self.make(own).reasons(iter(candidates), texts=self.texts(folder))]
+
+    def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
+        """Short and empty lists are no error."""
+        candidates = self.candidates()
+        reasons = self._reasons(tmp_path, candidates)
+        rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
+        rule(not self._reasons(tmp_path, []), "no mapping where there are no Candidates")
+        words = {word for each in reasons for word in each.values()}
+        rule(all(isinstance(word, str) and word for word in words), "a reason is a word that is counted", words)
+
+    def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
+        """Reasons are the same in another order, in another batch, and again."""
+        candidates = self.candidates()
+        text = "the reasons for a query depend on that query and its lists only"
+        check_independent(lambda some: self._reasons(tmp_path, some), candidates, text)
+
+    def test_streams(self, tmp_path: Path) -> None:
+        """Memory must not grow with the number of queries."""
+        (own := tmp_path / "plugin").mkdir()
+        candidates = lazily((self._query(0) for _ in range(self.lookahead)), "candidates", self.lookahead)
+        next(iter(self.make(own).reasons(candidates, texts=self.texts(tmp_path))))
+
+    def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
+        """Other filters, and the miner, read the same arrays."""
+        candidates = self.candidates()
+        text = "a filter does not change the lists it reads"
+        check_unchanged(candidates, lambda: self._reasons(tmp_path, candidates), text)
+
+    def test_documents_that_were_drawn(self, tmp_path: Path) -> None:
+        """Drawn documents have a list of their own, with scores of nan."""
+        nan = np.full(4, np.nan, np.float32)
+        drawn = Candidates("q1", ["d1"], {"drawn": RankedList(["d5", "d11", "d21", "d31"], nan)}, ())
+        reasons = self._reasons(tmp_path, [drawn])
+        rule(len(reasons) == 1, "documents without a score are no error")
+
+
+class _Tried:
+    def documents(self) -> Iterator[Document]:
+        return (Document(doc_id, text) for doc_id, text in _DOCUMENTS.items())
+
+    def splits(self) -> Sequence[str]:
+        return ("train",)
+
+    def queries(self, split: str) -> Iterator[Query]:
+        return (Query(query_id, text) for query_id, text in _QUERIES.items())
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        return (Answers(query_id, (text,)) for query_id, text in _QUERIES.items())
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        return (Judgement(query_id, f"d{row}", 1) for row, query_id in enumerate(_QUERIES))
+
+    def notes(self) -> Sequence[str]:
+        return ()

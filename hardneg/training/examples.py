@@ -185,15 +185,26 @@ class Examples:
         self._width = negatives_per_query
         self._seed = seed
         self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        self._positives, self._starts, unknown = _positive_rows(data)
+        positives = [data.positives.get(query_id, ()) for query_id in data.query_ids]
+        rows = data.corpus.rows([doc_id for doc_ids in positives for doc_id in doc_ids])
+        of, known = np.repeat(np.arange(len(positives)), [len(doc_ids) for doc_ids in positives]), rows >= 0
+        counts = np.bincount(of[known], minlength=len(positives))
+        # all positives' rows, int64 [P], and where each query's begin, int64 [Q + 1]
+        self._positives, self._starts = rows[known], np.concatenate([[0], np.cumsum(counts)])
         self._aside, _ = set_aside(data.corpus, data.query_ids, data.texts, data.positives)
         has_positives = np.diff(self._starts) > 0
-        self._lists, self._counts = _lists(data, negatives_per_query)
+        # each query's row of negatives and how many there are, int64 [Q] both; -1 and 0 where there are none
+        self._lists = np.full(len(data.query_ids), -1, np.int64)
+        self._counts = np.zeros_like(self._lists)
+        if negatives_per_query and data.negatives is not None:
+            row_of = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
+            self._lists[:] = [row_of.get(query_id, -1) for query_id in data.query_ids]
+            self._counts = np.where(self._lists >= 0, np.append(data.negatives.counts, 0)[self._lists], 0)
         has_negatives = self._counts >= min(1, negatives_per_query)
         skipped = {
             "queries without positives": int((~has_positives).sum()),
             "queries without negatives": int((has_positives & ~has_negatives).sum()),
-            "positives that the corpus lacks": unknown,
+            "positives that the corpus lacks": int((~known).sum()),
         }
         self.skipped = {reason: count for reason, count in skipped.items() if count}
         self.queries = np.flatnonzero(has_positives & has_negatives)
@@ -295,23 +306,3 @@ def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
-
-
-def _positive_rows(data: TrainingData) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """All positives' rows, int64 [P]; where each query's begin, int64 [Q + 1]; and how many are unknown."""
-    lists = [data.positives.get(query_id, ()) for query_id in data.query_ids]
-    rows = data.corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    query = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])
-    known = rows >= 0
-    counts = np.bincount(query[known], minlength=len(lists))
-    return rows[known], np.concatenate([[0], np.cumsum(counts)]), int((~known).sum())
-
-
-def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each query's row of negatives and how many there are, int64 [Q] both; -1 and 0 where there are none."""
-    rows = np.full(len(data.query_ids), -1, np.int64)
-    if not wanted or data.negatives is None:
-        return rows, np.zeros_like(rows)
-    row_of = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
-    rows[:] = [row_of.get(query_id, -1) for query_id in data.query_ids]
-    return rows, np.where(rows >= 0, np.append(data.negatives.counts, 0)[rows], 0)

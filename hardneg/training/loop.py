@@ -151,12 +151,16 @@ class _TrainingRun:
         barrier()
         elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
         clock = CheckpointClock(self.options.checkpoint_minutes)
+        evaluate_every = self.options.evaluate_every if self.validate else None
+        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
         if world().first:
             self.history.truncate(state.step or -1)
             self.kept.forget_after(state.step)
         with progress.task("training", self.last, "steps", done=state.step) as task:
             while state.step < self.last and not state.stopped:
-                planned, fitting = self._next_stop(state.step), clock.fitting()
+                # the next step with an evaluation, a checkpoint or a model to keep
+                stops = [state.step - state.step % each + each for each in intervals if each is not None]
+                planned, fitting = min([*stops, self.last]), clock.fitting()
                 stop = planned if fitting is None else min(planned, state.step + fitting)
                 began = time.monotonic()
                 self._advance(state.step, stop, task)
@@ -170,12 +174,6 @@ class _TrainingRun:
                     elapsed.note()
                     clock.saved()
         return state, elapsed.earlier
-
-    def _next_stop(self, step: int) -> int:
-        evaluate_every = self.options.evaluate_every if self.validate else None
-        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
-        stops = [step - step % interval + interval for interval in intervals if interval is not None]
-        return min([*stops, self.last])
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.method.prepare(start)

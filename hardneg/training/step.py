@@ -65,7 +65,10 @@ class Unread:
         """
         steps, self._steps = self._steps, []
         parts = [part for step, _, _ in steps for part in (*step.batches, {"": step.norm}, step.norms)]
-        values = iter(_values([figure for part in parts for figure in part.values()]))
+        figures = [figure for part in parts for figure in part.values()]
+        tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
+        fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
+        values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
         for step, ahead, after in steps:
             batches = [{name: next(values) for name in batch} for batch in step.batches]
             norm, norms = next(values), {name: next(values) for name in step.norms}
@@ -78,13 +81,6 @@ class Unread:
                 "step": step.number, **means, **ahead,
                 "gradient_norm": norm, "gradient_norms": norms, **after,
             }  # fmt: skip
-
-
-def _values(figures: Sequence[Tensor | float]) -> list[float]:
-    """All as plain numbers, those of the device fetched together."""
-    tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
-    read = iter(torch.stack(tensors).tolist() if tensors else [])
-    return [next(read) if isinstance(figure, Tensor) else float(figure) for figure in figures]
 
 
 def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:

@@ -226,8 +226,8 @@ def _supply(
 def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
-    from hardneg.mining.filters import MiningTexts
     from hardneg.mining.choosing import Filters
+    from hardneg.mining.filters import MiningTexts
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider

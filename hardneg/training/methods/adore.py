@@ -57,7 +57,15 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
         content_hash: uint64 [N], by row of the corpus.
         forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
-    added = _added(lists, known_to(lists, batch.known, batch.owner, len(lists)), batch, forced)
+    wanted = np.zeros(len(batch.known), bool)
+    if forced == "always":
+        wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
+    elif forced == "none_retrieved":
+        wanted = ~np.any(known_to(lists, batch.known, batch.owner, len(lists)), axis=1)[batch.owner]
+    owner = batch.owner[wanted]
+    column = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
+    added[owner, column] = batch.known[wanted]
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
     positive = known_to(rows, batch.known, batch.owner, len(rows))
@@ -65,22 +73,6 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
     copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
-
-
-def _added(
-    lists: NDArray[np.int64], positive: NDArray[np.bool_], batch: QueryRows, forced: Forced
-) -> NDArray[np.int64]:
-    """The positives to add to each list: int64 [B, P], -1 pads."""
-    wanted = np.zeros(len(batch.known), bool)
-    if forced == "always":
-        wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
-    elif forced == "none_retrieved":
-        wanted = ~np.any(positive, axis=1)[batch.owner]
-    owner = batch.owner[wanted]
-    column = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
-    added[owner, column] = batch.known[wanted]
-    return added
 
 
 QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass

@@ -153,7 +153,15 @@ class SynchronousProvider:
         if not from_first(world().first and self._missing(step, wanted)):
             return
         number = wanted // self.refresh_interval if self.refresh_interval else 0
-        encoder = self.encoder if step == wanted else self._as_of(wanted)
+        encoder = self.encoder
+        if step != wanted:  # by the model that mined them
+            encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
+            try:
+                if wanted:
+                    self.checkpoints.load_weights(encoder.module, wanted)
+            except ArtifactError as error:
+                gone = f"the negatives of step {wanted} are gone, and so are the weights that mined them"
+                raise TrainingError(f"{self.refreshes.folder}: {gone}: remove its parent to start afresh") from error
         with self.refreshes.alone() if world().first else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.refreshes, number, wanted)
         if self._last is not None:
@@ -178,18 +186,6 @@ class SynchronousProvider:
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{refresh.name}: {error}") from error
-
-    def _as_of(self, step: int) -> Encoder:
-        encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
-        try:
-            if step:
-                self.checkpoints.load_weights(encoder.module, step)
-        except ArtifactError as error:
-            raise TrainingError(
-                f"{self.refreshes.folder}: the negatives of step {step} are gone, and so are the weights that mined "
-                "them: remove its parent to start afresh"
-            ) from error
-        return encoder
 
 
 @dataclass

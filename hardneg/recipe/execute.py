@@ -125,7 +125,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.verbs.shared.inputs import documents_alone, no_queries
+    from hardneg.verbs.shared.inputs import no_queries
 
     if done.spec.artifact_type != "collection":
         return
@@ -136,7 +136,8 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
         raise RecipeError(str(plan.recipe.source), problems)
     asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
     if asking is not None and not artifact.facts["splits"]:
-        raise documents_alone(asking.name)
+        advice = "write some: stage write-queries"
+        raise DataError(f"{asking.name}: the dataset has documents and no queries; {advice}")
     empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
         raise no_queries(asking.name, getattr(asking.spec, "split", ""))

@@ -27,10 +27,9 @@ from hardneg.verbs.shared.inputs import open_collection, open_learner, open_sear
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,
+    encoder_training,
     guide_facts,
-    kept_models,
     learned,
-    learning_bytes,
     save,
     training_data,
     validation,
@@ -138,10 +137,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         return recipe.name
 
     def estimate(self, sizes: Sizes) -> Row:
-        options, queries = self.options, sizes.queries(self.split)
-        steps = options.last_step(queries)
-        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-        return Row(steps, "steps", disk)
+        return encoder_training(self, sizes, self.split, models=2)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

@@ -13,7 +13,7 @@ from hardneg.records.errors import UsageError
 from hardneg.records.layout import MODEL_FOLDER
 from hardneg.records.named_plugins import BCE
 from hardneg.records.types import PluginSetting
-from hardneg.registry.protocols import TrainableReranker
+from hardneg.registry.protocols import Loss, TrainableReranker
 from hardneg.runtime.distributed import world
 from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import Facts, StageContext
@@ -24,7 +24,6 @@ from hardneg.verbs.shared.training_common import (
     examples_of,
     finished,
     learned,
-    loss_of,
     taught,
     training_facts,
     validation_data,
@@ -85,12 +84,13 @@ class TrainReranker(Taught, Judging, Learning):
         collection = open_collection(context.inputs["dataset"])
         reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
-        wanted, own = getattr(loss_of(context), "outputs", None), network.module.num_labels
+        loss = context.plugin("loss", Loss)
+        wanted, own = getattr(loss, "outputs", None), network.module.num_labels
         if wanted not in (None, own):
             needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
             raise UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
         data, teacher_facts = taught(context, examples_of(collection, context.inputs["negatives"]))
-        way = RerankerTraining(network, data, loss_of(context), self.options)
+        way = RerankerTraining(network, data, loss, self.options)
         validate = None
         if (dev := validation_data(context, collection)) is not None:
             encoding = EncodeOptions(precision=self.options.precision)

@@ -99,11 +99,6 @@ def no_queries(name: str, split: str) -> DataError:
     return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
 
 
-def documents_alone(name: str) -> DataError:
-    """The error of a stage that needs queries, where the dataset has documents alone."""
-    return DataError(f"{name}: the dataset has documents and no queries; write some: stage write-queries")
-
-
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
     """The queries of the input `run`: those that stand beside it, or those of a split."""
     return own_queries(context.inputs["run"]) or open_queries(context, collection, split)

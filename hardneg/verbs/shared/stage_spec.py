@@ -138,18 +138,21 @@ class RecipeView:
 
     def list_length(self, run: str) -> int | None:
         """The most documents that a run has of a query; None where its stage does not tell."""
-        stage = self.stages.get(run) if run not in self.trail else None
+        stage = self._stage(run)
         return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage brings in or trains from; the recipe's own for `start`."""
-        known = name in self.stages and name not in self.trail
-        return self.stages[name].began_with(self.at(name)) if known else self.model
+        stage = self._stage(name)
+        return self.model if stage is None else stage.began_with(self.at(name))
 
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
-        known = name in self.stages and name not in self.trail
-        return self.stages[name].traits(self.at(name)) if known else {}
+        stage = self._stage(name)
+        return {} if stage is None else stage.traits(self.at(name))
+
+    def _stage(self, name: str) -> "StageSpec | None":
+        return self.stages.get(name) if name not in self.trail else None
 
     @property
     def report(self) -> str | None:
@@ -159,7 +162,7 @@ class RecipeView:
 
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes the queries of an index; None where it is searched with texts."""
-        stage = self.stages.get(index) if index not in self.trail else None
+        stage = self._stage(index)
         return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
 
 

@@ -27,7 +27,6 @@ from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
 from hardneg.training.examples import QueryOrder, TrainingData
-from hardneg.training.options import LearningOptions
 from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
@@ -54,23 +53,12 @@ if TYPE_CHECKING:
 _TEACHER_BLOCK = 4096
 
 
-def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
-    """What it takes to train an encoder on queries with some documents each."""
-    options = spec.options
-    steps = options.last_step(sizes.queries("train"))
-    disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-    return Row(steps, "steps", disk)
-
-
-def learning_bytes(sizes: Sizes) -> int:
-    """Bytes of the weights that are trained: the model's, or an adapter's alone."""
-    adapter, shape = sizes.model.adapter, sizes.shape
-    return shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
-
-
-def kept_models(steps: int, options: LearningOptions) -> int:
-    """How many models are kept on the way."""
-    return steps // options.keep_every if options.keep_every else 0
+def encoder_training(spec: EncoderLearning, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+    """What it takes to train an encoder on the queries of a split; models: how many of its size are left in the end."""
+    steps, adapter, shape = spec.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
+    kept = steps // spec.options.keep_every if spec.options.keep_every else 0
+    learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
+    return Row(steps, "steps", (models + kept) * shape.weights + 3 * learning)
 
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
@@ -146,13 +134,8 @@ def learned(
     """Trains by the stage's loss and options, in its folder."""
     from hardneg.training.loop import learn
 
-    options = context.spec.options
-    return learn(method, loss_of(context), options, context.folder, progress=context.progress, validate=validate)
-
-
-def loss_of(context: StageContext[Learning]) -> Loss:
-    """The loss that the stage trains by."""
-    return context.plugin("loss", Loss)
+    loss, options = context.plugin("loss", Loss), context.spec.options
+    return learn(method, loss, options, context.folder, progress=context.progress, validate=validate)
 
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
@@ -167,7 +150,7 @@ def training_facts(
     """What a model card says of the training, with what a batch was and over what the dev metric was taken."""
     options = context.spec.options
     rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
-    said = {"Loss": loss_of(context), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
+    said = {"Loss": context.plugin("loss", Loss), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
     best = f"{result.best:.4f} at step {result.best_step}" if result.best is not None else ""
     return {**said, **more, **({f"Dev {options.metric}, {judged}": best} if best else {})}
 

@@ -21,7 +21,7 @@ from hardneg.formats.segments import Segments
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.distributed import World, world
 from hardneg.training.examples import SampledBatch
-from hardneg.training.sources import JoinedCorpora, JoinedHashes
+from hardneg.training.sources import JoinedCorpora
 from hardneg.training.teacher import Guide
 
 
@@ -44,7 +44,7 @@ class BatchColumns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64] | JoinedHashes) -> "BatchColumns":
+    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)

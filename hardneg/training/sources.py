@@ -74,36 +74,18 @@ class JoinedCorpora:
         """int64 [S + 1], the first row of each, and the number of all."""
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
-    @property
-    def content_hash(self) -> "JoinedHashes":
-        """By row, as `Corpus.content_hash`: uint64 of an array of rows."""
-        return JoinedHashes(self)
+    @cached_property
+    def content_hash(self) -> NDArray[np.uint64]:
+        """By row, as `Corpus.content_hash`: uint64 [N]."""
+        return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order."""
-        texts = np.empty(len(rows), object)
-        for corpus, chosen, own in self.parts(rows):
-            texts[chosen] = corpus.contents(own)
+        texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
+        for at in np.unique(number).tolist():
+            chosen = np.flatnonzero(number == at)
+            texts[chosen] = self.corpora[at].contents(rows[chosen] - self.starts[at])
         return list(texts)
-
-    def parts(self, rows: NDArray[np.int64]) -> list[tuple[Corpus, NDArray[np.int64], NDArray[np.int64]]]:
-        """Each corpus that some rows, int64 [n], are of; which of these they are, and their rows there."""
-        number = np.searchsorted(self.starts, rows, "right") - 1
-        chosen = {at: np.flatnonzero(number == at) for at in np.unique(number).tolist()}
-        return [(self.corpora[at], some, rows[some] - self.starts[at]) for at, some in chosen.items()]
-
-
-@dataclass(frozen=True)
-class JoinedHashes:
-    """The hash of each document's contents, by its row in several corpora."""
-
-    joined: JoinedCorpora
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        hashes = np.empty(len(rows), np.uint64)
-        for corpus, chosen, own in self.joined.parts(rows):
-            hashes[chosen] = corpus.content_hash[own]
-        return hashes
 
 
 class MixedExamples:

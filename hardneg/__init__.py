@@ -16,7 +16,7 @@ _PUBLIC = {
     "analyze": "hardneg.api.analyzing",
     "average": "hardneg.lines.functions",
     "bench": "hardneg.lines.functions",
-    "browse": "hardneg.doors.browse.calling",
+    "browse": "hardneg.doors.browse.serving",
     "diagnose": "hardneg.diagnosis.diagnose",
     "encode": "hardneg.lines.functions",
     "evaluate": "hardneg.lines.functions",

@@ -22,8 +22,8 @@ from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
 from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
-from hardneg.doors.browse.calling import BrowsePage
-from hardneg.doors.hub.preparing import Wanted
+from hardneg.doors.browse.serving import BrowsePage
+from hardneg.doors.hub.prepare import Wanted
 from hardneg.doors.hub.push import Pushed
 from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.records.errors import HardnegError as HardnegError
@@ -204,13 +204,12 @@ def evaluate(
 
 def fuse(
     runs: Runs,
-    method: Literal["zip", "weighted-sum", "reciprocal-rank", "bordafuse", "anz", "gmnz", "max", "med", "min", "mnz", "sum", "isr", "log_isr", "logn_isr", "mixed", "rbc", "rrf", "w_bordafuse", "wmnz", "wsum"] = 'weighted-sum',
+    method: Literal["zip", "weighted-sum", "reciprocal-rank", "max", "mnz", "wsum"] = 'weighted-sum',
     *,
     weights: Mapping[str, float] = {},
     missing_scores: Literal["lowest", "zero"] = 'lowest',
     constant: int = 60,
     norm: Literal["none", "min-max", "min-max-inverted", "max", "sum", "zmuv", "rank", "borda"] | None = None,
-    parameter: float | None = None,
     depth: int = 100,
     tune_runs: Runs | None = None,
     qrels: AnyQrels | None = None,
@@ -224,22 +223,21 @@ def fuse(
     seed: int = 42,
     progress: bool | Progress = False,
 ) -> RankedRun:
-    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by a method of ranx.
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by one of ranx's methods.
 
     Args:
         runs: A TREC run, plain or gzip; may be repeated. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
-        method: zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.
+        method: zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.
         weights: A run's weight, by its label; default 1.
         missing_scores: Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0.
         constant: The constant of reciprocal-rank.
         norm: Of ranx's methods: min-max (the default), none, zmuv, ...
-        parameter: The number that gmnz, logn_isr, rbc or rrf has.
         depth: How many documents are kept for each query.
         tune_runs: Runs of other queries to tune on, one for each fused run, in their order. Or what a search returned, or scores by document by query; several in a list, or in a dict by label.
         qrels: The judgements of the queries to tune on. Or grades by document by query.
         metric: The metric to tune on.
         relevance_level: The lowest grade that binary metrics take as relevant (trec_eval -l).
-        grid: Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all weights in tenths that sum to 1.
+        grid: Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to 1.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.

@@ -156,7 +156,7 @@ if TYPE_CHECKING:
     from hardneg.report.numbers import p_value as format_p_value
     from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+    from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer

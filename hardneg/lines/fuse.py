@@ -23,7 +23,7 @@ _TUNING = "Tuning"
 
 
 class FuseLine(Line):
-    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by a method of ranx.
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by one of ranx's methods.
 
     Raises:
         UsageError: the method has no such number, or a label is unknown.
@@ -44,7 +44,6 @@ class FuseLine(Line):
         Of("fuse.missing_scores"),
         Of("fuse.constant"),
         Of("fuse.norm"),
-        Of("fuse.parameter"),
         Of("fuse.depth"),
         replace(
             optional(RUNS),
@@ -69,10 +68,9 @@ class FuseLine(Line):
         files = labelled_runs(args.runs, workplace.store)
         if len(files) < 2:
             raise UsageError("fuse: give {runs} twice or more", "runs")
-        labels, tuned = list(files), "parameter" in args.grid
-        numbers = (args.constant, args.norm, args.parameter, args.depth)
+        labels, numbers = list(files), (args.constant, args.norm, args.depth)
         fusion = Fusion(args.method, _weights(args.weights, labels), args.missing_scores, *numbers)
-        if problems := [problem for problem in fusion.problems() if not problem.startswith("parameter: ") or not tuned]:
+        if problems := fusion.problems():
             raise UsageError("; ".join(problems))
         judged, tuning = (
             named_qrels(args.qrels),

@@ -22,7 +22,7 @@ _TYPES = {
     "AnyQrels": "hardneg.api.qrels_argument",
     "AnyRun": "hardneg.api.run_argument",
     "BenchResult": "hardneg.api.benching",
-    "BrowsePage": "hardneg.doors.browse.calling",
+    "BrowsePage": "hardneg.doors.browse.serving",
     "BuiltIndex": "hardneg.api.results",
     "Dataset": "hardneg.api.dataset_argument",
     "Diagnosis": "hardneg.diagnosis.diagnose",
@@ -46,7 +46,7 @@ _TYPES = {
     "TaskSearcher": "hardneg.doors.mteb.model",
     "TrainedModel": "hardneg.api.results",
     "WrittenQueries": "hardneg.api.results",
-    "Wanted": "hardneg.doors.hub.preparing",
+    "Wanted": "hardneg.doors.hub.prepare",
 }
 """Where the types of signatures are."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
-from hardneg.fusion.methods import AnyMethod, Fusion, Norm
+from hardneg.fusion.methods import Fusion, Method, Norm
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
 from hardneg.records.types import RankedList
@@ -43,25 +43,25 @@ class Tuning(BaseModel):
         Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
     ] = Field(
         default_factory=dict,
-        description="Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all "
-        "weights in tenths that sum to 1.",
+        description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
+        "tenths that sum to 1.",
     )
 
 
 class Fuse(RunSpec):
     """Makes one run of several: the documents of all, by turns or by a sum over the runs.
 
-    `reciprocal-rank` adds weight / (constant + rank). The methods of ranx, by its names, take scores that `norm` brings
-    to one scale. tuning: what to choose weights, `constant` or `parameter` by.
+    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's and take scores that `norm`
+    brings to one scale. tuning: what to choose weights or `constant` by.
     """
 
     version = 2
     purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
-    method: AnyMethod = Field(
+    method: Method = Field(
         "weighted-sum",
-        description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.",
+        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
@@ -73,9 +73,6 @@ class Fuse(RunSpec):
     norm: Norm | None = Field(
         None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
     )
-    parameter: FiniteFloat | None = Field(
-        None, json_schema_extra=LATER, description="The number that gmnz, logn_isr, rbc or rrf has."
-    )
     tuning: Tuning | None = Field(None, json_schema_extra=LATER)
     split: Name = "test"
     depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
@@ -85,8 +82,7 @@ class Fuse(RunSpec):
         for label in self.weights:
             if label not in self.runs:
                 raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
-        tuned = self.tuning is not None and "parameter" in self.tuning.grid
-        if problems := [each for each in self.fusion.problems() if not (tuned and each.startswith("parameter: "))]:
+        if problems := self.fusion.problems():
             raise ValueError("; ".join(problems))
         if self.tuning:
             self._check(self.tuning)
@@ -113,7 +109,7 @@ class Fuse(RunSpec):
     def fusion(self) -> Fusion:
         """How lists in the order of `labels` become one, not tuned."""
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
-        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.parameter, self.depth)
+        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         yield from super().references()
@@ -136,7 +132,7 @@ class Fuse(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
-        from hardneg.evaluation.notes import cut_below
+        from hardneg.evaluation.metrics import cut_below
 
         if self.tuning is None:
             return

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.doors.trainer.refresh_recipe import mine_with
+from hardneg.doors.trainer.refresher import mine_with
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import parse_setting

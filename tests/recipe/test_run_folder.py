@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from recipe.recipes import recipe_in, small_collection, small_part, small_tree
 
-from hardneg.doors.hub.recorded_run import RecordedRun
+from hardneg.doors.hub.cards import RecordedRun
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.exported_runs import export_runs

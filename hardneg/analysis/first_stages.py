@@ -1,22 +1,71 @@
-"""What reranking fewer candidates costs: one reranked run, cut as if less had been reranked."""
+"""First stages: what they find by a depth, what reranking fewer candidates costs, how small vectors can be."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt, model_validator
 
-from hardneg.analysis.base import Analysis, MeasuredRuns, Metric, Option, doubling
+from hardneg.analysis.base import Analysis, MeasuredRuns, Metric, Option
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.evaluation.metrics import evaluate, means
 from hardneg.fields import MEASURED, Name
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList
-from hardneg.report.figure import figure, lines, plain_axes
 from hardneg.report.table import Table
+
+
+class RecallAtDepth(Analysis):
+    """Show the recall of runs at several depths, and nDCG at the deepest.
+
+    Example: hardneg analyze recall-at-depth --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --depth 100
+    """
+
+    name = "recall-at-depth"
+    title = "what first stages find"
+    paper = "CoRT at TREC, Table 2"
+    asks = ("qrels", "relevance_level")
+    drawn = slice(1, None)
+
+    runs: MeasuredRuns = Field(min_length=1)
+    depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
+        (100, 200, 1000), description="Where recall is measured; by default 100, 200 and 1000."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """See `recall_at_depth`."""
+        runs = inputs.runs("runs", self.runs)
+        return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
+
+    def table(self, results: Any) -> Table:
+        """One row a run: nDCG at the deepest cut, recall at each."""
+        cuts = results["depths"]
+        rows = [
+            [label, f"{row['ndcg']:.4f}", *(f"{value:.4f}" for value in row["recall"])]
+            for label, row in results["runs"].items()
+        ]
+        return Table(("run", f"ndcg@{max(cuts)}", *(f"recall@{cut}" for cut in cuts)), rows)
+
+    def explain(self, results: Any) -> str:
+        return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
+
+
+def recall_at_depth(runs: Mapping[str, Run], qrels: Qrels, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
+    """By label: `recall` at each of `cuts`, in their order, and `ndcg` at the deepest; means over judged queries.
+
+    Grades from `level` up are relevant to recall; nDCG takes grades as they are.
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, table 2.
+    """
+    whole, names = f"ndcg@{max(cuts)}", [f"recall@{cut}" for cut in cuts]
+    results = {}
+    for label, run in runs.items():
+        values = means(evaluate(run, qrels, [whole, *names], level))
+        results[label] = {"recall": [values[name] for name in names], "ndcg": values[whole]}
+    return {"depths": list(cuts), "relevance_level": level, "runs": results}
 
 
 class CandidateCounts(Analysis):
@@ -29,6 +78,7 @@ class CandidateCounts(Analysis):
     title = "number of candidates"
     paper = "CoRT at TREC, Figure 2"
     asks = ("qrels", "relevance_level")
+    drawn, across = slice(1, None), 0
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
     reranked: Annotated[dict[Name, Name], MEASURED] = Field(
@@ -57,16 +107,10 @@ class CandidateCounts(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Of each pair of runs what `candidate_counts` says."""
         qrels, counts, level = inputs.qrels(), sorted(set(self.counts)), inputs.relevance_level
-        results = {
-            label: candidate_counts(
-                label,
-                (inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")),
-                (counts, self.metric),
-                qrels,
-                level,
-            )
-            for label in self.first
-        }
+        results = {}
+        for label in self.first:
+            runs = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
+            results[label] = candidate_counts(label, runs, (counts, self.metric), qrels, level)
         return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": results}
 
     def table(self, results: Any) -> Table:
@@ -80,21 +124,11 @@ class CandidateCounts(Analysis):
         return Table(("candidates", *columns), rows)
 
     def explain(self, results: Any) -> str:
-        """With the metric and the grades."""
         return (
             f"{results['metric']} after reranking the first so many candidates alone, and the recall of those "
             "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
             f"{results['relevance_level']} up."
         )
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Quality by the number of candidates, and their recall, one line a pipeline."""
-        with figure(paths, 2) as panels:
-            for axes, (name, title) in zip(panels, (("quality", results["metric"]), ("recall", "recall")), strict=True):
-                runs = results["runs"].items()
-                lines(axes, {label: [(row["candidates"], row[name]) for row in rows] for label, rows in runs})
-                doubling(axes, results["counts"])
-                plain_axes(axes, f"{title} by the number of candidates", "candidates", title)
 
 
 def candidate_counts(
@@ -112,7 +146,7 @@ def candidate_counts(
     Args:
         label: how messages call the runs.
         runs: the first-stage run and the same reranked, both best first.
-        asked: how many candidates, and the metric of the reranked ones.
+        counts_and_metric: how many candidates, and the metric of the reranked ones.
         qrels: the judgements.
         relevance_level: the lowest grade that recall, and binary metrics, take as relevant.
 
@@ -121,8 +155,6 @@ def candidate_counts(
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, figure 2.
     """
-    from hardneg.evaluation.metrics import evaluate, means
-
     (first, reranked), (counts, metric) = runs, counts_and_metric
     positions = _positions(label, first, reranked, max(counts))
     recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], relevance_level))
@@ -139,7 +171,7 @@ def candidate_counts(
 def prefix(reranked: Run, positions: Sequence[NDArray[np.int64]], count: int) -> Run:
     """The reranked run as if only the first `count` candidates had been reranked.
 
-    places: for each query the first-stage places of its reranked documents, from 0, int64 [n].
+    positions: for each query the first-stage places of its reranked documents, from 0, int64 [n].
     """
     cut = {}
     for (query_id, ranked), position in zip(reranked.items(), positions, strict=True):
@@ -162,3 +194,47 @@ def _positions(label: str, first: Run, reranked: Run, most: int) -> list[NDArray
         position = {doc_id: number for number, doc_id in enumerate(first.get(query_id, EMPTY).doc_ids)}
         results.append(np.array([position.get(doc_id, np.iinfo(np.int64).max) for doc_id in ranked.doc_ids], np.int64))
     return results
+
+
+class Dimensions(Analysis):
+    """Show a metric by the size of vectors.
+
+    Example: hardneg analyze dimensions --qrels qrels.txt --run 32=cort-32.trec.gz --run 128=cort-128.trec.gz
+    """
+
+    name = "dimensions"
+    title = "size of vectors"
+    explained = "Each size is a model of its own."
+    paper = "CoRT, section 4.1, the representation size e"
+    asks = ("qrels", "relevance_level")
+    drawn, across = slice(1, None), 0
+
+    runs: Annotated[
+        dict[Name, Annotated[dict[PositiveInt, Name], Field(min_length=1)]],
+        MEASURED,
+        Option("run", metavar="[LABEL:]SIZE=PATH"),
+    ] = Field(min_length=1, description="A run of a model with vectors of SIZE.")
+    metric: Metric = Field("recall@200", description="What is measured.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """By label, the metric of the run of each size of vectors, by rising size: [[size, mean], ...].
+
+        Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 4.1.
+        """
+        qrels, level = inputs.qrels(), inputs.relevance_level
+        results: dict[str, list[Any]] = {}
+        for label, runs in self.runs.items():
+            for size in sorted(runs):
+                values = means(evaluate(inputs.run(f"runs.{label}.{size}"), qrels, [self.metric], level))
+                results.setdefault(label, []).append([size, values[self.metric]])
+        return {"metric": self.metric, "relevance_level": level, "runs": results}
+
+    def table(self, results: Any) -> Table:
+        """One row a size of vectors, one column a series; a dash where it has no such size."""
+        series = {label: dict(points) for label, points in results["runs"].items()}
+        sizes = sorted({size for points in series.values() for size in points})
+        rows = [
+            [f"{size:,}", *(f"{points[size]:.4f}" if size in points else "–" for points in series.values())]
+            for size in sizes
+        ]
+        return Table(("dimensions", *(f"{label}: {results['metric']}" for label in series)), rows)

@@ -1,4 +1,4 @@
-"""Batches of drawn examples: tokenised ahead, and encoded in passes of about equal length."""
+"""Batches of drawn examples: tokenised ahead, encoded in passes of about equal length, scored for a loss."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor

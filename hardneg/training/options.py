@@ -1,4 +1,4 @@
-"""The options of a training run, in groups: a stage's `options` in a recipe.
+"""The options of a training run: a stage's `options` in a recipe.
 
 `option` declares each once: its default, meaning and bounds, and whether it counts in keys. `mistakes` of a group
 checks combinations. Other options of a stage: `TrainingGroup`.

@@ -1,4 +1,4 @@
-"""Examples of several collections in one training, each with its own corpus, positives and negatives."""
+"""Examples of several collections, or of two sets of queries over one corpus, in one training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""A teacher's scores of the training queries' documents: written once, mapped, looked up batch by batch."""
+"""Other models' scores of the training queries' documents: a teacher's, from a file, and a guide's, from its vectors."""
 
 from collections import Counter
 from collections.abc import Iterable

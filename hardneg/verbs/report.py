@@ -1,4 +1,4 @@
-"""Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
+"""Verb `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

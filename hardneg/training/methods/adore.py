@@ -1,4 +1,4 @@
-"""The method of stage `train-queries`: the index stays fixed, the query encoder learns to rank its hits."""
+"""The methods of stage `train-queries`: the query encoder learns to rank a fixed index's hits, or its centroids too."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace

@@ -1,4 +1,4 @@
-"""What a stage is handed when it runs."""
+"""What a stage is handed when it runs, and the engine that runs it."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence

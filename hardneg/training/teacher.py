@@ -1,4 +1,4 @@
-"""Other models' scores of the training queries' documents: a teacher's, from a file, and a guide's, from its vectors."""
+"""Other models' scores of the queries' documents: a teacher's, from a file, and a guide's, from its vectors."""
 
 from collections import Counter
 from collections.abc import Iterable

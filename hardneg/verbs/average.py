@@ -30,6 +30,7 @@ class Average(Judging):
 
     version = 1
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     every_process = True
     needs_dataset = True
     purpose = "average the weights of several models into one"
@@ -52,10 +53,6 @@ class Average(Judging):
         if not greedy and self.validation_run is not None:
             raise ValueError("validation_run: only with `choose: greedy`")
         return self
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {"model": MODEL_FOLDER}
 
     def identity(self) -> dict[str, Any]:
         """The share of each model; the first one's tokenizer and prompts are the average's, so the order counts."""

@@ -23,15 +23,12 @@ class BroughtModel(StageSpec):
 
     version = 1
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     every_process = True
     inherits = ()
     purpose = "bring in another model, beside the recipe's own"
     stage: Literal["model"]
     model: Model = Field(json_schema_extra=FREE)
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {"model": MODEL_FOLDER}
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         return {"model": lambda: resolve(self.model).digest}

@@ -14,7 +14,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
+from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.runtime.distributed import world
@@ -116,7 +116,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        return {"model": MODEL_FOLDER} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
+        return {**super().parts} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}

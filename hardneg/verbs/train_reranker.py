@@ -39,6 +39,7 @@ class TrainReranker(Taught, Judging, Learning):
 
     version = 2
     artifact_type = "reranker"
+    artifact_folder = MODEL_FOLDER
     teaches = "reranker"
     gives = ("teacher",)
     purpose = "teach a network that reads a query and a passage together"
@@ -60,10 +61,6 @@ class TrainReranker(Taught, Judging, Learning):
         elif wanted is not None and (own := getattr(reranker, "head", None)) not in (None, wanted):
             mismatch = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
             yield f"loss: {mismatch}; say reranker.outputs: {wanted}, or take loss bce"
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {"reranker": MODEL_FOLDER}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
         return source_of(recipe.plugin("reranker"))

@@ -169,8 +169,8 @@ class RecipeView:
 class StageSpec(BaseModel):
     """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
 
-    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes. parts: the
-    types that a reference to it may ask for, each with its folder in the artifact; by default its own type. purpose:
+    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes, in
+    `artifact_folder` of its artifact. parts: the types that a reference to it may ask for, each with its folder. purpose:
     what it does and why, in plain words that a run prints beside it. resumes: it goes on from what a stopped run left
     in its folder; the others find it empty. every_process: several processes run it together. inherits: fields that
     have the recipe's value where the stage does not say it. teaches: the field of the plugin whose network it trains;
@@ -185,6 +185,7 @@ class StageSpec(BaseModel):
 
     version: ClassVar[int]
     artifact_type: ClassVar[str]
+    artifact_folder: ClassVar[str] = "."
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
     teaches: ClassVar[str] = ""
@@ -217,7 +218,7 @@ class StageSpec(BaseModel):
     @property
     def parts(self) -> Mapping[str, str]:
         """The types of artifact that a reference to this stage may ask for, and the folder of each in its artifact."""
-        return {self.artifact_type: "."}
+        return {self.artifact_type: self.artifact_folder}
 
     @property
     def makes(self) -> tuple[str, ...]:

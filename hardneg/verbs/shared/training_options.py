@@ -233,16 +233,13 @@ class EncoderLearning(Judging, Learning):
     """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
     segments: OwnCut = Field(
         default=None,
         json_schema_extra=LATER,
         description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
     )
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        return {"model": MODEL_FOLDER}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         return recipe.model_of(self.model)

@@ -76,6 +76,7 @@ class Analyze(StageSpec):
 
     version = 3
     artifact_type = "analysis"
+    query_disk = (1_000_000, 100)
     purpose = "measure what lies behind the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
@@ -126,10 +127,6 @@ class Analyze(StageSpec):
         """What each analysis asks of the collection in vain."""
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", 1_000_000 + 100 * count)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"analyses/{recipe.name}": "."}

@@ -47,6 +47,7 @@ class Evaluate(StageSpec):
 
     version = 4
     artifact_type = "metrics"
+    query_disk = (2_000, 300)
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
@@ -169,10 +170,6 @@ class Evaluate(StageSpec):
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
         shared = [(one, other) for one, other in pairs if copies.share(seeded[one], seeded[other])]
         return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", 2_000 + count * 300)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         references = recipe.stages[recipe.report].references() if recipe.report else ()

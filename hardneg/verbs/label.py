@@ -36,6 +36,7 @@ class Label(StageSpec):
 
     version = 1
     artifact_type = "negatives"
+    query_disk = (0, 4_000)
     purpose = "make labels out of a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
@@ -69,10 +70,6 @@ class Label(StageSpec):
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20)
 
     def make(self, context: "StageContext[Label]") -> Facts:
         """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.

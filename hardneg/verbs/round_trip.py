@@ -33,6 +33,7 @@ class RoundTrip(StageSpec):
 
     version = 1
     artifact_type = "collection"
+    query_disk = (0, 4_000)
     purpose = "keep the written queries whose passage a retriever finds again"
     needs_dataset = True
     stage: Literal["round-trip"]
@@ -54,10 +55,6 @@ class RoundTrip(StageSpec):
             yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"
         if searched is not None and (searched.dataset or "") != (self.dataset or ""):
             yield f"dataset: {self.run!r} searches for the queries of another one; name the same for both"
-
-    def estimate(self, sizes: Sizes) -> Row:
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 4_000)
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
         """Writes the collection and the run; facts: how many queries stay, and how many were not found.

@@ -170,7 +170,8 @@ class StageSpec(BaseModel):
     """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
 
     version: raised when the same spec and inputs give another result. artifact_type: what the stage makes, in
-    `artifact_folder` of its artifact. parts: the types that a reference to it may ask for, each with its folder. purpose:
+    `artifact_folder` of its artifact. parts: the types that a reference to it may ask for, each with its folder.
+    query_disk: bytes that it makes of all, and of each query of its split, where that is all of its estimate. purpose:
     what it does and why, in plain words that a run prints beside it. resumes: it goes on from what a stopped run left
     in its folder; the others find it empty. every_process: several processes run it together. inherits: fields that
     have the recipe's value where the stage does not say it. teaches: the field of the plugin whose network it trains;
@@ -186,6 +187,7 @@ class StageSpec(BaseModel):
     version: ClassVar[int]
     artifact_type: ClassVar[str]
     artifact_folder: ClassVar[str] = "."
+    query_disk: ClassVar[tuple[int, int] | None] = None
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
     teaches: ClassVar[str] = ""
@@ -287,8 +289,11 @@ class StageSpec(BaseModel):
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
-        """What the stage will take, roughly."""
-        return Row(1, "stage")
+        """What the stage will take, roughly: here by `query_disk`."""
+        if self.query_disk is None:
+            return Row(1, "stage")
+        count = sizes.queries(str(vars(self)["split"]))
+        return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
         """Of a verb that makes a collection: what this has, by the sizes of the one that it reads; roughly."""

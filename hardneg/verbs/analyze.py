@@ -30,7 +30,7 @@ from hardneg.runtime.seeding import SEED
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_encoder, open_searcher
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _FIELD = "analysis"
 

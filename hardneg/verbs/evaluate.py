@@ -28,7 +28,7 @@ from hardneg.records.wording import counted, joined, suggestion
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores

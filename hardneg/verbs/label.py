@@ -21,7 +21,7 @@ from hardneg.records.types import SCORES
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, pass_on, queries_of
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _BLOCK = 4096
 

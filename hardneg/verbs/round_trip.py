@@ -14,7 +14,7 @@ from hardneg.records.errors import DataError
 from hardneg.records.layout import RUN
 from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection

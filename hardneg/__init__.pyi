@@ -119,8 +119,6 @@ def encode(
     *,
     shards: int | None = None,
     shard_rows: int | None = None,
-    place: str | None = None,
-    take: str | None = None,
     settings: Settings = (),
     store: str | Path | None = None,
     device: str | None = None,
@@ -135,17 +133,12 @@ def encode(
         model: A folder, a hub id, or packaged:all-MiniLM-L6-v2. Or what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`.
         shards: Write the index in this many shards.
         shard_rows: Or in shards of this many rows each.
-        place: A URL for the shards: s3, gs, hf, file.
-        take: Make only these, such as 0:4, counted from 0; other machines make the others.
         settings: Set any value, such as model.document_length=256.
         store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
         device: cpu, cuda, cuda:1, mps; default: the best available.
         engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
         seed: The seed of random draws.
         progress: Whether to show bars, or what shows them.
-
-    Raises:
-        PartDone: this machine's shards are made, and others are left to other machines.
     """
 
 

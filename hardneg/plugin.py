@@ -17,22 +17,25 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.families.dense.vectors import OneVector
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.open.configuration import Shape
-    from hardneg.encoders.open.model_digest import model_content
+    from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
     from hardneg.encoders.open.model_files import read_json
-    from hardneg.encoders.open.resolved import load_encoder
+    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
-    from hardneg.encoders.open.resolved_model import ResolvedModel
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
-    from hardneg.encoders.open.soundness import positions as most_positions
     from hardneg.encoders.open.source import locate as locate_model
-    from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
+    from hardneg.encoders.protocol import (
+        EncodeOptions,
+        EncoderFamily,
+        Form,
+        StoredRows,
+        StoreWriter,
+        TextEncoder,
+        TextWindows,
+    )
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
@@ -95,7 +98,6 @@ if TYPE_CHECKING:
         ModelError,
         NewerArtifact,
         NotOurs,
-        PartDone,
         PluginError,
         RecipeError,
         TrainingError,
@@ -252,7 +254,6 @@ __all__ = [  # noqa: RUF022
     "ModelError",  # a model cannot be loaded or used
     "NewerArtifact",  # an artifact of a newer hardneg
     "NotOurs",  # an artifact that may not be replaced
-    "PartDone",  # a part of the work is done, the rest is other machines'
     "PluginError",  # a plugin is unknown, broken, or has bad options
     "RecipeError",  # a recipe has mistakes
     "TrainingError",  # training cannot go on
@@ -340,16 +341,14 @@ __all__ = [  # noqa: RUF022
     "spec_from",  # a model from its fields
     "FullSpec",  # the same with the model's own values for what it leaves out
     "Side",  # `query` or `document`
-    "Shape",  # layers and width, for estimates
     "EncodeOptions",  # batch size, precision and the like
     "whole_prompts",  # prompts of a spec, checked
     "Form",  # `vectors`, `weights` or `token-vectors`
     "StoredRows",  # the rows of a corpus that are stored
     "StoreWriter",  # writes what documents are encoded into
     "TextWindows",  # texts to encode, some at a time
-    "OneVector",  # stores one vector a text
     "Encoder",  # an opened sentence-transformers model, which can be trained
-    "Representation",  # what its texts become
+    "Representation",  # what its texts become: one vector each, or as it overrides
     # Networks: a network of the plugin's own: load it, run it in batches, save it.
     "locate_model",  # where a model's files are; downloads them
     "check_model_files",  # refuses a folder that holds no readable model

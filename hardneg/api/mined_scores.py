@@ -54,8 +54,8 @@ class ModelScores:
         return scores
 
     def _fill(self, scores: "PositiveScores", mined: MinedNegatives) -> None:
-        from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.max_passage import pooled
         from hardneg.indexes.open_store import open_store
         from hardneg.indexes.positive_scores import fill_from_model

@@ -128,12 +128,12 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()
-    encoder = Encoder.open(model, "cpu")
+    encoder = load_learner(model, "cpu")
     with outputs.laid_out():
         export_ance(encoder, output)
     say(f"{output}: opens in Pyserini's AnceQueryEncoder")

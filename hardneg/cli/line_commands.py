@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardneg.cli.console import say
 from hardneg.cli.options import RECIPES, RESULTS, STAGES, flags_named, plain_flag
 from hardneg.lines.installed import line_of
-from hardneg.records.errors import PartDone
 
 if TYPE_CHECKING:
     from hardneg.lines.base import Line
@@ -175,9 +173,6 @@ def _run(line: "type[Line]", args: Mapping[str, Any]) -> None:
             return show_plan(recipe, opened, args.get("as_json", False))
         command, overwrite = line.words or line.name, args["overwrite"]
         with planned_work(command, job, opened, output.targets, overwrite) as work, work.somewhere() as workplace:
-            try:
-                result = job.make(work.plan, workplace)
-            except PartDone as done:
-                return say(str(done))
+            result = job.make(work.plan, workplace)
             if result is not None:
                 output.write(result, work.outputs)

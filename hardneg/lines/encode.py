@@ -15,18 +15,15 @@ if TYPE_CHECKING:
 class EncodeLine(Line):
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
-    Raises:
-        PartDone: this machine's shards are made, and others are left to other machines.
-
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
 
-    Example: hardneg encode --dataset D --model M --shards 8 --place s3://bucket/index --take 0:4 --output index
+    Example: hardneg encode --dataset D --model M --shards 8 --output index
     """
 
     name = "encode"
     returns = "BuiltIndex"
     shows = ("settings", "store", "device", "processes", "engine")
-    arguments = (DATASET, MODEL, Of("encode.shards"), Of("encode.shard_rows"), Of("encode.place"), Of("encode.take"))
+    arguments = (DATASET, MODEL, Of("encode.shards"), Of("encode.shard_rows"))
 
     def job(self, args: Arguments, workplace: "Workplace") -> Job:
         """One stage."""

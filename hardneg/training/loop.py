@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.speed.compiling import set_compiled
-from hardneg.encoders.speed.fastest import takes_bf16
+from hardneg.encoders.speed.fastest import set_compiled, takes_bf16
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted

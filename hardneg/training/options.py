@@ -7,16 +7,17 @@ checks combinations. Other options of a stage: `TrainingGroup`.
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 from hardneg.training.negative_draws import Drawing, Drawn, Windows
+
+if TYPE_CHECKING:
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 
 def option(
@@ -285,11 +286,10 @@ _LARGE_TABLES = {"packaged:wordllama": 0.03}
 """Tables of larger numbers: Adam's steps are as long as the rate, whatever the size of a weight."""
 
 
-def usual_rate(model: ModelSpec) -> float | None:
+def usual_rate(model: "ResolvedModel") -> float | None:
     """The rate that a training takes where its recipe gives none; None where the kind of the model is not known yet."""
-    resolved = resolve(model)
-    if resolved.spec.adapter is not None:
+    if model.spec.adapter is not None:
         return ADAPTER
-    if resolved.known_family is None:
+    if model.known_family is None:
         return None
-    return _LARGE_TABLES.get(model.name, TABLE) if getattr(resolved.family, "tables", False) else TRANSFORMER
+    return _LARGE_TABLES.get(model.origins[0][0].name, TABLE) if getattr(model.family, "tables", False) else TRANSFORMER

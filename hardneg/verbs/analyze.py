@@ -234,7 +234,7 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.exact.exact import ExactOptions
         from hardneg.registry.protocols import DenseSearcher
 

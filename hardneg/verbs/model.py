@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, Model
 from hardneg.records.errors import UsageError
@@ -31,7 +30,7 @@ class BroughtModel(StageSpec):
     model: Model = Field(json_schema_extra=FREE)
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        return {"model": lambda: resolve(self.model).digest}
+        return {"model": lambda: recipe.models.of(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         return self.model
@@ -59,4 +58,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension, **resolve(self.model).facts}
+        return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.fields import (
     FREE,
     LATER,
@@ -113,7 +112,7 @@ class TrainRefreshed(DualLearning):
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
-        family = resolve(self.began_with(recipe)).known_family
+        family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             problem = f"{self.backend.name} is built from texts, which no refresh changes"
             yield f"backend: {problem}; leave it out, or name one of {FORM_WORDS['vectors']}"

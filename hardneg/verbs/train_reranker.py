@@ -73,7 +73,7 @@ class TrainReranker(Taught, Judging, Learning):
 
     def make(self, context: "StageContext[TrainReranker]") -> Facts:
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.rerankers.network import PairNetwork, reranker_card
         from hardneg.rerankers.pair_scoring import best_device
         from hardneg.training.methods.reranker import RerankerTraining, rerank_validation

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from pydantic import Field
 
 from hardneg.api.adhoc_recipe import checked_tree
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, resolve
 from hardneg.encoders.spec import SIDES, TASK, ModelSpec, Side
 from hardneg.recipe.load import Recipe
 from hardneg.records.errors import ModelError

@@ -13,6 +13,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.runtime.distributed import from_first, world
 from hardneg.training.checkpoint import Checkpoints
@@ -155,7 +156,7 @@ class SynchronousProvider:
         number = wanted // self.refresh_interval if self.refresh_interval else 0
         encoder = self.encoder
         if step != wanted:  # by the model that mined them
-            encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
+            encoder = load_learner(self.encoder.spec, str(self.encoder.device))
             try:
                 if wanted:
                     self.checkpoints.load_weights(encoder.module, wanted)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.encoders.open.configuration import BASE, Shape
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.formats.segments import Segments
@@ -119,13 +120,15 @@ NOT_ONE_VECTOR: Mapping[str, str] = {
 class RecipeView:
     """A recipe as its stage `name` sees it.
 
-    plugins: all that could be configured, by stage and field. trail: the stages through which it was asked.
+    plugins: all that could be configured, by stage and field. models: those that were resolved. trail: the
+    stages through which it was asked.
     """
 
     name: str
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], object]
     model: ModelSpec
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":

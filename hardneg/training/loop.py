@@ -77,8 +77,7 @@ def learn(
     """Train in place; the encoder ends with the best weights where there are dev metrics, else with the last.
 
     `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments resumes from there.
-    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that
-    are kept on the way.
+    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has models on the way.
 
     Several processes each call this with the same arguments and share each batch; the
     first one alone measures, shows progress and writes.
@@ -94,8 +93,7 @@ def learn(
         raise UsageError(f"training options: batch_size: {message}")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
-    fields = options_in_key(loss) if is_dataclass(loss) else repr(loss)
-    named = [type(loss).__qualname__, type(loss).version, fields]
+    named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
     identity = digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
     checkpoints = Checkpoints(folder / SCRATCH, identity)
     with (

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.corpus import Corpus
-from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.records.errors import UsageError
 from hardneg.records.types import RankedList
 from hardneg.registry.protocols import DenseSearcher, StoredSearcher
@@ -119,6 +118,8 @@ class Guide:
         return scores
 
     def _vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+
         stored = encoded_rows(self.documents, rows)
         if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:
             raise UsageError("guide: its index holds other vectors than its model makes: name another encode stage")

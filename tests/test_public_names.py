@@ -70,7 +70,7 @@ def test_whatever_takes_shared_arguments_spells_them_out() -> None:
     ]
     assert len(unpacking) > 5
     assert [at for at, decorators in unpacking if "spelled_out" not in decorators] == []
-    run = inspect.signature(hardneg.recipe("star-passage").run)
+    run = inspect.signature(hardneg.load_recipe("star-passage").run)
     assert list(run.parameters)[:5] == ["output", "until", "force", "overwrite", "settings"]
 
 

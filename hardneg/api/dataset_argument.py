@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hardneg.api.argument_values import name_of
+from hardneg.api.arguments import Dataset
 from hardneg.api.content_store import keep_content
 from hardneg.api.memory_collection import MemoryCollection
 from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
@@ -15,10 +16,6 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BEIR
 from hardneg.records.types import Collection, Query
 from hardneg.store.artifacts import Store
-
-Dataset = str | Path | Mapping[str, Any] | Any
-"""`beir:FOLDER` or a plugin's name; a BEIR folder; a `datasets.Dataset` of pairs, by split or alone; or corpus, queries
-and qrels as such tables or as dicts."""
 
 _FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a datasets.Dataset, or a dict"
 

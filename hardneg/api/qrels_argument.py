@@ -1,15 +1,13 @@
 """Judgements as a function is given them: a file, or grades by document id by query id."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from hardneg.api.arguments import AnyQrels
 from hardneg.api.memory_collection import Mistakes, graded
 from hardneg.formats.qrels import Qrels
 from hardneg.records.errors import UsageError
-
-AnyQrels = str | Path | Mapping[str, Mapping[str, int] | Iterable[str]]
-"""A file in TREC's or BEIR's form; or grades by document id, or a list of the relevant ones, by query id."""
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hardneg.api.arguments import Arg
 from hardneg.cli import completion, mteb
+from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console, task_tables
-from hardneg.cli.line_options import parameter, parameters, values
-from hardneg.cli.options import JSON, keyword
-from hardneg.lines.evaluate import EvaluateLine, RunsToScore
+from hardneg.cli.options import JSON, flags_named, keyword
+from hardneg.functions import evaluate as functions
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,14 +24,20 @@ MORE_NAMES = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NA
 """The words that stand after `--metrics`."""
 
 
-def options() -> Iterator[Parameter]:
-    """Those of the command: the line's, how the answer is printed, and mteb's."""
-    for each in parameters(EvaluateLine):
-        if each.name == "runs":
-            each = parameter(replace(EvaluateLine.resolved()["runs"], default=None))
+ARGUMENTS = shown(functions.evaluate, ("settings", "store", "device"))
+
+
+def options(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
+    """Those by which runs are scored; the words after `--metrics` too."""
+    for each in parameters(arguments):
         yield each
         if each.name == "metrics":
             yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
+
+
+def _options() -> Iterator[Parameter]:
+    """Those of the command: the function's, how the answer is printed, and mteb's."""
+    yield from options({**ARGUMENTS, "runs": replace(ARGUMENTS["runs"], default=None)})
     per_query = typer.Option(False, "--per-query", help="Print each query's scores too.")
     yield keyword("per_query", default=per_query, annotation=bool)
     yield keyword("as_json", default=JSON, annotation=bool)
@@ -38,15 +45,16 @@ def options() -> Iterator[Parameter]:
         yield keyword(name, default=None, annotation=form)
 
 
-def evaluate(**args: Any) -> None:
-    """Score run files against judgements, as trec_eval does, and test the differences between them.
+_TEXT = """
+With --mteb, models are evaluated on mteb's retrieval tasks, and compared the same way.
 
-    With --mteb, models are evaluated on mteb's retrieval tasks, and compared the same way.
+Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
 
-    Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
+Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results"""
 
-    Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results
-    """
+
+@flags_named(flag_of(functions.evaluate))
+def _evaluate(**args: Any) -> None:
     wanted = _Wanted(args["per_query"], args["as_json"])
     if args["tasks"]:
         return _evaluate_tasks(args, wanted)
@@ -61,14 +69,13 @@ def evaluate(**args: Any) -> None:
     say_json(_json(judging.tested(measured) if judging.baselines else measured, wanted.per_query))
 
 
-def judging_of(args: Mapping[str, Any]) -> RunsToScore:
+def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
     """What the options ask for; metrics are repeated, joined by commas, or several words after one flag."""
-    from hardneg.cli.planned_work import RunOptions
+    from hardneg.cli.planned_work import opened
 
     metrics = split_names(args["metrics"] or [], args["more_metrics"] or [])
-    line_args = values(EvaluateLine, {**args, "metrics": metrics})
-    workplace = RunOptions(args["store"], args.get("device"), settings=args["settings"] or ()).opened()
-    return RunsToScore.of(EvaluateLine.checked(line_args), workplace)
+    given = values(ARGUMENTS, {**args, "metrics": metrics})
+    return functions.RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class _Wanted:
 
 def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
     """Prints the table of each task as soon as it is measured, then that over tasks; as JSON all together."""
+    from hardneg.api.argument_values import stage
     from hardneg.api.labels import known_metrics
     from hardneg.doors.mteb.task_comparison import compare_over_tasks
     from hardneg.evaluation.metrics import is_metric
@@ -98,7 +106,9 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
     if refused := [name for name, value in others.items() if value]:
         names = ", ".join(f"{{{name}}}" for name in refused)
         raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {names}", *refused)
-    line_args = EvaluateLine.checked({**values(EvaluateLine, {**args, "metrics": None}), "runs": None})
+    fields = stage(
+        "evaluate", {name: args[name] for name in ("relevance_level", "significance_level", "equivalence_margin")}
+    )
     after_flag = args["more_metrics"] or []  # words after the flag of metrics, which may be tasks
     metrics = [word for word in after_flag if all(is_metric(name) for name in word.split(","))]
     tasks = [*args["tasks"], *(word for word in after_flag if word not in metrics)]
@@ -106,11 +116,9 @@ def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
         tasks, args["model"] or [], args["predictions"] or [], args["backend"], args["option"] or []
     )
     at = mteb.KeptAt(args["output"], args["store"], args["settings"] or [], args["device"])
-    split = line_args.split or EvaluateLine.resolved()["split"].default
-    on_tasks = mteb.OnTasks(
-        models, at, line_args.relevance_level, split, line_args.significance_level, line_args.equivalence_margin
-    )
-    results = on_tasks.measured(known_metrics(split_names(args["metrics"] or [], metrics)), line_args.baselines)
+    fields.pop("stage")
+    on_tasks = mteb.OnTasks(models, at, split=args["split"] or "test", **fields)
+    results = on_tasks.measured(known_metrics(split_names(args["metrics"] or [], metrics)), args["baselines"] or [])
     measured = {}
     for task_name, each in results:
         measured[task_name] = each
@@ -141,3 +149,6 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     more = [key for key, wanted in {"comparisons": measured.comparisons, "per_query": per_query}.items() if wanted]
     notes = ["notes"] if measured.notes else []
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
+
+
+evaluate = shaped(_evaluate, [*_options()], text_of(functions.evaluate) + "\n" + _TEXT)

@@ -126,7 +126,7 @@ class OnTasks:
             UsageError: an option is missing, or names what is not there.
             HardnegError: a model cannot be evaluated; the next call goes on from there.
         """
-        from hardneg.cli.planned_work import RunOptions
+        from hardneg.cli.planned_work import opened
         from hardneg.doors.mteb.model import require_mteb
         from hardneg.doors.mteb.task_comparison import TaskComparison
 
@@ -135,7 +135,7 @@ class OnTasks:
         if not (self.models.models or self.models.predictions) or "" in self.models.models:
             raise UsageError("evaluate --mteb: give --model NAME, or --predictions FOLDER")
         require_mteb()
-        workplace = RunOptions(self.at.store, self.at.device).opened()
+        workplace = opened(self.at.store, self.at.device)
         rows = [*self._evaluated(workplace, baselines), *_predicted(self.models.predictions)]
         labels = [row.label for row in rows]
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:

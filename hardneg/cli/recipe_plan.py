@@ -22,7 +22,6 @@ from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.lines.base import Plannable
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.plan import Plan
 
@@ -90,7 +89,7 @@ def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> O
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
-def show_plan(recipe: "Plannable", workplace: "Workplace", as_json: bool) -> None:
+def show_plan(recipe: Any, workplace: "Workplace", as_json: bool) -> None:
     """The plan of a command that makes its recipe itself, here, and how to make it shorter."""
     plan = recipe.plan(tell_once)
     overview = _planned(plan, workplace.store, _packages(plan))

@@ -9,12 +9,12 @@ from typing import Any
 
 import typer
 
+from hardneg.cli.adaptor import flag_of, shaped, text_of
 from hardneg.cli.console import say
-from hardneg.cli.evaluate import MORE_NAMES, judging_of
-from hardneg.cli.line_options import parameter, parameters
-from hardneg.cli.options import OVERWRITE, keyword, output
+from hardneg.cli.evaluate import ARGUMENTS, judging_of, options
+from hardneg.cli.options import OVERWRITE, flags_named, keyword, output
 from hardneg.cli.outputs import store_outputs
-from hardneg.lines.evaluate import EvaluateLine, RunsToScore
+from hardneg.functions.evaluate import RunsToScore, evaluate
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
@@ -22,16 +22,16 @@ from hardneg.store.replaced_files import Target
 _FOLDER = output("The folder to write; report.* and queries.tsv in it are replaced.")
 
 
-def options() -> Iterator[Parameter]:
+def _options() -> Iterator[Parameter]:
     """Those of the command: how `evaluate` scores, and what is on the page."""
-    for each in parameters(EvaluateLine):
-        if each.name == "baselines":
-            first = "Compare with this run (its file's name); else the first."
-            each = parameter(replace(EvaluateLine.resolved()["baselines"], help=first))
-        if each.name != "device":
-            yield each
-        if each.name == "metrics":
-            yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
+    first = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+    yield from options(
+        {
+            name: first if each is ARGUMENTS["baselines"] else each
+            for name, each in ARGUMENTS.items()
+            if name != "device"
+        }
+    )
     about = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
     title = typer.Option("Results", "--title", help="The page's title.")
     own = {"output": (_FOLDER, Path), "about": (about, str), "title": (title, str), "overwrite": (OVERWRITE, bool)}
@@ -39,7 +39,8 @@ def options() -> Iterator[Parameter]:
         yield keyword(name, default=default, annotation=form)
 
 
-def report(**args: Any) -> None:
+@flags_named(flag_of(evaluate))
+def _report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
     With --dataset the page shows the texts of queries and of retrieved passages.
@@ -81,3 +82,6 @@ def _write_report(output: Path, judging: RunsToScore, title: str, system: str, o
     with outputs.laid_out():
         for path in write_report(output, page, measured, passages):
             say(str(path))
+
+
+report = shaped(_report, [*_options()], text_of(_report))

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.cli.line_options import flag_of
+from hardneg.cli.adaptor import flag_of
 from hardneg.cli.main import app
 from hardneg.doors.browse import sources
 from hardneg.doors.hub.index_upload import run_index_upload
@@ -19,7 +19,6 @@ from hardneg.doors.hub.preparing import Wanted
 from hardneg.doors.hub.push import push
 from hardneg.doors.hub.runs_upload import runs_upload
 from hardneg.doors.mteb.task_comparison import TaskComparison
-from hardneg.lines.evaluate import EvaluateLine
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import LOCK
 
@@ -85,5 +84,5 @@ def test_a_comparison_on_tasks_names_its_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").touch()
     error = refused(TaskComparison(tmp_path, [], []).begin)
     assert str(error) == f"{tmp_path}: is there, and no folder of mteb's results: give another output"
-    error.called = flag_of(EvaluateLine)  # as `hardneg evaluate` has it
+    error.called = flag_of(hn.evaluate)  # as `hardneg evaluate` has it
     assert str(error).endswith("give another --output")

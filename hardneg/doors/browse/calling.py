@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Unpack
 
-from hardneg.api.keyword_arguments import spelled_out, taken
+from hardneg.api.arguments import spelled_out, taken
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.run_argument import run_file
 from hardneg.api.workplace import Workplace

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from hardneg.api.keyword_arguments import Where, spelled_out
+from hardneg.api.arguments import Where, spelled_out
 from hardneg.api.workplace import Workplace
 from hardneg.doors.mteb.candidate_ranking import listed_rows, rank_by_texts
 from hardneg.doors.mteb.model_meta import model_meta

@@ -1,15 +1,15 @@
 """`write-queries`: queries written from documents alone, as a collection in files."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.lines.base import Arguments, Job, Line, Of
-from hardneg.lines.shared_arguments import DATASET, MODEL, optional
+from hardneg.api.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
+from hardneg.functions.rerank import Reranker
+from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 
@@ -20,9 +20,29 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
+_WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+_PASSAGES = "Write for so many passages, drawn; by default for all."
+_SPLIT_BY = "What stays together in one split: a document's passages, or each passage alone."
+
+Writers = Annotated[Sequence[Setting], Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
+RoundTrip = Annotated[Model | None, Arg("A model that must find a training query's passage again.")]
 
 
-class WriteQueriesLine(Line):
+@spelled_out
+def write_queries(
+    dataset: Dataset,
+    writers: Writers,
+    *,
+    per_passage: Annotated[int, Arg("The most queries of a passage.", least=1)] = 1,
+    passages: Annotated[int | None, Arg(_PASSAGES, least=1)] = None,
+    dev_share: Annotated[float, Arg("The part of the documents whose queries are split dev.")] = 0.1,
+    test_share: Annotated[float, Arg("The part of the documents whose queries are split test.")] = 0.1,
+    split_by: Annotated[Literal["group", "passage"], Arg(_SPLIT_BY)] = "group",
+    round_trip: RoundTrip = None,
+    first_k: Annotated[int, Arg("A relevant passage must be among so many.", least=1)] = RETURN_DEPTH,
+    reranker: Reranker | None = None,
+    **where: Unpack[Where],
+) -> "WrittenQueries":
     """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
 
     The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
@@ -38,66 +58,48 @@ class WriteQueriesLine(Line):
 
     Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
     """
+    from hardneg.api.argument_values import stage
+    from hardneg.api.workplace import Workplace
 
-    name = "write_queries"
-    words = "write-queries"
-    returns = "WrittenQueries"
-    shows = ("settings", "store", "device")
-    arguments = (
-        DATASET,
-        Of("write-queries.writers"),
-        Of("write-queries.per_passage"),
-        Of("write-queries.passages"),
-        Of("write-queries.dev_share"),
-        Of("write-queries.test_share"),
-        Of("write-queries.split_by"),
-        replace(optional(MODEL), name="round_trip", help="A model that must find a training query's passage again."),
-        Of("round-trip.depth", "first_k"),
-        Of("rerank.plugin", "reranker"),
-        Of("write-queries.seed"),
-    )
-
-    def job(self, args: Arguments, workplace: "Workplace") -> Job:
-        """Writes; with a model it encodes, searches, may rerank, and keeps the queries whose passage is found again."""
-        for name, unset in (("reranker", None), ("first_k", self.resolved()["first_k"].default)):
-            if args.round_trip is None and getattr(args, name) != unset:
-                raise UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
-        stages = {_WRITTEN: args.of("write-queries"), **(_round_trip(args) if args.round_trip is not None else {})}
-        recipe = self.recipe(Arguments(**{**vars(args), "model": args.round_trip}), workplace, stages)
-        return Job(recipe, partial(_result, stages))
-
-    def sentences(self, result: Any) -> Iterator[str]:
-        """The queries of each split, and what was written and left out."""
-        yield ", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in result.facts["splits"].items())
-        for name, count in result.facts.items():
-            if count and name not in ("documents", "seconds") and isinstance(count, int | float):
-                yield f"  {name}: {count:,}"
+    workplace = Workplace.of(where, write_queries)
+    for name, differs in (("reranker", reranker is not None), ("first_k", first_k != RETURN_DEPTH)):
+        if round_trip is None and differs:
+            raise UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
+    fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
+    fields |= {"test_share": test_share, "split_by": split_by, "seed": workplace.seed}
+    stages = {_WRITTEN: stage("write-queries", fields)} | ({} if round_trip is None else _found(first_k, reranker))
+    names = {f"{_KEPT}.depth": "first_k", f"{_RERANKED}.plugin": "reranker"}
+    plan = workplace.begin(workplace.recipe(write_queries, dataset, round_trip, stages, names))
+    return _result(list(stages)[-1], plan, workplace)
 
 
-def _round_trip(args: Arguments) -> dict[str, Any]:
-    from hardneg.records.depths import LIST_DEPTH
+def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
+    """The stages that keep the training queries whose passage is found again."""
+    from hardneg.api.argument_values import stage
 
-    searched, depth = SEARCHED, args.first_k if args.reranker is None else max(args.first_k, LIST_DEPTH)
+    kept = stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
+    searched, depth = SEARCHED, first_k if reranker is None else max(first_k, LIST_DEPTH)
     split = {"split": "train", "dataset": _WRITTEN}
     stages: dict[str, Any] = {
         ENCODED: {"stage": "encode", "dataset": _WRITTEN},
         SEARCHED: {"stage": "search", "index": ENCODED, "depth": depth, **split},
     }
-    if args.reranker is not None:
-        stages[_RERANKED] = {"stage": "rerank", "plugin": args.reranker, "run": SEARCHED, "depth": depth, **split}
+    if reranker is not None:
+        plugin = stage("rerank", {"plugin": reranker}, {"plugin": "reranker"})
+        stages[_RERANKED] = {**plugin, "run": SEARCHED, "depth": depth, **split}
         searched = _RERANKED
-    return {**stages, _KEPT: {"stage": "round-trip", "run": searched, "depth": args.first_k, **split}}
+    return {**stages, _KEPT: {**kept, "run": searched, **split}}
 
 
-def _result(stages: Mapping[str, Any], plan: "Plan", workplace: "Workplace") -> "WrittenQueries":
+def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQueries":
     from hardneg.api.content_store import keep_result
     from hardneg.api.dataset_argument import write_beir
     from hardneg.api.results import WrittenQueries
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.groups import write_groups
 
-    artifacts = workplace.make(plan).artifacts
-    last = artifacts[list(stages)[-1]]
+    artifacts = workplace.artifacts(plan)
+    last = artifacts[last_stage]
 
     def write(folder: Path) -> None:
         write_beir(_Stored(collection := StoredCollection.open(last.path)), folder)

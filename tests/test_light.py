@@ -12,8 +12,8 @@ FUNCTIONS = ("encode", "evaluate", "fuse", "mine", "rerank", "report", "search",
 @pytest.mark.parametrize(
     ("words", "heavy"),
     [
-        ("--help", f"{LIBRARIES} hardneg.fields pydantic pyarrow"),
-        ("index --help", "hardneg.fields pydantic pyarrow"),
+        ("--help", f"{LIBRARIES} hardneg.fields numpy pyarrow"),
+        ("index --help", "hardneg.fields numpy pyarrow"),
         ("recipe list", LIBRARIES),
         ("plugins list", LIBRARIES),
         ("data list", "torch transformers datasets scipy ranx ir_datasets"),

@@ -10,7 +10,7 @@ import typer
 
 from hardneg.api.argument_values import plugin_setting
 from hardneg.api.arguments import REQUIRED, Arg, arguments_of
-from hardneg.cli.options import SHARED, flag, key_values, keyword, option_of
+from hardneg.cli.options import SHARED, flag, flags_named, key_values, keyword, option_of, plain_flag
 from hardneg.cli.planned_work import plugin_options
 from hardneg.records.errors import UsageError
 
@@ -33,8 +33,15 @@ def text_of(function: Callable[..., Any]) -> str:
     return "\n\n".join(block for block in blocks if not block.startswith("Raises:"))
 
 
-def shaped(run: Callable[..., None], parameters: Sequence[Parameter], text: str) -> Callable[..., None]:
-    """The function `run` with these options and this text, as typer reads them."""
+def shaped(
+    function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
+) -> Callable[..., None]:
+    """A function with these options and this text, as typer reads them; its errors call arguments by flags."""
+
+    def run(**args: Any) -> None:
+        with flags_named(called):
+            function(**args)
+
     run.__doc__ = text
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

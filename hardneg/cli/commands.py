@@ -11,7 +11,7 @@ from hardneg.cli import export, options
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.launch import launched, together
-from hardneg.cli.options import flags_named, keyword
+from hardneg.cli.options import keyword
 from hardneg.cli.outputs import check_run
 from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
 from hardneg.records.errors import PartDone, UsageError
@@ -73,12 +73,8 @@ class Command:
 
     def command(self, name: str) -> Callable[..., None]:
         """The function that typer calls."""
-
-        def run(**args: Any) -> None:
-            with flags_named(flag_of(self.function)):
-                self._run(name, args)
-
-        return shaped(run, [*parameters(self.arguments), *self.options()], text_of(self.function))
+        options = [*parameters(self.arguments), *self.options()]
+        return shaped(lambda **args: self._run(name, args), options, text_of(self.function), flag_of(self.function))
 
     def _run(self, name: str, args: Args) -> None:
         """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""

@@ -12,7 +12,7 @@ from hardneg.api.arguments import Arg
 from hardneg.cli import completion, mteb
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console, task_tables
-from hardneg.cli.options import JSON, flags_named, keyword
+from hardneg.cli.options import JSON, keyword
 from hardneg.functions import evaluate as functions
 from hardneg.records.errors import UsageError
 
@@ -53,7 +53,6 @@ Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --me
 Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results"""
 
 
-@flags_named(flag_of(functions.evaluate))
 def _evaluate(**args: Any) -> None:
     wanted = _Wanted(args["per_query"], args["as_json"])
     if args["tasks"]:
@@ -151,4 +150,4 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
 
 
-evaluate = shaped(_evaluate, [*_options()], text_of(functions.evaluate) + "\n" + _TEXT)
+evaluate = shaped(_evaluate, [*_options()], f"{text_of(functions.evaluate)}\n{_TEXT}", flag_of(functions.evaluate))

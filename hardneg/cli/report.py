@@ -12,7 +12,7 @@ import typer
 from hardneg.cli.adaptor import flag_of, shaped, text_of
 from hardneg.cli.console import say
 from hardneg.cli.evaluate import ARGUMENTS, judging_of, options
-from hardneg.cli.options import OVERWRITE, flags_named, keyword, output
+from hardneg.cli.options import OVERWRITE, keyword, output
 from hardneg.cli.outputs import store_outputs
 from hardneg.functions.evaluate import RunsToScore, evaluate
 from hardneg.records.errors import UsageError
@@ -39,7 +39,6 @@ def _options() -> Iterator[Parameter]:
         yield keyword(name, default=default, annotation=form)
 
 
-@flags_named(flag_of(evaluate))
 def _report(**args: Any) -> None:
     """Score run files, test their differences, and write report.html, report.md and queries.tsv.
 
@@ -84,4 +83,4 @@ def _write_report(output: Path, judging: RunsToScore, title: str, system: str, o
             say(str(path))
 
 
-report = shaped(_report, [*_options()], text_of(_report))
+report = shaped(_report, [*_options()], text_of(_report), flag_of(evaluate))

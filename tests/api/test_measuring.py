@@ -204,12 +204,8 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
 
 
 def test_a_shipped_recipe_by_its_name(at):
-    assert callable(hn.recipe)
     chosen = hn.load_recipe("star-passage", preset="demo").set(stages__star__options__max_steps=3)
     assert chosen.settings == ("stages.star.options.max_steps=3",)
-    import hardneg.recipe.load
-
-    assert hn.recipe.load is hardneg.recipe.load
 
 
 def test_an_analysis_of_runs_in_memory(at, tmp_path):

@@ -85,6 +85,7 @@ DEFAULTS = {"default", "default_factory", "get_default", "model_fields_set", "ex
 READ_DEFAULTS = {
     "hardneg/cli/": "options of commands",
     "hardneg/api/analyzing.py": "arguments of an analysis for a function",
+    "hardneg/api/argument_values.py": "None for an argument that is left out",
     "hardneg/api/arguments.py": "signatures of functions",
     "hardneg/registry/plugin_help.py": "the help of a plugin",
     "hardneg/recipe/ir_metadata.py": "a run's metadata for others",

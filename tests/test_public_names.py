@@ -137,6 +137,7 @@ def test_each_name_of_plugin_is_where_its_import_says(name: str) -> None:
     assert getattr(plugin, name) is not None
 
 
-def test_the_list_of_plugin_is_that_of_the_imports() -> None:
-    assert sorted(plugin.__all__) == sorted(plugin._homes()) and len({*plugin.__all__}) == len(plugin.__all__)
-    assert {*plugin.__all__} <= {*dir(plugin)}
+def test_the_lists_of_plugin_are_that_of_the_imports() -> None:
+    homes = {name: f"hardneg.{home}" for name, (home, _) in plugin._NAMES.items()}
+    assert checked_names(plugin) == homes
+    assert sorted(plugin.__all__) == sorted(homes) and {*plugin.__all__} <= {*dir(plugin)}

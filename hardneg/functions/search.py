@@ -52,7 +52,7 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    from hardneg.api.argument_values import plugin_setting, stage
+    from hardneg.api.argument_values import stage
     from hardneg.api.dataset_argument import split_of
     from hardneg.api.model_argument import model_name
     from hardneg.api.results import RankedRun, TextSource, run_of
@@ -67,15 +67,14 @@ def search(
         workplace.begin(None, vectors.reads)
         found, count = vectors.kept_run(workplace, depth)
         return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, workplace.store, None)
-    split, name = split_of(dataset, split, "test"), model_name(model)
-    encoded: dict[str, Any] = {"stage": "encode"}
+    searched["split"] = split = split_of(dataset, split, "test")
+    encoded, name = {"stage": "encode"}, model_name(model)
     if backend is not None:
-        encoded = {"stage": "index", "backend": plugin_setting("backend", backend)}
+        encoded = stage("index", {"backend": backend})
         name = encoded["backend"]["name"]
-    searched["split"] = split
-    stages = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
+    stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
-        stages[_LISTED] = {"stage": "index", "backend": plugin_setting("candidates", candidates)}
+        stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": "candidates"})
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
     recipe = workplace.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": "candidates"})

@@ -104,7 +104,6 @@ class Option:
     metavar: str = ""
     one_of: str = ""
     placed: bool = False
-    panel: str = ""
 
 
 def parse_setting(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, Name, Option, OwnCut, Reference, Trait
+from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher, StageBlocks
     from hardneg.runtime.progress import Progress
-
-IN_SHARDS = Option(panel="In shards")
 
 
 class Encode(IndexSpec):
@@ -62,16 +60,12 @@ class Encode(IndexSpec):
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
-    shards: Annotated[int | None, IN_SHARDS] = Field(
-        None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards."
-    )
-    shard_rows: Annotated[int | None, IN_SHARDS] = Field(
+    shards: int | None = Field(None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards.")
+    shard_rows: int | None = Field(
         None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
     )
-    place: Annotated[Name | None, IN_SHARDS] = Field(
-        None, json_schema_extra=FREE, description="A URL for the shards: s3, gs, hf, file."
-    )
-    take: Annotated[str | None, IN_SHARDS] = Field(
+    place: Name | None = Field(None, json_schema_extra=FREE, description="A URL for the shards: s3, gs, hf, file.")
+    take: str | None = Field(
         None,
         pattern=TAKEN,
         json_schema_extra=FREE,

@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from hardneg.cli.adaptor import click_command, shaped
 from hardneg.cli.console import print_section, say_json, stdout_console
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named, keyword
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.layout import LOCK
 from hardneg.store.replaced_files import Target
 

@@ -9,8 +9,8 @@ import typer
 from hardneg.api.arguments import options_of
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, flags_but, flags_named
-from hardneg.cli.outputs import store_outputs
 from hardneg.cli.planned_work import opened as opened_store
+from hardneg.cli.planned_work import store_outputs
 from hardneg.doors.browse.looked_at import LookedAt
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target

@@ -12,8 +12,7 @@ from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, val
 from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
-from hardneg.cli.outputs import check_run
-from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
+from hardneg.cli.planned_work import TerminalWorkplace, check_run, configured, opened
 from hardneg.records.errors import PartDone, UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted

@@ -12,8 +12,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
-from hardneg.cli.outputs import free_bytes
-from hardneg.cli.planned_work import opened
+from hardneg.cli.planned_work import free_bytes, opened
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted, size
 

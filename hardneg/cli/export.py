@@ -11,8 +11,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
-from hardneg.cli.outputs import store_outputs
-from hardneg.cli.planned_work import TerminalWorkplace, opened
+from hardneg.cli.planned_work import TerminalWorkplace, opened, store_outputs
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form, read_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES

@@ -8,7 +8,7 @@ import typer
 
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder

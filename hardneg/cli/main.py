@@ -19,11 +19,10 @@ from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
-from hardneg.cli.evaluate import evaluate
+from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
-from hardneg.cli.report import report
 from hardneg.cli.start import start
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world

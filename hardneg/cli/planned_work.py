@@ -1,5 +1,6 @@
 """Where a command works: its outputs are checked before anything is made, and each step is told in one line."""
 
+import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -10,16 +11,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.api.workplace import Workplace
-from hardneg.cli.console import Bars, bars, stderr_console
+from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.launch import meet
 from hardneg.cli.options import open_store, tell_once
-from hardneg.cli.outputs import command_outputs
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import LOCAL
 from hardneg.records.types import PluginSetting
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
@@ -133,3 +133,36 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
         except ValueError as error:
             raise UsageError(f"{option} {key}: {error}") from None
     return options
+
+
+_WORDS = Words("--output", "--overwrite", "hardneg {}")
+
+
+def command_outputs(
+    command: str,
+    targets: Sequence[Target],
+    inputs: Sequence[Path],
+    store: Store,
+    overwrite: bool,
+    keys: Sequence[str] = (),
+) -> Outputs:
+    """Those of a command; `keys` of the steps that lead to them."""
+    return Outputs(
+        command, targets, inputs, store, overwrite, keys, _WORDS, lambda text: say(f"note: {text}", err=True)
+    )
+
+
+def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
+    """Those of a command without a store of its own: what it writes is known to the usual one."""
+    return command_outputs(command, targets, inputs, open_store(None), overwrite)
+
+
+def check_run(output: Path) -> None:
+    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
+    if output.suffix != ".gz":
+        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+
+
+def free_bytes(path: Path) -> int:
+    """What is free where a path is, or will be."""
+    return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free

@@ -13,7 +13,7 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import Plugin, kind_of, list_plugins, load_plugin, singulars
 from hardneg.store.artifacts import disk_errors

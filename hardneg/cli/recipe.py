@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 from typing import TYPE_CHECKING, Any
 
-from hardneg.cli.outputs import free_bytes
+from hardneg.cli.planned_work import free_bytes
 
 if TYPE_CHECKING:
     from hardneg.recipe.needs import Need

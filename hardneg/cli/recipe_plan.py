@@ -12,8 +12,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import say, say_json
 from hardneg.cli.doctor import memory
 from hardneg.cli.options import JSON, PROCESSES, STORE, open_store, output, tell_once
-from hardneg.cli.outputs import free_bytes
-from hardneg.cli.planned_work import plan_outputs
+from hardneg.cli.planned_work import free_bytes, plan_outputs
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import LOCK

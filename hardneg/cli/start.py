@@ -30,8 +30,7 @@ def start(
     from hardneg.api.adhoc_recipe import planned_recipe
     from hardneg.api.starting import Beginning, takes
     from hardneg.cli.options import tell_once
-    from hardneg.cli.outputs import command_outputs
-    from hardneg.cli.planned_work import opened
+    from hardneg.cli.planned_work import command_outputs, opened
     from hardneg.cli.recipe import run as run_recipe
     from hardneg.recipe.estimate import estimate
     from hardneg.store.atomic_write import replace_text

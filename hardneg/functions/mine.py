@@ -108,7 +108,7 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
-    from hardneg.api.mined_scores import ModelScores
+    from hardneg.api.mined import ModelScores
     from hardneg.records.layout import DATASET
 
     outcome = workplace.make(plan)
@@ -121,7 +121,7 @@ def _from_runs(
     plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
 ) -> "MinedNegatives":
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.api.mined_scores import RunScores
+    from hardneg.api.mined import RunScores
     from hardneg.api.single_stage import make_dataset, make_from
     from hardneg.records.types import SCORES
 

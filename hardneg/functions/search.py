@@ -68,7 +68,8 @@ def search(
         found, count = vectors.kept_run(workplace, depth)
         return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, workplace.store, None)
     searched["split"] = split = split_of(dataset, split, "test")
-    encoded, name = {"stage": "encode"}, model_name(model)
+    encoded: dict[str, Any] = {"stage": "encode"}
+    name = model_name(model)
     if backend is not None:
         encoded = stage("index", {"backend": backend})
         name = encoded["backend"]["name"]

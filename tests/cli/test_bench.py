@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.api.arguments import arguments_of
 from hardneg.api.bench_recipe import MARGIN, OTHER_RATES, STATIC_RATES, TRAINED, BenchRecipe
-from hardneg.api.bench_rows import as_markdown
+from hardneg.api.benching import as_markdown
 from hardneg.cli.main import app
 from hardneg.evaluation.levels import MARGIN as USUAL_MARGIN
 from hardneg.functions.bench import bench as bench_function

@@ -70,13 +70,13 @@ if TYPE_CHECKING:
     )
     from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
     from hardneg.records.types import (
-        Answers, BuildCost, Candidates, Collection, Document, Drops, Encoded, EncodedBatch, HasAnswers, HasGroups,
+        Answers, Candidates, Collection, Document, Drops, Encoded, EncodedBatch, HasAnswers, HasGroups,
         HasWithheld, Hits, Judgement, Lookup, Membership, Negatives, PluginSetting, Query, RankedList, ScoreBatch,
         SparseRows, TokenVectors, Written,
     )
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
-        DatasetLoader, DenseSearcher, EstimatedBackend, EstimatedSearch, IndexBackend, IndexSize, Loss, NegativeMiner,
+        DatasetLoader, DenseSearcher, EstimatedBackend, IndexBackend, Loss, NegativeMiner,
         ProductSearcher, QueryWriter, Regularizer, Reranker, RowLookup, Searcher, StageBlocks, StoredSearcher,
         TrainableReranker,
     )
@@ -108,7 +108,7 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.engine import Engine
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import (
-        PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of,
+        PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of,
     )
     from hardneg.verbs.shared.training_options import Judging, of_the_run
     from hardneg.writers.protocol import EstimatedWriter, WriterCost
@@ -173,13 +173,13 @@ _HOMES = {
     ),
     "records.layout": "ANSWERS DROPPED HISTORY METRICS MODEL_FOLDER NEGATIVES QUERIES RUN",
     "records.types": (
-        "Answers BuildCost Candidates Collection Document Drops Encoded EncodedBatch HasAnswers HasGroups "
+        "Answers Candidates Collection Document Drops Encoded EncodedBatch HasAnswers HasGroups "
         "HasWithheld Hits Judgement Lookup Membership Negatives PluginSetting Query RankedList ScoreBatch "
         "SparseRows TokenVectors Written"
     ),
     "registry.plugins": "configure plugin_errors",
     "registry.protocols": (
-        "DatasetLoader DenseSearcher EstimatedBackend EstimatedSearch IndexBackend IndexSize Loss "
+        "DatasetLoader DenseSearcher EstimatedBackend IndexBackend Loss "
         "NegativeMiner ProductSearcher QueryWriter Regularizer Reranker RowLookup Searcher StageBlocks "
         "StoredSearcher TrainableReranker"
     ),
@@ -206,7 +206,7 @@ _HOMES = {
     "verbs.shared.context": "ArtifactInput Facts StageContext",
     "verbs.shared.engine": "Engine",
     "verbs.shared.inputs": "open_collection open_queries own_queries",
-    "verbs.shared.stage_spec": "PAIR_TOKENS PROCESS_BYTES RecipeView Row RunSpec Sizes StageSpec source_of",
+    "verbs.shared.stage_spec": "PAIR_TOKENS RecipeView Row RunSpec Sizes StageSpec source_of",
     "verbs.shared.training_options": "Judging of_the_run",
     "writers.protocol": "EstimatedWriter WriterCost",
 }
@@ -214,18 +214,18 @@ _HOMES = {
 _PAIRS = [(home, *each.partition("=")[::2]) for home, names in _HOMES.items() for each in names.split()]
 _NAMES = {name: (home, called or name) for home, name, called in _PAIRS}
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BatchOrder", "BuildCost",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BatchOrder", 
     "CHOICE", "CHOICES", "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison",
     "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DatasetLoader", "DenseSearcher", "Document", "Drops",
     "EncodeOptions", "Encoded", "EncodedBatch", "Encoder", "EncoderFamily", "Endpoint", "Engine",
-    "EstimatedBackend", "EstimatedSearch", "EstimatedWriter", "ExactOptions", "ExampleTraining", "Examples",
+    "EstimatedBackend", "EstimatedWriter", "ExactOptions", "ExampleTraining", "Examples",
     "Exclusion", "FREE", "Facts", "Files", "FilterTexts", "FlatVectors", "FlatWriter", "Form", "FullSpec",
     "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "HasWithheld", "Hits",
-    "IndexBackend", "IndexSize", "InputFile", "Judgement", "Judging", "KEPT", "LATER", "LaidIndex",
+    "IndexBackend", "InputFile", "Judgement", "Judging", "KEPT", "LATER", "LaidIndex",
     "LearningOptions", "Lookup", "Loss", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
     "Membership", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name",
     "NegativeFilter", "NegativeMiner", "Negatives", "OneVector", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS",
-    "PROCESS_BYTES", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress",
+    "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress",
     "QUERIES", "Query", "QueryWriter", "RUN", "RankedList", "RecipeError", "RecipeView", "Reference", "Regularizer",
     "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED",
     "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Shape", "Side", "Silent",

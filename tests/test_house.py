@@ -13,17 +13,17 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 78564,
-    "lines of hardneg and plugins": 85211,
-    "lines of tests": 63084,
+    "lines of hardneg": 78318,
+    "lines of hardneg and plugins": 84950,
+    "lines of tests": 62996,
     "lines of docs": 12763,
     "rooms": 26,
-    "lines of a room": 7945,
+    "lines of a room": 7910,
     "files of a room": 71,
     "imports, in a thousand lines": 106,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 237,
+    "public names": 233,
 }
 """Each change lowers what it can; none is raised."""
 

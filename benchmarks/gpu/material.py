@@ -14,7 +14,6 @@ from gpu.setting import Setting
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.configuration import VOCABULARY
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
@@ -76,7 +75,7 @@ def bert(folder: Path, hidden: int, layers: int, dropout: float = 0.1, terms: bo
 
     if not (folder / "config.json").exists():
         config = BertConfig(
-            vocab_size=VOCABULARY if terms else len(_SPECIAL) + _WORDS,
+            vocab_size=30_522 if terms else len(_SPECIAL) + _WORDS,
             hidden_size=hidden,
             num_hidden_layers=layers,
             num_attention_heads=max(2, hidden // 64),

@@ -14,7 +14,7 @@ _SHOWN = 8  # letters of a key
 
 
 def plan_table(rows: Sequence[Estimate], copies: Copies | None = None) -> None:
-    """Print one row a step, notes on GPUs, servers and steps like them, and the sum of all that is to run.
+    """Print one row a step, notes on servers and steps like them, and the sum of all that is to run.
 
     A stage that is made once a seed has one row, with the counts of all seeds. The two tables stand by themselves:
     together they would be wider than a terminal.
@@ -57,8 +57,7 @@ def _summed(name: str, group: Sequence[Estimate]) -> Estimate:
     first, step = group[0], replace(group[0].step, name=name)
     summed = ("items", "disk", "charge", "requests", "tokens")
     totals = {field: sum(getattr(row, field) for row in group) for field in summed}
-    most = {field: max(getattr(row, field) for row in group) for field in ("memory", "gpu_memory")}
-    return replace(first, step=step, cached=all(row.cached for row in group), **totals, **most)
+    return replace(first, step=step, cached=all(row.cached for row in group), **totals)
 
 
 def _columns(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
@@ -69,15 +68,12 @@ def _columns(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
     yield "key", [line.key for line in lines]
     yield "items", [f"{row.items:,} {row.unit}" for row in rows]
     yield "disk", [size(row.disk) for row in rows]
-    yield "memory", [size(row.memory) for row in rows]
 
 
 def _beyond(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
-    """Columns that only some plans have: memory of GPUs, requests, and the time that a step like it took."""
+    """Columns that only some plans have: requests, and the time that a step like it took."""
     rows = [line.sum for line in lines]
     yield "step", [row.step.name for row in rows]
-    if any(row.gpu_memory for row in rows):
-        yield "GPU memory", [size(row.gpu_memory) if row.gpu_memory else "" for row in rows]
     for name in ("requests", "tokens"):
         if any(getattr(row, name) for row in rows):
             yield name, [f"{count:,}" if (count := getattr(row, name)) else "" for row in rows]
@@ -90,9 +86,6 @@ def _beyond(lines: Sequence[_Line]) -> Iterator[tuple[str, list[str]]]:
 def _ahead(rows: Sequence[Estimate]) -> str:
     ahead = [row for row in rows if not row.cached]
     parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
-    parts.append(f"{size(max((row.memory for row in ahead), default=0))} of memory")
-    if most := max((row.gpu_memory for row in ahead), default=0):
-        parts.append(f"{size(most)} on each GPU")
     if requests := sum(row.requests for row in ahead):
         parts.append(f"{counted(requests, 'request')} of about {sum(row.tokens for row in ahead):,} tokens")
     if charge := sum(row.charge for row in ahead):

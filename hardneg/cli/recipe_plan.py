@@ -10,8 +10,7 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_json
-from hardneg.cli.doctor import memory
-from hardneg.cli.options import JSON, PROCESSES, STORE, open_store, output, tell_once
+from hardneg.cli.options import JSON, STORE, open_store, output, tell_once
 from hardneg.cli.planned_work import free_bytes, plan_outputs
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.records.errors import HardnegError
@@ -58,7 +57,6 @@ def plan(
     ),
     folder: Path | None = _OUTPUT,
     store: Path | None = STORE,
-    processes: int | None = PROCESSES,
     as_json: bool = JSON,
 ) -> None:
     """Show each step, in the store or to run, with its key, its items and its bytes.
@@ -74,7 +72,7 @@ def plan(
         run_outputs(plan, opened, folder, overwrite=False).check()
     if not as_json:
         say(headline(plan))
-    overview = _planned(plan, opened, [*map(str, problems), *_packages(plan)], until, documents, processes or 1)
+    overview = _planned(plan, opened, [*map(str, problems), *_packages(plan)], until, documents)
     if as_json:
         return say_json(_content(overview), indent=1)
     _tell(overview, until)
@@ -100,17 +98,12 @@ def show_plan(recipe: Any, workplace: "Workplace", as_json: bool) -> None:
 
 
 def _planned(
-    plan: "Plan",
-    store: Store,
-    problems: Sequence[str],
-    until: str | None = None,
-    documents: int | None = None,
-    processes: int = 1,
+    plan: "Plan", store: Store, problems: Sequence[str], until: str | None = None, documents: int | None = None
 ) -> Planned:
-    from hardneg.recipe.estimate import Room, estimate, too_large
+    from hardneg.recipe.estimate import estimate, no_room
 
-    rows = estimate(plan, store, until, processes, documents)
-    return Planned(plan, rows, list(too_large(rows, Room(free_bytes(store.root), memory()[0]))), problems)
+    rows = estimate(plan, store, until, documents)
+    return Planned(plan, rows, list(no_room(rows, free_bytes(store.root))), problems)
 
 
 def _packages(plan: "Plan") -> list[str]:
@@ -150,7 +143,7 @@ def _content(overview: Planned) -> dict[str, Any]:
 
 
 def _line(row: "Estimate") -> dict[str, Any]:
-    counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "memory", "gpu_memory", "seconds")}
+    counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
     like = {"like": row.like.key if row.like else None}
     of_server = {"requests": row.requests, "tokens": row.tokens} if row.requests else {}
     named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}

@@ -1,8 +1,7 @@
-"""The size of each step of a plan in items and bytes, what is too large for this machine, and seconds of like steps."""
+"""The size of each step of a plan in items and bytes, what the store has no room for, and seconds of like steps."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
@@ -23,9 +22,8 @@ from hardneg.verbs.shared.stage_spec import Sizes
 class Estimate:
     """One step.
 
-    items: how many of `unit` there are to go through. disk, memory: bytes, memory of all processes together.
-    gpu_memory: bytes on each GPU; 0 where there is none. charge: what others ask for it. requests, tokens: those of
-    servers that write. like: the artifact of the store that a step like it made, None where there is none.
+    items: how many of `unit` there are to go through. disk: bytes. charge: what others ask for it. requests, tokens:
+    those of servers that write. like: the artifact of the store that a step like it made, None where there is none.
     """
 
     step: Step
@@ -33,8 +31,6 @@ class Estimate:
     items: int
     unit: str
     disk: int
-    memory: int
-    gpu_memory: int
     charge: float = 0.0
     requests: int = 0
     tokens: int = 0
@@ -47,22 +43,14 @@ class Estimate:
         return float(seconds) if isinstance(seconds, int | float) else None
 
 
-def estimate(
-    plan: Plan,
-    store: Store,
-    until: str | None = None,
-    processes: int = 1,
-    documents: int | None = None,
-    gpu: bool | None = None,
-) -> list[Estimate]:
+def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
     """One estimate a step, in the order in which they run.
 
-    documents: as if the dataset had so many; then nothing that the store holds is of it. gpu: whether networks run on
-    one; by default whether this machine has one.
+    documents: as if the dataset had so many; then nothing that the store holds is of it.
     """
-    on_gpu, known_store = has_gpu() if gpu is None else gpu, store if documents is None else None
+    known_store = store if documents is None else None
     shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
-    sizes = {name: plan_sizes(plan, known_store, on_gpu, name) for name in plan.recipe.collections}
+    sizes = {name: plan_sizes(plan, known_store, name) for name in plan.recipe.collections}
     sizes[DATASET] = replace(sizes[DATASET], documents=documents or sizes[DATASET].documents)
     steps = list(plan.until(until))
     reads = {step.name: step.name if step.name in sizes else step.inputs.get(DATASET, DATASET) for step in steps}
@@ -78,17 +66,9 @@ def estimate(
     likes, estimates = _Likes(plan, known_store), []
     for step, row in zip(steps, rows, strict=True):
         done = known_store is not None and cached(step, known_store) is not None
-        several = processes if row.held else 1
-        main, of_networks = several * row.memory, several * row.held + row.shared
-        memory, on_each = (main, -(-of_networks // several)) if on_gpu else (main + of_networks, 0)
         ahead = (0.0, 0, 0, None) if done else (row.charge, row.requests, row.tokens, likes.of(step))
-        estimates.append(Estimate(step, done, row.items, row.unit, row.disk, memory, on_each, *ahead))
+        estimates.append(Estimate(step, done, row.items, row.unit, row.disk, *ahead))
     return estimates
-
-
-def has_gpu(driver: Path = Path("/proc/driver/nvidia/gpus"), devices: Path = Path("/dev")) -> bool:
-    """Whether this machine has an NVIDIA card, detected without torch."""
-    return any(driver.glob("*/information")) or any((devices / name).exists() for name in ("nvidia0", "nvidiactl"))
 
 
 class _Likes:
@@ -125,7 +105,7 @@ class _Likes:
             yield from self._roots(each)
 
 
-def plan_sizes(plan: Plan, store: Store | None, gpu: bool = False, collection: str = DATASET) -> Sizes:
+def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Sizes:
     """Counts from the store, or else from the recipe or the loader; shapes from the models' configurations.
 
     collection: the stage that reads it; what the recipe says of sizes is of its own dataset.
@@ -136,11 +116,11 @@ def plan_sizes(plan: Plan, store: Store | None, gpu: bool = False, collection: s
         from hardneg.formats.corpus_writer import TEXTS
 
         corpus = (artifact.path / TEXTS).stat().st_size
-        return Sizes(*_counts(artifact), model, shape, form=form, corpus=corpus, gpu=gpu)
+        return Sizes(*_counts(artifact), model, shape, form=form, corpus=corpus)
     stated, loader = plan.recipe.sizes if collection == DATASET else None, step.plugins["loader"]
     documents = (stated.documents if stated else 0) or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not (stated and stated.documents) else {}
-    said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, form=form, gpu=gpu)
+    said = Sizes(documents, {**hinted, **(stated.queries if stated else {})}, model, shape, form=form)
     withheld = plan.recipe.collections[collection].withheld
     if withheld is None:
         return said
@@ -163,15 +143,13 @@ def _of_collection(step: Step, source: Sizes, store: Store | None) -> Sizes:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:
-    """The same for one step: with its inputs, its model, and the network that it has or else its first input has."""
+    """The same for one step: with its model, and the network that it has or else its first input has."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = resolve(began)
         sizes = replace(sizes, model=_usual(model), shape=model.shape, form=model.family.form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
-    index = plan.steps.get(step.inputs.get("index", ""))
-    backend = index.plugins.get("backend") if index is not None else None
-    return replace(sizes, inputs=step.inputs, network=shapes[brings] if brings else BASE, index=backend)
+    return replace(sizes, network=shapes[brings] if brings else BASE)
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
@@ -191,22 +169,9 @@ def _usual(model: ResolvedModel) -> FullSpec:
     return replace(full, **own | {name: value for name, value in stated.items() if name in own})
 
 
-@dataclass(frozen=True)
-class Room:
-    """Bytes that are free; None where that is not known."""
-
-    disk: float | None = None
-    memory: float | None = None
-
-
-def too_large(rows: Sequence[Estimate], room: Room) -> Iterator[str]:
-    """One line for each thing that does not fit, with what to do: `what: how much, how much there is; what to do`."""
-    ahead = [row for row in rows if not row.cached]
-    disk = sum(row.disk for row in ahead)
-    if room.disk is not None and disk > room.disk:
-        reason = f"{size(disk)}, {size(room.disk)} are free in the store"
-        yield f"disk: {reason}; name a store with more room, shards on several machines, or pq, opq-pq or ivfpq indexes"
-    for row in ahead:
-        if room.memory is not None and row.memory > room.memory:
-            reason = f"{size(row.memory)} of memory, of which this machine has {size(room.memory)}"
-            yield f"{row.step.name}: {reason}; take fewer processes, more machines, or an index of smaller codes"
+def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
+    """A line where the steps to run need more bytes than are free in the store's file system."""
+    disk = sum(row.disk for row in rows if not row.cached)
+    if free is not None and disk > free:
+        reason = f"{size(disk)}, {size(free)} are free in the store"
+        yield f"disk: {reason}; name a store with more room, or take pq, opq-pq or ivfpq indexes"

@@ -143,13 +143,6 @@ class PluginSetting:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
-class BuildCost(NamedTuple):
-    """The cost of an index: bytes on disk without ids, and bytes of memory beside a block."""
-
-    disk: int
-    memory: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Hits:
     """The best k documents of Q queries.

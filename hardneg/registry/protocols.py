@@ -6,10 +6,9 @@ No plugin needs to import or inherit from these protocols: they are for type che
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 from hardneg.records.types import (
-    BuildCost,
     Candidates,
     Collection,
     Document,
@@ -202,28 +201,12 @@ class IndexBackend(Protocol):
         """
 
 
-class IndexSize(NamedTuple):
-    """The size of an index: documents, their vectors in all, and the dimension."""
-
-    documents: float
-    vectors: float
-    dimension: int
-
-
-@runtime_checkable
-class EstimatedSearch(Protocol):
-    """A backend that estimates the memory of its searches, for a plan; others count as exact search."""
-
-    def search_memory(self, size: IndexSize) -> int:
-        """Return the bytes that an opened index holds in memory."""
-
-
 @runtime_checkable
 class EstimatedBackend(Protocol):
-    """A backend that estimates its build, for a plan."""
+    """A backend that tells the size of its index, for a plan."""
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Return the cost for `documents` with `vectors` in all, of `dimension` numbers each."""
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Return the bytes for `documents` with `vectors` in all, of `dimension` numbers each, without ids."""
 
 
 class Reranker(Protocol):

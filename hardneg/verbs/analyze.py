@@ -30,7 +30,7 @@ from hardneg.runtime.seeding import SEED
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_encoder, open_searcher
-from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 _FIELD = "analysis"
 
@@ -139,7 +139,7 @@ class Analyze(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """By its queries."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", 1_000_000 + 100 * count, held=BLOCK_BYTES)
+        return Row(count, "queries", 1_000_000 + 100 * count)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """All of it, in a folder of the stage's name."""

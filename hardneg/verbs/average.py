@@ -14,7 +14,7 @@ from hardneg.records.wording import suggestion
 from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_options import Judging
 
 if TYPE_CHECKING:
@@ -81,9 +81,8 @@ class Average(Judging):
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By its models, of which three are in memory at once."""
-        weights = sizes.shape.weights
-        return Row(len(self.shares), "models", weights, PROCESS_BYTES, 3 * weights)
+        """By its models."""
+        return Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "StageContext[Average]") -> Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.

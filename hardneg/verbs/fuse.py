@@ -16,7 +16,7 @@ from hardneg.records.types import RankedList
 from hardneg.records.wording import suggestion
 from hardneg.store.atomic_write import replace_text
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -143,7 +143,7 @@ class Fuse(RunSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES)
+        return Row(count, "queries", count * self.depth * 20)
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
         """Reads the runs query by query and writes what they are together, best first.

@@ -15,7 +15,7 @@ from hardneg.records.wording import counted
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_corpus, open_vector_files
 from hardneg.verbs.shared.shard_ranges import sharing_problems
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
+from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -60,8 +60,7 @@ class ImportVectors(IndexSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the vector that is read; twice the disk, for those in another order."""
-        disk = sizes.documents * (sizes.dimension * 4 + 20)
-        return Row(sizes.documents, "passages", disk, PROCESS_BYTES)
+        return Row(sizes.documents, "passages", sizes.documents * (sizes.dimension * 4 + 20))
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

@@ -14,16 +14,7 @@ from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_corpus
-from hardneg.verbs.shared.stage_spec import (
-    BLOCK_BYTES,
-    FORMS,
-    JVM_BYTES,
-    PROCESS_BYTES,
-    IndexSpec,
-    RecipeView,
-    Row,
-    Sizes,
-)
+from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes
 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -69,17 +60,14 @@ class BuildIndex(IndexSpec):
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """The cost that the backend tells; or by the passage, as Lucene's or the compressed indexes are."""
+        """As the backend tells; or by the passage, as Lucene's or the compressed indexes are."""
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
-            cost = backend.cost(count, count * sizes.stored // (4 * sizes.dimension), sizes.dimension)
-            return Row(count, "passages", cost.disk, PROCESS_BYTES + BLOCK_BYTES + cost.memory)
-        if sizes.form == "weights" and self.vectors is not None:
-            return Row(count, "passages", count * sizes.stored, JVM_BYTES)
-        if self.vectors is not None:
-            disk = count * (sizes.stored // 4 + 20)
-            return Row(count, "passages", disk, PROCESS_BYTES + BLOCK_BYTES + disk)
-        return Row(count, "passages", count * 600, JVM_BYTES)
+            vectors = count * sizes.stored // (4 * sizes.dimension)
+            return Row(count, "passages", backend.disk_bytes(count, vectors, sizes.dimension))
+        if self.vectors is None:
+            return Row(count, "passages", count * 600)
+        return Row(count, "passages", count * (sizes.stored if sizes.form == "weights" else sizes.stored // 4 + 20))
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

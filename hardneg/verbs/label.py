@@ -23,7 +23,7 @@ from hardneg.records.types import SCORES
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, pass_on, queries_of
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 _BLOCK = 4096
 
@@ -76,7 +76,7 @@ class Label(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over the lists."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20, PROCESS_BYTES)
+        return Row(count, "queries", count * 200 * 20)
 
     def make(self, context: "StageContext[Label]") -> Facts:
         """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.

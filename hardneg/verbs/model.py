@@ -12,7 +12,7 @@ from hardneg.records.errors import UsageError
 from hardneg.records.layout import MODEL_FOLDER
 from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 
 class BroughtModel(StageSpec):
@@ -48,7 +48,7 @@ class BroughtModel(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """A copy of its weights."""
-        return Row(1, "model", sizes.network.weights, PROCESS_BYTES, sizes.network.weights)
+        return Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
         """Loads it, which checks it, and saves it with its prompts and lengths.

@@ -8,11 +8,10 @@ from pydantic import Field
 
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.records.layout import HISTORY, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN
+from hardneg.records.layout import DATASET, HISTORY, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
 from hardneg.records.wording import counted, suggestion
 from hardneg.training.history import History, Record
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.row_models import began_from, row_of
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 from hardneg.verbs.shared.system_costs import steps_behind, system_costs
@@ -20,6 +19,7 @@ from hardneg.verbs.shared.system_costs import steps_behind, system_costs
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.report.table import Section, Table
+
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _LABELLED = ("training", "analyses", "reading")
@@ -205,3 +205,34 @@ def _sections(sources: _ByLabel) -> "list[Section]":
                 named = label if seed is None else f"{label}, seed {seed}"
                 by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
     return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
+
+
+_Rows = Mapping[str, BySeed]
+
+
+def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+    """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
+    nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
+    own = {label: steps for label, (name, steps) in nearest.items() if name == model}
+    return min(own, key=own.__getitem__, default="")
+
+
+def began_from(label: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+    """The row of the model that a row's own was trained from; empty where there is none."""
+    trained = stages.get(nearest_model(rows[label], stages)[0])
+    start = getattr(trained, "model", None) or START
+    return row_of(start, rows, stages) if trained is not None else ""
+
+
+def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
+    """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
+    seen, level, steps = {DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
+    while level:
+        if models := [name for name in level if name == START or (name in stages and "model" in stages[name].parts)]:
+            return models[0], steps
+        seen |= {*level}
+        known = [stages[name] for name in level if name in stages]
+        references = (each for spec in known for each in spec.references())
+        level = [target for path, target, _ in references if path != DATASET and target not in seen]
+        steps += 1
+    return "", 0

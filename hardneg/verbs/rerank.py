@@ -24,7 +24,7 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import Entry, RunBlocks, query_blocks
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes, source_of
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, source_of
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -88,8 +88,8 @@ class Rerank(RunSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all pairs."""
-        count, shape = sizes.queries(self.split), sizes.network
-        return Row(count, "queries", count * self.depth * 20, PROCESS_BYTES, 2 * shape.weights)
+        count = sizes.queries(self.split)
+        return Row(count, "queries", count * self.depth * 20)
 
     def make(self, context: "StageContext[Rerank]") -> Facts:
         """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.

@@ -16,7 +16,7 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
 from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
-from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, JVM_BYTES, PROCESS_BYTES, RecipeView, Row, RunSpec, Sizes
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -140,14 +140,9 @@ class Search(RunSpec):
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the query: with a model and the index in memory, or looked up by Lucene."""
+        """By the query."""
         count = sizes.queries(self.split)
-        disk = count * self.depth * 20
-        if self.query_vectors is not None:
-            return Row(count, "queries", disk, held=BLOCK_BYTES)
-        if "model" not in sizes.inputs:
-            return Row(count, "queries", disk, JVM_BYTES)
-        return Row(count, "queries", disk, PROCESS_BYTES + sizes.search_memory, sizes.shape.weights + BLOCK_BYTES)
+        return Row(count, "queries", count * self.depth * 20)
 
     def make(self, context: "StageContext[Search]") -> Facts:
         """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.

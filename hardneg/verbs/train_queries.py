@@ -25,7 +25,7 @@ from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.encoder_learning import EncoderLearning
 from hardneg.verbs.shared.guided import guide_facts, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
-from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, PROCESS_BYTES, IndexSpec, RecipeView, Row, Sizes
+from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,
     kept_models,
@@ -141,13 +141,11 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         return recipe.name
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the step; an index stays on a GPU only where there is room."""
+        """By the step."""
         options, queries = self.options, sizes.queries(self.split)
         steps = options.last_step(queries)
-        lists = options.batch_size * self.depth * sizes.dimension * 4
-        held = 2 * sizes.shape.weights + 3 * learning_bytes(sizes) + BLOCK_BYTES
         disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-        return Row(steps, "steps", disk, PROCESS_BYTES, held, lists)
+        return Row(steps, "steps", disk)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"

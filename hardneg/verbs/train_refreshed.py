@@ -22,7 +22,6 @@ from hardneg.fields import (
 from hardneg.formats.collection import StoredCollection
 from hardneg.mining.filtering import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
 from hardneg.runtime.distributed import world
@@ -41,7 +40,7 @@ from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.encoder_learning import DualLearning
 from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner
-from hardneg.verbs.shared.stage_spec import BLOCK_BYTES, FORM_WORDS, PROCESS_BYTES, RecipeView, Row, Sizes
+from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
 from hardneg.verbs.shared.training_common import (
     data_facts,
@@ -147,21 +146,19 @@ class TrainRefreshed(DualLearning):
         """Training, with the encoding and the index of a refresh beside it."""
         refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
-        built = self._index(sizes)
         charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
         # mining beside the training: that of the first refresh alone
         times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
-        held, disk = training.held + encoding.held + BLOCK_BYTES, training.disk + encoding.disk + built.disk
-        memory = 2 * PROCESS_BYTES + built.memory
-        return replace(training, disk=disk, memory=memory, held=held, charge=training.charge + charge * times)
+        disk = training.disk + encoding.disk + self._index_bytes(sizes)
+        return replace(training, disk=disk, charge=training.charge + charge * times)
 
-    def _index(self, sizes: Sizes) -> BuildCost:
-        """Cost of the index of a refresh, where one is built and tells it."""
+    def _index_bytes(self, sizes: Sizes) -> int:
+        """Bytes of the index of a refresh, where one is built and tells them."""
         backend = None if self.backend is None else configure("indexes", self.backend)
+        rows = 1 if self.segments is None else self.segments.count
         if not isinstance(backend, EstimatedBackend):
-            return BuildCost(0)
-        vectors = sizes.documents * sizes.segments(self.segments)[0]
-        return backend.cost(sizes.documents, vectors, sizes.dimension)
+            return 0
+        return backend.disk_bytes(sizes.documents, sizes.documents * rows, sizes.dimension)
 
     def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
         """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""

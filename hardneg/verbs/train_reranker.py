@@ -18,7 +18,7 @@ from hardneg.runtime.distributed import world
 from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection
-from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, PROCESS_BYTES, RecipeView, Row, Sizes, source_of
+from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, source_of
 from hardneg.verbs.shared.taught import Taught, taught
 from hardneg.verbs.shared.training_common import (
     data_facts,
@@ -34,9 +34,6 @@ from hardneg.verbs.shared.training_options import Judging, Learning, of_the_run
 if TYPE_CHECKING:
     from hardneg.rerankers.network import PairNetwork
     from hardneg.training.loop import TrainingResult
-
-
-_MOVED_EMBEDDINGS = 2  # their gradient and the step along it
 
 
 class TrainReranker(Taught, Judging, Learning):
@@ -77,12 +74,7 @@ class TrainReranker(Taught, Judging, Learning):
 
     def estimate(self, sizes: Sizes) -> Row:
         """Passes over pairs."""
-        options, shape = self.options, sizes.network
-        steps = options.last_step(sizes.queries("train"))
-        tokens = options.batch_size * (1 + options.negatives_per_query) * PAIR_TOKENS
-        held = 4 * shape.weights + (_MOVED_EMBEDDINGS * shape.embeddings if options.adversarial else 0)
-        kept, held = sizes.kept(tokens, PAIR_TOKENS, options, shape), held + sizes.rounded(options, shape)
-        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, held, kept)
+        return Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The network, and those that were kept on the way."""

@@ -87,7 +87,6 @@ class WriteQueries(StageSpec):
             sizes.documents,
             "passages",
             sizes.documents * 700,
-            held=2 * sizes.network.weights if any(source_of(each) for each in plugins) else 0,
             charge=cost.charge,
             requests=round(cost.requests),
             tokens=round(cost.tokens),

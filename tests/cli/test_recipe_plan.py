@@ -24,7 +24,7 @@ def test_each_step_has_its_key_and_a_plan_of_many_documents_their_items(plan):
     code, told = plan("--documents", "1e9")
     assert code == 0, told
     (head,) = (line for line in told.splitlines() if line.startswith("step"))
-    assert head.split() == ["step", "stage", "state", "key", "items", "disk", "memory"]
+    assert head.split() == ["step", "stage", "state", "key", "items", "disk"]
     assert "1,000,000,000 passages" in told and "\nto run: " in told
 
 

@@ -18,7 +18,7 @@ from hardneg.encoders.families.adapters.layers import layer_targets
 from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.configuration import USUAL
 from hardneg.encoders.spec import ModelSpec
-from hardneg.training.activations import compute_twice
+from hardneg.training.loop import compute_twice
 from tests.tiny import tiny_encoder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}

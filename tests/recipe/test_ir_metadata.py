@@ -11,7 +11,7 @@ from recipe.recipes import recipe_in, small_collection, small_tree
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe import usage as measured
+from hardneg.recipe import execute as measured
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.exported_runs import export_runs
 from hardneg.recipe.ir_metadata import ir_metadata

@@ -3,7 +3,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from recipe.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
+from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.encoders.open.configuration import Shape
@@ -117,16 +117,6 @@ def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
     assert all(row.items > 0 and row.seconds is None and not row.cached for row in rows)
 
 
-def test_a_plan_knows_what_chunks_save(tmp_path, tree):
-    path = write_recipe(tmp_path / "r.yaml", tree)
-    found = []
-    for chunk in ("null", "4096", "32"):
-        settings = ["stages.star.options.batch_size=4096", f"stages.star.options.chunk={chunk}"]
-        rows = estimate(make_plan(load_recipe(path, settings=settings)), Store(tmp_path / "store"))
-        found.append(next(row.memory for row in rows if row.step.name == "star"))
-    assert found[0] == found[1] > found[2]
-
-
 def test_seconds_are_those_of_a_step_like_it(tmp_path, tree):
     """Of the same stage, options, dataset and start model; another seed or a model trained in between may differ."""
     store = Store(tmp_path / "store")
@@ -216,9 +206,3 @@ def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):
     tree["stages"]["other"]["index"] = "bm25-index"
     with pytest.raises(RecipeError, match=r"stages\.other\.model: 'bm25-index' is searched with texts"):
         keys(tmp_path, tree)
-
-
-def test_what_training_keeps_of_a_token_grows_with_the_text():
-    small = Shape(hidden=384, layers=6)
-    assert small.kept_a_token(128) == 6 * (60 * 384 + 3 * 4 * 12 * 128) == 248_832
-    assert small.kept_a_token(512) == 580_608

@@ -1,6 +1,6 @@
 import numpy as np
 
-from hardneg.recipe.usage import usage
+from hardneg.recipe.execute import usage
 
 
 def test_the_peak_of_a_block_is_its_own_and_is_told_when_it_ends():

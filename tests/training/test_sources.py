@@ -27,8 +27,7 @@ from hardneg.runtime.progress import Silent
 from hardneg.training.batches import make_batch
 from hardneg.training.examples import Examples
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.training.source_order import SourceOrder, source_shares
-from hardneg.training.sources import MixedSource, Mixture
+from hardneg.training.sources import MixedSource, Mixture, SourceOrder, source_shares
 
 HERE = Path(__file__).parent
 

@@ -28,11 +28,11 @@ BACKENDS = {
 
 def test_what_eight_million_passages_take() -> None:
     passages, tokens = 8_800_000, 8_800_000 * 70
-    exact = MultiVector().cost(passages, tokens, 128)
-    assert exact == (tokens * 512, 0)  # 315 GB
-    assert MultiVectorTwoStage().cost(passages, tokens, 128).disk - exact.disk == passages * 512
-    coded = MultiVectorPq().cost(passages, tokens, 128)
-    assert coded.disk == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
+    exact = MultiVector().disk_bytes(passages, tokens, 128)
+    assert exact == tokens * 512  # 315 GB
+    assert MultiVectorTwoStage().disk_bytes(passages, tokens, 128) - exact == passages * 512
+    coded = MultiVectorPq().disk_bytes(passages, tokens, 128)
+    assert coded == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
 
 
 def test_a_plan_asks_the_backend_what_it_takes() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
-from hardneg.verbs.shared.row_models import began_from, nearest_model, row_of
+from hardneg.verbs.report import began_from, nearest_model, row_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
 from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders, weight_files
@@ -118,16 +118,9 @@ def _number(value: Any, folder: Path, name: str) -> int:
     return min(int(value), UNBOUNDED)
 
 
-Where = Literal["cpu", "fp32", "bf16"]
-"""The device of a training: a CPU, or a GPU in one of two precisions."""
-_KEPT: Mapping[Where, int] = {"cpu": 60, "fp32": 66, "bf16": 42}
-VOCABULARY = 30_522
-"""The size of the vocabulary of a model that does not declare it."""
-
-
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's cost: hidden size, layers, bytes of its weights, and terms that tokens get logits of.
+    """What decides a model's cost: hidden size, layers and bytes of its weights.
 
     vector: size of a vector, where it is known to be another than the hidden size.
     """
@@ -135,29 +128,7 @@ class Shape:
     hidden: int = 768
     layers: int = 12
     weights: int = 440_000_000
-    terms: int = 0
     vector: int | None = None
-
-    def kept_a_token(self, length: int, checkpointing: bool = False, where: Where = "cpu") -> int:
-        """Bytes that training keeps of one token until its gradient: layers, and attention to `length` tokens.
-
-        checkpointing: only what goes into each layer is kept, and one layer at a time as a whole. where: a GPU's fused
-        attention keeps no scores, and its dropout a byte a number.
-
-        For each of h numbers a GPU keeps 42 bytes in bfloat16: 6 of the copies that go into query, key and value, 6 of
-        these, 2 of what attention gives, 2 + 8 + 8 of what goes in and out of the two large products, 4 + 4 before the
-        norms, 1 + 1 of dropout's masks. In float32 they are 66: the copies are one number of 4 bytes, the others twice.
-        """
-        layer = _KEPT[where] * self.hidden
-        if where == "cpu":
-            layer += 3 * 4 * max(12, self.hidden // 64) * length
-        logits = 4 * 4 * self.terms  # they, those that are positive, their logarithms, and a gradient
-        return logits + (self.layers * 4 * self.hidden + layer if checkpointing else self.layers * layer)
-
-    @property
-    def embeddings(self) -> int:
-        """Bytes of the word embeddings of a vocabulary of usual size."""
-        return VOCABULARY * self.hidden * 4
 
 
 BASE = Shape()

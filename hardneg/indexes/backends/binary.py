@@ -18,8 +18,7 @@ from hardneg.indexes.backends.product import PqSearcher, trained_product
 from hardneg.indexes.kernels.checks import in_order
 from hardneg.indexes.kernels.faiss.compression import load_faiss
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup
+from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 
 RESCORED, LEAST_RESCORED = 4, 1_000
@@ -55,13 +54,9 @@ class Binary(Compressed):
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return BinarySearcher.open(path)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The codes, which are in memory."""
-        return BuildCost(vectors * dimension // 8, vectors * dimension // 8)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """The codes twice, for distances and to be rescored."""
-        return round(size.vectors * size.dimension / 4)
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The codes."""
+        return vectors * dimension // 8
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,8 @@ from hardneg.indexes.kernels.faiss.on_gpus import (
     trained_on_gpus,
 )
 from hardneg.records.errors import ArtifactError
-from hardneg.records.types import BuildCost, Encoded, Hits
-from hardneg.registry.protocols import IndexSize, RowLookup
+from hardneg.records.types import Encoded, Hits
+from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -170,14 +170,9 @@ class Narrow(Compressed):
 
     number: ClassVar[int]
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The codes, which are in memory."""
-        codes = vectors * dimension * self.number
-        return BuildCost(codes, codes)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """A code for each number."""
-        return round(size.vectors * size.dimension * self.number)
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The codes."""
+        return vectors * dimension * self.number
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed
 from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss, make_room, save, threads
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -47,14 +45,9 @@ class Hnsw(Compressed):
         if wrong:
             raise UsageError(f"hnsw: {', '.join(wrong)}: m must be at least 2, the others at least 1")
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Vectors and links, all in memory."""
-        disk = vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
-        return BuildCost(disk, disk)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """All of it."""
-        return self.cost(int(size.documents), int(size.vectors), size.dimension).memory
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Vectors and links."""
+        return vectors * (4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Link the vectors of the dense index folder `source`, block by block; return their number.

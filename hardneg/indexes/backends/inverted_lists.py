@@ -11,8 +11,6 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Compressed, build
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, Codebook, Training, load_faiss
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -49,14 +47,9 @@ class IvfFlat(Compressed):
     def _training(self) -> Training:
         return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """The vectors, twice in memory as lists grow."""
-        disk = vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
-        return BuildCost(disk, 2 * disk)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """All vectors, each with its row's number."""
-        return round(size.vectors * (4 * size.dimension + _NUMBER))
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The vectors and the centres of lists."""
+        return vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Assign the vectors of the dense index folder `source` to lists, block by block; return their number.
@@ -103,13 +96,9 @@ class IvfPq(Compressed):
     def _codebook(self) -> Codebook:
         return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """That of its codes and lists."""
-        return self._codebook().cost(vectors, dimension, self.lists)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """The codes of all vectors, each with its row's number."""
-        return self._codebook().codes(size.vectors, self.lists)
+        return self._codebook().disk_bytes(vectors, dimension, self.lists)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors of the dense index folder `source`, block by block; return their number.

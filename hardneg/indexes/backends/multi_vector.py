@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 
@@ -26,9 +25,9 @@ class MultiVector:
         store.link(path)
         return len(store)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """The vectors; the files are shared with the encode stage where possible."""
-        return BuildCost(4 * dimension * vectors)
+        return 4 * dimension * vectors
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
         """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""

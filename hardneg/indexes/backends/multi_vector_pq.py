@@ -10,7 +10,6 @@ from hardneg.indexes.kernels.faiss.on_gpus import encoder_of, trained_on_gpus
 from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
 from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
@@ -70,11 +69,11 @@ class MultiVectorPq:
         write_lists(path, len(centroids), store)
         return len(store)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """Codes, and lists that have each token."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
-        return BuildCost(vectors * (self.subvectors + number + 4) + 4 * dimension * lists)
+        return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""

@@ -8,7 +8,6 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.records.depths import MAXSIM_DEPTH
 from hardneg.records.errors import UsageError
-from hardneg.records.types import BuildCost
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 
@@ -51,9 +50,9 @@ class MultiVectorTwoStage:
             write_pooled(store, path / _POOLED, progress)
         return len(store)
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
-        return BuildCost(4 * dimension * (vectors + documents * (self.by == "pooled")))
+        return 4 * dimension * (vectors + documents * (self.by == "pooled"))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""

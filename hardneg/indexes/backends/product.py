@@ -26,8 +26,7 @@ from hardneg.indexes.kernels.faiss.compression import (
 )
 from hardneg.indexes.kernels.faiss.on_gpus import GpuCopy, gpus
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import BuildCost
-from hardneg.registry.protocols import IndexSize, RowLookup
+from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
@@ -84,13 +83,9 @@ class Pq(Compressed):
             index = faiss.IndexPreTransform(rotation, inner)
         return build(index, vectors, path, progress, codebook.training())
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """That of its codes."""
-        return self._codebook().cost(vectors, dimension, turned=bool(self._rotations))
-
-    def search_memory(self, size: IndexSize) -> int:
-        """All codes of all vectors."""
-        return self._codebook().codes(size.vectors)
+        return self._codebook().disk_bytes(vectors, dimension, turned=bool(self._rotations))
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""

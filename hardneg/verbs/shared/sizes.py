@@ -2,22 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from hardneg.encoders.open.configuration import BASE, Shape, Where
+from hardneg.encoders.open.configuration import BASE, Shape
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.segments import Segments
-from hardneg.registry.protocols import EstimatedSearch, IndexSize
-
-if TYPE_CHECKING:
-    from hardneg.training.options import LearningOptions
 
 _FULL = 0.6  # of the tokens that are read at most, those that texts have
 _BYTES_A_TOKEN = 4
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
-PROCESS_BYTES = 700_000_000
-BLOCK_BYTES = 200_000_000
-JVM_BYTES = 1_000_000_000
 PAIR_TOKENS = 120
 """Tokens of a query and a document that are read together."""
 
@@ -26,18 +18,13 @@ PAIR_TOKENS = 120
 class Row:
     """A stage's estimate.
 
-    items: how many of `unit` there are to go through. disk, memory: bytes; memory of a process, without its networks.
-    held: a process's network and what it needs of its own. shared: what the processes share. charge: what others ask
-    for it, such as a server for its answers, in the currency of its prices. requests, tokens: those of servers that
-    write, tokens read and written.
+    items: how many of `unit` there are to go through. disk: bytes. charge: what others ask for it, such as a server for
+    its answers, in the currency of its prices. requests, tokens: those of servers that write, read and written.
     """
 
     items: int
     unit: str
     disk: int = 0
-    memory: int = PROCESS_BYTES
-    held: int = 0
-    shared: int = 0
     charge: float = 0.0
     requests: int = 0
     tokens: int = 0
@@ -48,10 +35,8 @@ class Sizes:
     """What a stage's estimate is made from.
 
     splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
-    stage has or uses. inputs: the stage's, by path, those that are implied too. form: what the model makes of a text.
-    index: the configured backend of the index that the stage reads; None where that is flat. corpus: bytes of all texts
-    and ids; 0 where they are not in the store. collections: those that the stage reads, by the paths of its inputs.
-    gpu: whether networks run on one.
+    stage has or uses. form: what the model makes of a text. corpus: bytes of all texts and ids; 0 where they are not in
+    the store. collections: those that the stage reads, by the paths of its inputs.
     """
 
     documents: int
@@ -59,12 +44,9 @@ class Sizes:
     model: FullSpec
     shape: Shape
     network: Shape = BASE
-    inputs: Mapping[str, str] = field(default_factory=dict)
     form: str = "vectors"
-    index: object = None
     corpus: int = 0
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
-    gpu: bool = False
 
     def queries(self, split: str) -> int:
         """How many queries a split has; a tenth of the documents where nothing says it."""
@@ -92,39 +74,10 @@ class Sizes:
         by_form = {"weights": _TERMS * 8 + 8, "token-vectors": self.document_tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
 
-    @property
-    def search_memory(self) -> int:
-        """Bytes that an index which is not searched exactly takes in each process."""
-        if not isinstance(self.index, EstimatedSearch):
-            return 0
-        tokens = self.documents * _FULL * self.model.document_length
-        vectors = tokens if self.form == "token-vectors" else self.documents
-        return self.index.search_memory(IndexSize(self.documents, vectors, self.dimension))
-
-    def kept(self, tokens: float, length: int, options: "LearningOptions", shape: Shape | None = None) -> int:
-        """Bytes that a training keeps of so many tokens until their gradient; of texts of up to so many each."""
-        halves: Where = "fp32" if options.precision == "fp32" else "bf16"
-        where: Where = halves if self.gpu else "cpu"
-        return int(tokens * (shape or self.shape).kept_a_token(length, options.gradient_checkpointing, where))
-
-    def rounded(self, options: "LearningOptions", shape: Shape | None = None) -> int:
-        """Bytes of the 16-bit copies of weights that a training on a GPU holds."""
-        halves = self.gpu and options.precision != "fp32"
-        return (shape or self.shape).weights // 2 if halves else 0
-
-    @property
-    def padded(self) -> float:
-        """Of the tokens that are read at most, those that a training's texts take with padding to the longest."""
-        return 1.0 if self.gpu else 0.8
-
-    def segments(self, cut: Segments | None) -> tuple[int, int]:
-        """How many vectors a document has, at most, and the tokens of each."""
-        return (1, self.model.document_length) if cut is None else (cut.count, cut.length)
-
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
     """What it takes to encode the corpus."""
-    rows, _ = sizes.segments(cut)
+    rows = 1 if cut is None else cut.count
     copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
     disk = sizes.documents * rows * (copies * sizes.stored + 20)
-    return Row(sizes.documents, "passages", disk, PROCESS_BYTES, 2 * sizes.shape.weights)
+    return Row(sizes.documents, "passages", disk)

@@ -12,10 +12,7 @@ from hardneg.records.layout import RUN
 from hardneg.records.types import PluginSetting
 from hardneg.records.wording import not_finite
 from hardneg.store.identity import options_in_key
-from hardneg.verbs.shared.sizes import BLOCK_BYTES as BLOCK_BYTES
-from hardneg.verbs.shared.sizes import JVM_BYTES as JVM_BYTES
 from hardneg.verbs.shared.sizes import PAIR_TOKENS as PAIR_TOKENS
-from hardneg.verbs.shared.sizes import PROCESS_BYTES as PROCESS_BYTES
 from hardneg.verbs.shared.sizes import Row as Row
 from hardneg.verbs.shared.sizes import Sizes as Sizes
 from hardneg.verbs.shared.sizes import encoding as encoding

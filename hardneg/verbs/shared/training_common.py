@@ -23,7 +23,7 @@ from hardneg.training.options import LearningOptions
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.encoder_learning import DualLearning, EncoderLearning
 from hardneg.verbs.shared.inputs import own_queries
-from hardneg.verbs.shared.stage_spec import PROCESS_BYTES, Row, Sizes
+from hardneg.verbs.shared.stage_spec import Row, Sizes
 from hardneg.verbs.shared.training_options import Judging, Learning
 
 if TYPE_CHECKING:
@@ -32,20 +32,13 @@ if TYPE_CHECKING:
     from hardneg.training.method import TrainingMethod
     from hardneg.training.validation import ValidationData
 
-_SCORE_BYTES = 24
-
 
 def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
     """What it takes to train an encoder on queries with some documents each."""
-    options, documents = spec.options, 1 + spec.options.negatives_per_query
+    options = spec.options
     steps = options.last_step(sizes.queries("train"))
-    rows, length = sizes.segments(spec.segments)
-    size, at_once = options.batch_size, min(options.batch_size, options.chunk or options.batch_size)
-    padded = sizes.model.query_length * 0.4 + documents * rows * length * sizes.padded
-    kept = sizes.kept(at_once * padded, length, options)
     disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-    held = sizes.shape.weights + 3 * learning_bytes(sizes) + sizes.rounded(options) + size**2 * documents * _SCORE_BYTES
-    return Row(steps, "steps", disk, PROCESS_BYTES, held, kept)
+    return Row(steps, "steps", disk)
 
 
 def learning_bytes(sizes: Sizes) -> int:

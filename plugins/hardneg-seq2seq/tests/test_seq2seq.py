@@ -133,7 +133,7 @@ def test_a_recipe_with_it_is_planned_and_run(tiny: Path, tmp_path: Path) -> None
         keys.add(plan.keys["w"])
     assert len(keys) == 1
     (_, row) = estimate(plan, store := Store(tmp_path / "store"))
-    assert row.memory > 700_000_000 and row.requests == 0
+    assert row.requests == 0
     facts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts["w"].facts
     assert facts["queries written by seq2seq"] == 24 and facts["seq2seq: tokens read"] > 200
 

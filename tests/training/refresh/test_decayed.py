@@ -13,9 +13,8 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.mining.miners.ranks import TopK
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Candidates, Negatives, RankedList
-from hardneg.training.refresh.decayed import BEFORE, NOW, KeptWhileHard, has_decayed
 from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.mining import Mining, mine_refresh
+from hardneg.training.refresh.mining import BEFORE, NOW, KeptWhileHard, Mining, has_decayed, mine_refresh
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
 DECAYED = RefreshOptions("synchronous", 5, depth=10, negatives=3, choice="top", precision="fp32", replace="decayed")

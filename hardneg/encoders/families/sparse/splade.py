@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from hardneg.encoders.families.adapters.adapter_base import adapter_of
-from hardneg.encoders.open.configuration import VOCABULARY, Shape
 from hardneg.encoders.open.contract import CONFIG, filled, saved_class
 from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.open.model_files import json_object
@@ -89,11 +88,6 @@ class Splade(FolderFamily):
             options.setdefault("max_terms", most)
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
         return digest_of(model_content(model.location), replace(model.full, encoder=setting))
-
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape in the configuration, with a logit of each term for each token."""
-        terms = None if model.folder is None else json_object(model.folder / "config.json").get("vocab_size")
-        return replace(super().shape(model), terms=terms if isinstance(terms, int) else VOCABULARY)
 
     def load(
         self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, vector_blocks
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.records.types import BuildCost
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import generator
 from hardneg.store.atomic_write import link_file, replacing
@@ -206,10 +205,10 @@ class Codebook:
         """How many there are for each part."""
         return int(2**self.bits)
 
-    def cost(self, vectors: int, dimension: int, lists: int = 0, turned: bool = False) -> BuildCost:
-        """The codes, in memory too, and tables: centroids, centres of lists, a rotation where vectors are turned."""
+    def disk_bytes(self, vectors: int, dimension: int, lists: int = 0, turned: bool = False) -> int:
+        """The codes, and tables: centroids, centres of lists, a rotation where vectors are turned."""
         tables = 4 * dimension * (self.centroids + lists + dimension * turned)
-        return BuildCost(self.codes(vectors, lists) + tables, self.codes(vectors, lists))
+        return self.codes(vectors, lists) + tables
 
     def codes(self, vectors: float, lists: int = 0) -> int:
         """Return the bytes of so many vectors' codes, in lists with their rows' numbers."""

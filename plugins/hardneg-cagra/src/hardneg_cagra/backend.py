@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from hardneg.plugin import (
     SEED,
     ArtifactError,
-    BuildCost,
     CompressedSearcher,
     FlatVectors,
-    IndexSize,
     Progress,
     RowLookup,
     UsageError,
@@ -58,14 +56,9 @@ class Cagra:
         if not 1 <= self.width <= 512:
             raise UsageError(f"cagra: width is {self.width}: it must be from 1 to 512")
 
-    def cost(self, documents: int, vectors: int, dimension: int) -> BuildCost:
-        """Vectors and links, all in memory, as on the GPU."""
-        disk = vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
-        return BuildCost(disk, disk)
-
-    def search_memory(self, size: IndexSize) -> int:
-        """The whole index, in the GPU's memory where it is searched there."""
-        return self.cost(int(size.documents), int(size.vectors), size.dimension).memory
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Vectors and links."""
+        return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Links the vectors of the dense index folder `source` and writes them; returns their number.

@@ -14,7 +14,6 @@ from hardneg.plugin import (
     MODEL_FOLDER,
     NEGATIVES,
     PAIR_TOKENS,
-    PROCESS_BYTES,
     QUERIES,
     ArtifactInput,
     DataError,
@@ -133,8 +132,7 @@ class Judge(StageSpec):
             pairs_of_level = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
             plugin = None if level.plugin is None else configure("rerankers", level.plugin)
             charge += plugin.foretold(pairs_of_level, PAIR_TOKENS) if isinstance(plugin, Metered) else 0.0
-        held = 2 * sizes.network.weights
-        return Row(int(pairs), "pairs", int(pairs) * 60, PROCESS_BYTES, held, charge=charge)
+        return Row(int(pairs), "pairs", int(pairs) * 60, charge)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""

@@ -15,7 +15,6 @@ from hardneg.plugin import (
     MEASURED,
     METRICS,
     MODEL_FOLDER,
-    PROCESS_BYTES,
     RUN,
     ArtifactInput,
     Facts,
@@ -71,7 +70,7 @@ class Read(StageSpec):
     def estimate(self, sizes: Sizes) -> Row:
         """One pass over all passages."""
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 300, PROCESS_BYTES, 2 * sizes.network.weights)
+        return Row(count, "queries", count * 300)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The answers, and their measures by question."""

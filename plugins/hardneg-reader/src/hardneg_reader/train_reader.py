@@ -10,7 +10,6 @@ from hardneg.plugin import (
     HISTORY,
     KEPT,
     MODEL_FOLDER,
-    PROCESS_BYTES,
     RUN,
     SCRATCH,
     Facts,
@@ -86,12 +85,8 @@ class TrainReader(Judging):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Passes over questions with half-full passages."""
-        options, shape = self.options, sizes.network
-        steps = options.last_step(sizes.queries(self.split))
-        tokens = options.batch_size * (1 + options.negatives_per_query) * self.reader.length * 0.5
-        kept = int(tokens * shape.kept_a_token(self.reader.length, options.gradient_checkpointing))
-        return Row(steps, "steps", 4 * shape.weights, PROCESS_BYTES, 4 * shape.weights, kept)
+        """Passes over questions."""
+        return Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""

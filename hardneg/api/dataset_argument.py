@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from hardneg.api.argument_values import name_of
 from hardneg.api.arguments import Dataset
 from hardneg.api.content_store import keep_content
-from hardneg.api.memory_collection import PARTS, MemoryCollection, PairTables, by_split, is_table
+from hardneg.api.memory_collection import MemoryCollection
+from hardneg.api.table_collection import BeirTables, PairTables, by_split, is_table
 from hardneg.formats.text_lines import find_file
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BEIR
@@ -48,8 +49,11 @@ def collection_of(dataset: Any) -> WholeCollection:
         return PairTables(by_split(dataset))
     if not isinstance(dataset, Mapping) or not dataset:
         raise UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
-    by_parts = not all(map(is_table, dataset.values())) or {*PARTS} & {*dataset}
-    return MemoryCollection.of(dataset) if by_parts else PairTables(by_split(dataset))
+    if all(map(is_table, dataset.values())) and not {"corpus", "queries", "qrels"} & set(dataset):
+        return PairTables(by_split(dataset))
+    corpus = dataset.get("corpus")
+    part = next(iter(corpus.values()), None) if isinstance(corpus, Mapping) else corpus
+    return BeirTables.of(dataset) if is_table(part) else MemoryCollection.of(dataset)
 
 
 def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:

@@ -1,4 +1,4 @@
-"""Collections in memory, dicts of texts and judgements or tables of pairs of texts, checked as they are read."""
+"""Collections that are given as dicts of texts and judgements, checked as they are read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,8 +13,6 @@ from hardneg.records.types import Document, Judgement, Query
 from hardneg.records.wording import suggestion
 
 PARTS = ("corpus", "queries", "qrels")
-_PAIRS = ("anchor", "positive")
-_NAMES = {"validation": "dev"}
 ONLY = "train"
 """The split of a collection that has none."""
 _SHOWN = 10
@@ -108,80 +106,6 @@ class MemoryCollection:
     def notes(self) -> Sequence[str]:
         """Nothing is left out."""
         return ()
-
-
-def is_table(value: Any) -> bool:
-    """Whether this is a `datasets.Dataset`, or what has rows and columns as one has; the library is not imported."""
-    return hasattr(value, "column_names") and not isinstance(value, Mapping)
-
-
-def by_split(tables: Any) -> dict[str, Any]:
-    """One table, or several by split (`validation` is `dev`)."""
-    if not isinstance(tables, Mapping):
-        return {ONLY: tables}
-    return {_NAMES.get(str(name), str(name)): table for name, table in tables.items()}
-
-
-@dataclass(frozen=True)
-class PairTables:
-    """Pairs of an anchor and its positive by split: each text is a query or a document once, numbered as met.
-
-    Texts of columns whose names begin with `negative` are documents too. The whole of the texts is held in memory.
-    """
-
-    tables: Mapping[str, Any]
-
-    def documents(self) -> Iterator[Document]:
-        """The texts of positives and negatives. Raises DataError where a cell holds no text."""
-        return (Document(doc_id, text) for text, doc_id in self._numbered()[0].items())
-
-    def splits(self) -> Sequence[str]:
-        """Those of the tables."""
-        return order_splits(self.tables)
-
-    def all_queries(self) -> Iterator[Query]:
-        """The anchors, each once, as they were numbered."""
-        return (Query(query_id, text) for text, query_id in self._numbered()[1].items())
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The anchors of one split."""
-        known = self._numbered()[1]
-        texts = dict.fromkeys(row[0] for row in self._rows(split))
-        return (Query(known[text], text) for text in texts)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """Each pair once."""
-        documents, queries = self._numbered()
-        pairs = dict.fromkeys((queries[row[0]], documents[row[1]]) for row in self._rows(split))
-        return (Judgement(query_id, doc_id, 1) for query_id, doc_id in pairs)
-
-    def notes(self) -> Sequence[str]:
-        """Nothing is left out."""
-        return ()
-
-    def _numbered(self) -> tuple[dict[str, str], dict[str, str]]:
-        """The ids of documents and of queries by their texts."""
-        documents: dict[str, str] = {}
-        queries: dict[str, str] = {}
-        for split in self.splits():
-            for anchor, *texts in self._rows(split):
-                queries.setdefault(anchor, f"q{len(queries)}")
-                for text in texts:
-                    documents.setdefault(text, f"d{len(documents)}")
-        return documents, queries
-
-    def _rows(self, split: str) -> Iterator[list[str]]:
-        """The texts of each row: the anchor, the positive, and negatives."""
-        table = self.tables[split]
-        columns = [*_PAIRS, *(name for name in table.column_names if name.startswith("negative"))]
-        if missing := [name for name in _PAIRS if name not in table.column_names]:
-            refuse(
-                [f"{split}: no column {missing[0]!r} among {', '.join(table.column_names)}; rename_column gives it one"]
-            )
-        from hardneg.datasets.hub_tables import numbered_rows, text_cell
-
-        for number, row in numbered_rows(f"dataset {split}", table):
-            yield [text_cell(f"dataset {split}", number, row, name) for name in columns]
 
 
 class Mistakes:

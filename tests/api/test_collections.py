@@ -7,8 +7,8 @@ import pandas
 import pytest
 import torch
 
-from hardneg.api.argument_values import named_qrels
 from hardneg.api.dataset_argument import collection_of, named_dataset, split_of, write_beir
+from hardneg.api.qrels_argument import named_qrels
 from hardneg.datasets.beir import Beir
 from hardneg.records.errors import DataError, UsageError
 from hardneg.store.artifacts import Store
@@ -159,6 +159,20 @@ def test_pairs_of_texts(tmp_path):
     (tmp_path / "two").mkdir()
     with pytest.raises(DataError, match="no column 'positive' among anchor, text"):
         written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path / "two")
+
+
+def test_tables_of_beir_are_as_the_dicts(tmp_path):
+    from datasets import Dataset, DatasetDict
+
+    rows = [{"_id": "d1", "title": "", "text": "one"}, {"_id": "d2", "title": "T", "text": "two"}]
+    tables = {"corpus": Dataset.from_list(rows), "queries": Dataset.from_list([{"_id": "q1", "text": "river"}])}
+    judged = Dataset.from_list([{"query-id": "q1", "corpus-id": "d2", "score": 1}])
+    tables["qrels"] = DatasetDict(validation=judged)
+    dicts = {"corpus": {"d1": "one", "d2": {"title": "T", "text": "two"}}, "queries": {"q1": "river"}}
+    for name in ("tables", "dicts"):
+        (tmp_path / name).mkdir()
+    same = written({**dicts, "qrels": {"dev": {"q1": ["d2"]}}}, tmp_path / "dicts")
+    assert written(tables, tmp_path / "tables") == same
 
 
 def test_what_is_no_dataset(tmp_path):

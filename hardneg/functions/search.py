@@ -68,11 +68,8 @@ def search(
         found, count = vectors.kept_run(workplace, depth)
         return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, workplace.store, None)
     searched["split"] = split = split_of(dataset, split, "test")
-    encoded: dict[str, Any] = {"stage": "encode"}
-    name = model_name(model)
-    if backend is not None:
-        encoded = stage("index", {"backend": backend})
-        name = encoded["backend"]["name"]
+    encoded = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
+    name = model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
         stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": "candidates"})

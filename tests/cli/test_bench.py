@@ -115,8 +115,8 @@ def test_the_protocol_is_that_of_the_base_and_of_the_pages() -> None:
     assert f"**Seeds**: {arguments_of(bench_function)['seeds'].default} (" in bench
     assert f"{TRAINED['max_steps']} steps of {TRAINED['batch_size']} queries." in bench
     counts = f"default max_steps={TRAINED['max_steps']} and batch_size={TRAINED['batch_size']}."
-    assert counts in (hn.bench.__doc__ or "")
-    source = (ROOT / "hardneg" / "lines" / "bench.py").read_text("utf-8")
+    assert counts in arguments_of(bench_function)["options"].help
+    source = (ROOT / "hardneg" / "functions" / "bench.py").read_text("utf-8")
     assert not re.search(r"\b(400|32|0?\.015)\b", source)
 
 

@@ -68,14 +68,14 @@ def search(
         found, count = vectors.kept_run(workplace, depth)
         return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, workplace.store, None)
     searched["split"] = split = split_of(dataset, split, "test")
-    encoded = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
+    encoded: Any = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
     name = model_name(model) if backend is None else encoded["backend"]["name"]
     stages: dict[str, dict[str, Any]] = {ENCODED: encoded, SEARCHED: {**searched, "index": ENCODED}}
     if candidates is not None:
-        stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": "candidates"})
+        stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
-    recipe = workplace.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": "candidates"})
+    recipe = workplace.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
     artifacts = workplace.artifacts(workplace.begin(recipe))
     return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, workplace.store))
 

@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from hardneg.batches.batch_order import TrainingQueries
-from hardneg.batches.clustered import Clustered
-from hardneg.batches.clusters import k_means
+from hardneg.batches.batch_order import Shuffled, TrainingQueries
+from hardneg.batches.clusters import Clustered, TopicBalanced, k_means
 from hardneg.batches.hardest_together import HardestTogether
-from hardneg.batches.shuffled import Shuffled
-from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.datasets.beir import Beir
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec

@@ -1,11 +1,10 @@
 """How often tests of equivalence, and tests of queries that come in groups, are wrong: simulated scores.
 
-    python benchmarks/equivalence_tests.py                  1,000 draws a row, four tables of Markdown
+    python benchmarks/equivalence_tests.py                  1,000 draws a row, three tables of Markdown
 
 The first two tables have systems that differ by exactly the margin, so that every "equivalent" is wrong, and the same
-for systems that are equal, where "equivalent" is right and its share is the power. The third has systems ranked over
-tasks: how often not all intervals of ranks hold. The fourth has equal systems whose queries come in groups: every
-difference that a test finds is wrong. A figure is the share of draws with p < 0.05. A
+for systems that are equal, where "equivalent" is right and its share is the power. The third has equal systems whose
+queries come in groups: every difference that a test finds is wrong. A figure is the share of draws with p < 0.05. A
 right test is wrong in at most 0.05 of them, in 1,000 draws at most in 0.066 (binomial, one-sided 99 %).
 """
 
@@ -18,11 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
-from hardneg.evaluation.equivalence import tost
 from hardneg.evaluation.intervals import GroupIndex, mean_variance
-from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
-from hardneg.evaluation.task_ranks import ranks
-from hardneg.evaluation.variance import SeedTable, spread
+from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test, tost
+from hardneg.evaluation.two_level import SeedTable, spread
 
 Tests = dict[str, float]
 """The p of each test, by its name."""
@@ -121,34 +118,6 @@ class Grouped:
         return f"{self.groups} | {self.size:g} | {self.group:g} | {self.seeds} | {self.seed:g}"
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Systems ranked over tasks: one that is better by `better`, and others that are equal."""
-
-    tasks: int
-    systems: int
-    better: float
-
-    def tests(self, random: np.random.Generator, mean: float) -> Tests:
-        """0, a p below any level, where an interval of ranks lacks a true rank; else 1."""
-        shared = random.normal(mean, 0.1, self.tasks)
-        gains = {f"s{number}": self.better if number == 0 else 0.0 for number in range(self.systems)}
-        scores = {name: shared + gain + random.normal(0, 0.02, self.tasks) for name, gain in gains.items()}
-        by_task = {name: {"m": {str(i): float(x) for i, x in enumerate(values)}} for name, values in scores.items()}
-        intervals = {each.system: (each.best, each.worst) for each in ranks(by_task)}
-        first = 1 if self.better else self.systems
-        # equal systems may have any of the ranks that they share
-        held = intervals["s0"][0] == 1 and intervals["s0"][1] >= first
-        rest = [ends for name, ends in intervals.items() if name != "s0"]
-        held &= all(best <= (2 if self.better else 1) and worst == self.systems for best, worst in rest)
-        alone = intervals["s0"] == (1, 1)
-        return {"an interval lacks a rank": 1.0 - (not held), "the better one is first alone": 1.0 - alone}
-
-    def __str__(self) -> str:
-        return f"{self.tasks} | {self.systems} | {self.better:g}"
-
-
-RANKED = [Ranked(5, 4, 0.0), Ranked(10, 4, 0.0), Ranked(20, 4, 0.0), Ranked(5, 4, 0.05), Ranked(10, 4, 0.05)]
 SEEDED = [
     Seeded(200, 5, 0.005, 0.05),
     Seeded(200, 5, 0.02, 0.05),
@@ -191,7 +160,7 @@ def rates(draw: Callable[[np.random.Generator], Tests], draws: int, seed: int) -
         yield name, sum(tests[name] < 0.05 for tests in drawn) / draws
 
 
-def table(head: str, models: list[Seeded] | list[Sparse] | list[Grouped] | list[Ranked], draws: int, seed: int) -> None:
+def table(head: str, models: list[Seeded] | list[Sparse] | list[Grouped], draws: int, seed: int) -> None:
     """Prints a row a model: what is wrong where the difference is the margin, and right where it is 0."""
     for number, model in enumerate(models):
         margin = getattr(model, "margin", None)
@@ -205,14 +174,13 @@ def table(head: str, models: list[Seeded] | list[Sparse] | list[Grouped] | list[
 
 
 def main() -> None:
-    """Prints the four tables."""
+    """Prints the three tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     table("queries | seeds | seed | margin", SEEDED, options.draws, options.seed)
     table("queries | changed at the margin | largest gain | margin", SPARSE, options.draws, options.seed)
-    table("tasks | systems | better", RANKED, options.draws, options.seed)
     table("groups | mean size | group | seeds | seed", GROUPED, options.draws, options.seed)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hardneg.evaluation.pairwise_errors import by_query
+from hardneg.analysis.errors import by_query
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 from hardneg.indexes.kernels.checks import vector_blocks

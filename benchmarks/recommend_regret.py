@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.analysis.swept_miners import ChoiceRule, MinerEvidence
+from hardneg.analysis.miner_sweep import ChoiceRule, MinerEvidence
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.two_level import SeedScores
 from hardneg.records.errors import DataError

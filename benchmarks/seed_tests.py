@@ -21,7 +21,7 @@ import numpy as np
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, query_draws, seed_weights
 from hardneg.evaluation.significance import Randomisation, paired_t_test, randomisation_test
-from hardneg.evaluation.variance import spread
+from hardneg.evaluation.two_level import spread
 
 Pair = tuple[np.ndarray, np.ndarray]
 """Scores of two systems, each [seeds, queries]."""

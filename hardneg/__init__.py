@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from hardneg.api.recipes import load_recipe as load_recipe
     from hardneg.api.starting import start as start
     from hardneg.diagnosis.diagnose import diagnose as diagnose
-    from hardneg.doors.browse.calling import browse as browse
+    from hardneg.doors.browse.serving import browse as browse
     from hardneg.doors.hub.push import push as push
     from hardneg.doors.mteb.model import mteb_model as mteb_model
     from hardneg.functions.average import average as average
@@ -47,7 +47,7 @@ _FUNCTIONS = [
 _PUBLIC = {
     "HardnegError": "hardneg.records.errors",
     "analyze": "hardneg.api.analyzing",
-    "browse": "hardneg.doors.browse.calling",
+    "browse": "hardneg.doors.browse.serving",
     "diagnose": "hardneg.diagnosis.diagnose",
     "load_recipe": "hardneg.api.recipes",
     "mteb_model": "hardneg.doors.mteb.model",

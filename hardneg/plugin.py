@@ -4,7 +4,6 @@ A name is imported with its module when it is asked for, so that this module is 
 without notice.
 """
 
-# ruff: noqa: I001
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +14,28 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.families.dense.vectors import OneVector
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.open.configuration import Shape
-    from hardneg.encoders.open.model_digest import model_content
-    from hardneg.encoders.open.model_files import (
-        check_files as check_model_files, load_options as weight_options, read_json,
-    )
-    from hardneg.encoders.open.resolved import load_encoder, opening as opening_model
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.open.save import forget_last_call, written_whole as writing_model
-    from hardneg.encoders.open.soundness import positions as most_positions
+    from hardneg.encoders.open.loading import positions as most_positions
+    from hardneg.encoders.open.model_files import check_files as check_model_files
+    from hardneg.encoders.open.model_files import load_options as weight_options
+    from hardneg.encoders.open.model_files import read_json
+    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder, model_content
+    from hardneg.encoders.open.resolved import opening as opening_model
+    from hardneg.encoders.open.save import forget_last_call
+    from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
-    from hardneg.encoders.protocol import EncoderFamily, Form, StoredRows, StoreWriter, TextEncoder, TextWindows
+    from hardneg.encoders.protocol import (
+        EncodeOptions,
+        EncoderFamily,
+        Form,
+        StoredRows,
+        StoreWriter,
+        TextEncoder,
+        TextWindows,
+    )
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
-    from hardneg.encoders.speed.fastest import takes_bf16, usual_budget as usual_tokens_per_batch
+    from hardneg.encoders.speed.fastest import takes_bf16
+    from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
@@ -38,14 +43,26 @@ if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
     from hardneg.evaluation.significance import Comparison, compare_all
     from hardneg.fields import (
-        FREE, LATER, MEASURED, InputFile, Name, Option, Reference, Setting, Trait, has_answers, marked_references,
-        parse_model, without_problems,
+        FREE,
+        LATER,
+        MEASURED,
+        InputFile,
+        Name,
+        Option,
+        Reference,
+        Setting,
+        Trait,
+        has_answers,
+        marked_references,
+        parse_model,
+        without_problems,
     )
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.excluded import Exclusion, HasExcluded
-    from hardneg.formats.negatives import read_negatives, write_negatives, recorded as recording_drops
+    from hardneg.formats.id_pairs import Exclusion, HasExcluded
+    from hardneg.formats.negatives import read_negatives, write_negatives
+    from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
@@ -57,41 +74,84 @@ if TYPE_CHECKING:
     from hardneg.indexes.backends.product import OpqPq
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss.compression import (
-        encode_blocks, load_faiss, make_room as reserve_vectors, save as save_index, threads as faiss_threads,
-    )
+    from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
+    from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
+    from hardneg.indexes.kernels.faiss.compression import save as save_index
+    from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
-    from hardneg.mining.filter_protocol import FilterTexts, NegativeFilter
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.records.errors import (
-        ArtifactError, DataError, HardnegError, MissingDependency, ModelError, PluginError, RecipeError,
-        TrainingError, UsageError,
+        ArtifactError,
+        DataError,
+        HardnegError,
+        MissingDependency,
+        ModelError,
+        PluginError,
+        RecipeError,
+        TrainingError,
+        UsageError,
     )
     from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
     from hardneg.records.types import (
-        Answers, Candidates, Collection, Document, Drops, Encoded, EncodedBatch, HasAnswers, HasGroups,
-        HasWithheld, Hits, Judgement, Lookup, Membership, Negatives, PluginSetting, Query, RankedList, ScoreBatch,
-        SparseRows, TokenVectors, Written,
+        Answers,
+        Candidates,
+        Collection,
+        Document,
+        Drops,
+        Encoded,
+        EncodedBatch,
+        HasAnswers,
+        HasGroups,
+        HasWithheld,
+        Hits,
+        Judgement,
+        Lookup,
+        Membership,
+        Negatives,
+        PluginSetting,
+        Query,
+        RankedList,
+        ScoreBatch,
+        SparseRows,
+        TokenVectors,
+        Written,
     )
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
-        DatasetLoader, DenseSearcher, EstimatedBackend, IndexBackend, Loss, NegativeMiner,
-        ProductSearcher, QueryWriter, Regularizer, Reranker, RowLookup, Searcher, StageBlocks, StoredSearcher,
+        DatasetLoader,
+        DenseSearcher,
+        EstimatedBackend,
+        EstimatedWriter,
+        FilterTexts,
+        IndexBackend,
+        Loss,
+        NegativeFilter,
+        NegativeMiner,
+        ProductSearcher,
+        QueryWriter,
+        Regularizer,
+        Reranker,
+        RowLookup,
+        Searcher,
+        StageBlocks,
+        StoredSearcher,
         TrainableReranker,
+        WriterCost,
     )
     from hardneg.report.content import estimates
     from hardneg.report.figure import bar_width, bars, figure, plain_axes
-    from hardneg.report.numbers import (
-        bounds as format_interval, number as format_score, p_value as format_p_value, signed as format_difference,
-    )
+    from hardneg.report.numbers import bounds as format_interval
+    from hardneg.report.numbers import number as format_score
+    from hardneg.report.numbers import p_value as format_p_value
+    from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+    from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.model_server import (
-        Endpoint, ModelServer, check_address as check_server_address, key_of as server_key,
-    )
+    from hardneg.runtime.model_server import Endpoint, ModelServer
+    from hardneg.runtime.model_server import check_address as check_server_address
+    from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
@@ -107,11 +167,8 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.engine import Engine
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
-    from hardneg.verbs.shared.stage_spec import (
-        PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of,
-    )
+    from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.verbs.shared.training_options import Judging, of_the_run
-    from hardneg.writers.protocol import EstimatedWriter, WriterCost
 # fmt: on
 
 _HOMES = {
@@ -120,17 +177,12 @@ _HOMES = {
     "api.workplace": "usual_store",
     "batches.batch_order": "BatchOrder TrainingQueries",
     "encoders.encoder": "Encoder",
-    "encoders.families.dense.vectors": "OneVector",
-    "encoders.inference": "EncodeOptions",
-    "encoders.open.configuration": "Shape",
-    "encoders.open.model_digest": "model_content",
+    "encoders.open.loading": "most_positions=positions",
     "encoders.open.model_files": "check_model_files=check_files read_json weight_options=load_options",
-    "encoders.open.resolved": "load_encoder opening_model=opening",
-    "encoders.open.resolved_model": "ResolvedModel",
+    "encoders.open.resolved": "ResolvedModel load_encoder model_content opening_model=opening",
     "encoders.open.save": "forget_last_call writing_model=written_whole",
-    "encoders.open.soundness": "most_positions=positions",
     "encoders.open.source": "locate_model=locate",
-    "encoders.protocol": "EncoderFamily Form StoreWriter StoredRows TextEncoder TextWindows",
+    "encoders.protocol": "EncodeOptions EncoderFamily Form StoreWriter StoredRows TextEncoder TextWindows",
     "encoders.representation": "Representation",
     "encoders.spec": "FullSpec ModelSpec Side whole_prompts",
     "encoders.speed.fastest": "takes_bf16 usual_tokens_per_batch=usual_budget",
@@ -147,7 +199,7 @@ _HOMES = {
     "formats.answer_matching": "PassageAnswers answer_spans",
     "formats.collection": "StoredCollection",
     "formats.corpus": "Corpus",
-    "formats.excluded": "Exclusion HasExcluded",
+    "formats.id_pairs": "Exclusion HasExcluded",
     "formats.negatives": "read_negatives recording_drops=recorded write_negatives",
     "formats.qrels": "positives_by_query=positives",
     "formats.runs": "lists_in_order lists_side_by_side read_run stream_run write_run",
@@ -164,30 +216,29 @@ _HOMES = {
         "encode_blocks faiss_threads=threads load_faiss reserve_vectors=make_room save_index=save"
     ),
     "indexes.kernels.lucene.java": "start_java",
-    "mining.filter_protocol": "FilterTexts NegativeFilter",
     "recipe.laid_indexes": "LaidIndex laid_indexes",
     "recipe.opened_index": "OpenedIndex",
     "records.errors": (
-        "ArtifactError DataError HardnegError MissingDependency ModelError PluginError RecipeError "
-        "TrainingError UsageError"
+        "ArtifactError DataError HardnegError MissingDependency ModelError PluginError RecipeError TrainingError "
+        "UsageError"
     ),
     "records.layout": "ANSWERS DROPPED HISTORY METRICS MODEL_FOLDER NEGATIVES QUERIES RUN",
     "records.types": (
-        "Answers Candidates Collection Document Drops Encoded EncodedBatch HasAnswers HasGroups "
-        "HasWithheld Hits Judgement Lookup Membership Negatives PluginSetting Query RankedList ScoreBatch "
-        "SparseRows TokenVectors Written"
+        "Answers Candidates Collection Document Drops Encoded EncodedBatch HasAnswers HasGroups HasWithheld Hits "
+        "Judgement Lookup Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors "
+        "Written"
     ),
     "registry.plugins": "configure plugin_errors",
     "registry.protocols": (
-        "DatasetLoader DenseSearcher EstimatedBackend IndexBackend Loss "
+        "DatasetLoader DenseSearcher EstimatedBackend EstimatedWriter FilterTexts IndexBackend Loss NegativeFilter "
         "NegativeMiner ProductSearcher QueryWriter Regularizer Reranker RowLookup Searcher StageBlocks "
-        "StoredSearcher TrainableReranker"
+        "StoredSearcher TrainableReranker WriterCost"
     ),
     "report.content": "estimates",
     "report.figure": "bar_width bars figure plain_axes",
     "report.numbers": "format_difference=signed format_interval=bounds format_p_value=p_value format_score=number",
     "report.table": "Section Table",
-    "rerankers.cached_scores": "CachedScorer CachedScores",
+    "rerankers.kept_scores": "CachedScorer CachedScores",
     "rerankers.pair_scoring": "PairScorer best_device",
     "runtime.distributed": "World gather settle_by world",
     "runtime.model_server": "Endpoint ModelServer check_server_address=check_address server_key=key_of",
@@ -208,43 +259,40 @@ _HOMES = {
     "verbs.shared.inputs": "open_collection open_queries own_queries",
     "verbs.shared.stage_spec": "PAIR_TOKENS RecipeView Row RunSpec Sizes StageSpec source_of",
     "verbs.shared.training_options": "Judging of_the_run",
-    "writers.protocol": "EstimatedWriter WriterCost",
 }
 """The names of each module; one that is called otherwise there is NAME=CALLED."""
 _PAIRS = [(home, *each.partition("=")[::2]) for home, names in _HOMES.items() for each in names.split()]
 _NAMES = {name: (home, called or name) for home, name, called in _PAIRS}
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BatchOrder", 
-    "CHOICE", "CHOICES", "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison",
-    "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DatasetLoader", "DenseSearcher", "Document", "Drops",
-    "EncodeOptions", "Encoded", "EncodedBatch", "Encoder", "EncoderFamily", "Endpoint", "Engine",
-    "EstimatedBackend", "EstimatedWriter", "ExactOptions", "ExampleTraining", "Examples",
-    "Exclusion", "FREE", "Facts", "Files", "FilterTexts", "FlatVectors", "FlatWriter", "Form", "FullSpec",
-    "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "HasWithheld", "Hits",
-    "IndexBackend", "InputFile", "Judgement", "Judging", "KEPT", "LATER", "LaidIndex",
-    "LearningOptions", "Lookup", "Loss", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
-    "Membership", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name",
-    "NegativeFilter", "NegativeMiner", "Negatives", "OneVector", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS",
-    "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BatchOrder", "CHOICE",
+    "CHOICES", "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison", "CompressedSearcher",
+    "Corpus", "DROPPED", "DataError", "DatasetLoader", "DenseSearcher", "Document", "Drops", "EncodeOptions",
+    "Encoded", "EncodedBatch", "Encoder", "EncoderFamily", "Endpoint", "Engine", "EstimatedBackend",
+    "EstimatedWriter", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FREE", "Facts", "Files",
+    "FilterTexts", "FlatVectors", "FlatWriter", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
+    "HasExcluded", "HasGroups", "HasParts", "HasWithheld", "Hits", "IndexBackend", "InputFile", "Judgement",
+    "Judging", "KEPT", "LATER", "LaidIndex", "LearningOptions", "Lookup", "Loss", "MANIFEST", "MEASURED", "METRICS",
+    "MODEL_FOLDER", "Measured", "Membership", "MissingDependency", "ModelError", "ModelServer", "ModelSpec",
+    "NEGATIVES", "Name", "NegativeFilter", "NegativeMiner", "Negatives", "OpenedIndex", "OpqPq", "Option",
+    "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress",
     "QUERIES", "Query", "QueryWriter", "RUN", "RankedList", "RecipeError", "RecipeView", "Reference", "Regularizer",
     "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED",
-    "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Shape", "Side", "Silent",
-    "Sizes", "SparseRows", "SparseWriter", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter",
-    "StoredCollection", "StoredRows", "StoredSearcher", "Table", "Task", "TextEncoder", "TextWindows",
-    "TokenVectors", "TokenWriter", "Tokens", "TrainableReranker", "TrainingData", "TrainingError",
-    "TrainingQueries", "Trait", "UsageError", "World", "WriterCost", "Written", "answer_spans", "bar_width", "bars",
-    "best_device", "cache_folder", "check_model_files", "check_server_address", "compare_all", "configure",
-    "digest", "encode_blocks", "estimates", "evaluating", "faiss_threads", "figure", "file_digest",
-    "forget_last_call", "format_difference", "format_interval", "format_p_value", "format_score", "gather",
-    "generator", "has_answers", "is_complete", "laid_indexes", "learn", "link_file", "lists_in_order",
-    "lists_side_by_side", "load_encoder", "load_faiss", "locate_model", "marked_references", "means",
-    "model_content", "most_positions", "of_the_run", "one_ahead", "open_collection", "open_queries",
-    "opening_model", "option_again", "own_queries", "own_share", "parse_model", "plain_axes", "plugin_errors",
-    "positives_by_query", "read_json", "read_metrics", "read_negatives", "read_run", "recording_drops",
-    "replace_text", "replacing", "reserve_vectors", "save_index", "server_key", "settle_by", "source_of",
-    "start_java", "stream_run", "takes_bf16", "token_batches", "usual_store", "usual_tokens_per_batch",
-    "vector_blocks", "weight_options", "whole_prompts", "without_problems", "world", "write_metrics",
-    "write_negatives", "write_run", "writing_model",
+    "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes",
+    "SparseRows", "SparseWriter", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter",
+    "StoredCollection", "StoredRows", "StoredSearcher", "Table", "Task", "TextEncoder", "TextWindows", "TokenVectors",
+    "TokenWriter", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "TrainingQueries", "Trait",
+    "UsageError", "World", "WriterCost", "Written", "answer_spans", "bar_width", "bars", "best_device",
+    "cache_folder", "check_model_files", "check_server_address", "compare_all", "configure", "digest",
+    "encode_blocks", "estimates", "evaluating", "faiss_threads", "figure", "file_digest", "forget_last_call",
+    "format_difference", "format_interval", "format_p_value", "format_score", "gather", "generator", "has_answers",
+    "is_complete", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
+    "load_faiss", "locate_model", "marked_references", "means", "model_content", "most_positions", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "opening_model", "option_again", "own_queries", "own_share",
+    "parse_model", "plain_axes", "plugin_errors", "positives_by_query", "read_json", "read_metrics", "read_negatives",
+    "read_run", "recording_drops", "replace_text", "replacing", "reserve_vectors", "save_index", "server_key",
+    "settle_by", "source_of", "start_java", "stream_run", "takes_bf16", "token_batches", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_problems", "world",
+    "write_metrics", "write_negatives", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +38,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     return tmp_path
-
-
-@pytest.fixture(scope="session", autouse=True)
-def passages_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A folder of the tests' own for passages of folders of documents."""
-    with pytest.MonkeyPatch.context() as patched:
-        folder = tmp_path_factory.mktemp("passages")
-        patched.setattr("hardneg.datasets.kept_passages.cache_folder", lambda: folder)
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """A server of this machine that answers as the Hugging Face hub does, for tests of what is asked of it.
 
 Metadata of repositories, listings of trees, and files with HEAD, ETag and ranges; gated and missing repositories, and
-private ones, which are shown to who has the token. `hub_uploads` answers what is sent. A client is pointed at it by
-`HF_ENDPOINT`, which huggingface_hub reads as it is imported: hence a process of its own, or that it is changed there.
+private ones, which are shown to who has the token. Nothing can be sent to it. A client is pointed at it by
+`HF_ENDPOINT`, which huggingface_hub reads as it is imported: hence a process of its own.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from hub_uploads import LARGE, TOKEN, Uploads, answer, git_name
-
 Files = Mapping[str, bytes]
+TOKEN = "hf_madeUpTokenOfTheTestsAbcdefghij"
+_LARGE = (".bin", ".safetensors", ".parquet", ".gz", "index")
 _ERRORS = {
     "RepoNotFound": (404, "Repository not found"),
     "RevisionNotFound": (404, "Invalid rev id"),
@@ -52,10 +52,6 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
     address: str = ""
-    uploads: Uploads = field(default_factory=Uploads)
-
-    def add(self, name: str, files: Files, **options: Any) -> None:
-        self.repositories[name] = Repository({"main": files}, **options)
 
     def model(self, name: str, files: Files | Path, **options: Any) -> None:
         self.repositories[f"models/{name}"] = Repository({"main": _files(files)}, **options)
@@ -106,26 +102,11 @@ class _Answers(BaseHTTPRequestHandler):
         self._answer()
 
     def do_POST(self) -> None:
-        self._answer(self._body())
-
-    def do_PUT(self) -> None:
-        self._answer(self._body())
-
-    def _body(self) -> bytes:
-        if self.headers.get("Transfer-Encoding") != "chunked":
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        chunks = []
-        while size := int(self.rfile.readline(), 16):
-            chunks.append(self.rfile.read(size))
-            self.rfile.readline()
-        self.rfile.readline()
-        return b"".join(chunks)
+        self._answer(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
 
     def _answer(self, body: bytes = b"") -> None:
         address = urlsplit(self.path)
         self.hub.asked.append((self.command, unquote(address.path)))
-        if (said := answer(self.hub, self.command, unquote(address.path), body)) is not None:
-            return self._json(said[1], said[0])
         parts = [unquote(part) for part in address.path.strip("/").split("/")]
         if parts[:1] == ["api"] and parts[1:2] in (["models"], ["datasets"]):
             self._api(parts[1], parts[2:], parse_qs(body.decode("utf-8", "replace")))
@@ -190,8 +171,8 @@ class _Answers(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {first}-{min(end, size) - 1}/{size}"
         self._send(206 if asked else 200, data[first:end], headers)
 
-    def _json(self, content: Any, status: int = 200) -> None:
-        self._send(status, json.dumps(content).encode(), {"Content-Type": "application/json"})
+    def _json(self, content: Any) -> None:
+        self._send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def _error(self, code: str, status: int | None = None) -> None:
         known, message = _ERRORS[code]
@@ -227,8 +208,13 @@ def _entries(files: Files, path: str) -> list[dict[str, Any]]:
     if path in files:
         data = files[path]
         large = {"oid": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 130}
-        found = {"type": "file", "path": path, "size": len(data), "oid": git_name(data)}
-        return [found | ({"lfs": large} if path.endswith(LARGE) else {})]
+        found = {
+            "type": "file",
+            "path": path,
+            "size": len(data),
+            "oid": hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest(),
+        }
+        return [found | ({"lfs": large} if path.endswith(_LARGE) else {})]
     if any(other.startswith(f"{path}/") for other in files):
         return [{"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(path.encode()).hexdigest()}]
     return []

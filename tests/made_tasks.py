@@ -58,14 +58,3 @@ def evaluated(model: Any, task: Any, folder: Path) -> tuple[dict[str, float], di
     measured = found.task_results[0].scores["test"][0]
     noted = json.loads((folder / task.prediction_file_name).read_text(encoding="utf-8"))
     return {name: value for name, value in measured.items() if isinstance(value, float)}, noted["default"]["test"]
-
-
-def write_beir_folder(task: Any, folder: Path) -> None:
-    """The data of a task of one split in BEIR's form."""
-    data = task.dataset["default"]["test"]
-    (folder / "qrels").mkdir(parents=True)
-    for name, rows in (("corpus", data["corpus"]), ("queries", data["queries"])):
-        lines = [json.dumps({"_id": row["id"], **{key: row[key] for key in row if key != "id"}}) for row in rows]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    graded = [f"{q}\t{d}\t{grade}" for q, found in data["relevant_docs"].items() for d, grade in found.items()]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *graded]) + "\n")

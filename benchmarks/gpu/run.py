@@ -38,7 +38,6 @@ PLACES = {
     "encode-unpadded": "encoding:unpadded",
     "search-memory": "searching:first_merge",
     "search-speed": "searching:speed",
-    "search-shared": "searching:shared",
     "two-processes": "several:one_card",
     "two-cards": "several:two_cards",
     "two-processes-recipe": "together:one_card",

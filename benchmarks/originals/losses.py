@@ -16,10 +16,10 @@ from originals.comparing import Differences, Item, both
 from originals.source import lines, take
 from torch import Tensor, nn
 
+from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.flops import flops
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.star import Star
 from hardneg.losses.triplet import Triplet
 from hardneg.records.types import ScoreBatch

@@ -5,20 +5,17 @@ Recipes, the command line and reports are made from these alone, so that an anal
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict
 
-from hardneg.analysis.inputs import AnalysisInputs, Record
+from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
 from hardneg.fields import Option as Option
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
-from hardneg.report.curve import is_number
-from hardneg.report.figure import Points
+from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.identity import options_in_key
@@ -31,9 +28,6 @@ Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
 
 MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 """The same, where metrics are made of them."""
-
-Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
-"""Trainings by label; on the command line their history.jsonl files."""
 
 ONE_VECTOR = dict.fromkeys(
     (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
@@ -65,7 +59,8 @@ class Analysis(BaseModel):
     it makes. asks: what its command takes beside the fields, of `qrels`, `queries`, `corpus`, `withheld` (each with a
     `?` where it may be left out), `relevance_level`, `seed`, `device`, `stages` (a run folder, whose stages are
     referred to by name). extra: the optional part of hardneg that it needs. beside: of other analyses of the same
-    stage, the columns that the report puts beside its own, where the first cells agree.
+    stage, the columns that the report puts beside its own, where the first cells agree. drawn: the columns of the table
+    that the figure shows, as bars, or as lines along the column `across`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -78,6 +73,8 @@ class Analysis(BaseModel):
     asks: ClassVar[tuple[str, ...]] = ()
     extra: ClassVar[str] = ""
     beside: ClassVar[Mapping[str, slice]] = {}
+    drawn: ClassVar[slice] = slice(-1, None)
+    across: ClassVar[int | None] = None
 
     @abstractmethod
     def measure(self, inputs: AnalysisInputs) -> Any:
@@ -85,11 +82,11 @@ class Analysis(BaseModel):
 
     @abstractmethod
     def table(self, results: Any) -> Table:
-        """The numbers as a table of texts; `found` is what `measure` gave, or that read from JSON."""
+        """The numbers as a table of texts; `results` is what `measure` gave, or that read from JSON."""
 
-    @abstractmethod
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """The numbers as a figure, written to all `paths`."""
+        """The numbers as a figure, written to all `paths`; by default columns of the table."""
+        draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
         """The table, and more where one is not enough."""
@@ -117,8 +114,15 @@ class Analysis(BaseModel):
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Models that need not be named: the path of the reference, and the index that the model has encoded."""
-        return {}
+        """Models that need not be named: the path of the reference, and the index that the model has encoded.
+
+        By default those of the fields `indexes`, by label, for `models`, and that of `index` for `model`.
+        """
+        models: Any = getattr(self, "models", None)
+        indexes = {} if models is None else getattr(self, "indexes", {})
+        unnamed = {f"models.{label}": index for label, index in indexes.items() if label not in models}
+        alone = getattr(self, "index", None) if getattr(self, "model", "") is None else None
+        return unnamed if alone is None else {"model": alone, **unnamed}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Every reference: its path, what it names, and what is needed of that."""
@@ -136,97 +140,10 @@ def _ordered(value: Any) -> Any:
     return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
 
 
-def unnamed_encoders(indexes: Mapping[str, str], models: Mapping[str, str]) -> dict[str, str]:
-    """For `Analysis.encoders`: those of the indexes whose label has no model."""
-    return {f"models.{label}": index for label, index in indexes.items() if label not in models}
-
-
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
     """For validators: raises ValueError where a model has the label of no index."""
     if unknown := sorted(set(models) - set(indexes)):
         raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes)}")
-
-
-def models_by_index(analysis: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """For `Analysis.arranged`: models in the order of the indexes; one alone is that of all.
-
-    Raises:
-        UsageError: there are other numbers of them.
-    """
-    indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
-    if len(models) not in (1, len(indexes)):
-        raise UsageError(
-            f"analyze {analysis}: {len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each",
-            "models",
-            "indexes",
-        )
-    return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
-
-
-class OfIndexes(Analysis):
-    """Base of analyses that give each index the model of its queries."""
-
-    indexes: Indexes = Field(min_length=1, description="An index with one vector a document.")
-    models: Encoders = Field(default_factory=dict, description="The model of each index, in their order.")
-
-    @model_validator(mode="after")
-    def _known(self) -> Self:
-        check_model_labels(self.indexes, self.models)
-        return self
-
-    @classmethod
-    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Models in the order of the indexes; one alone is that of all."""
-        return models_by_index(cls.name, values)
-
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded an index, where none is named."""
-        return unnamed_encoders(self.indexes, self.models)
-
-
-def of_each_history(
-    inputs: AnalysisInputs, labels: Sequence[str], measure: Callable[[list[Record]], dict[str, Any]], lacking: str
-) -> dict[str, dict[str, Any]]:
-    """What `measure` finds in the history of each training of field `trainings`.
-
-    Raises:
-        DataError: it finds nothing; the message ends in `lacking`.
-    """
-    results = {}
-    for label in labels:
-        results[label] = measure(inputs.history(f"trainings.{label}"))
-        if not results[label]:
-            raise DataError(f"{inputs.location(f'trainings.{label}')}: {lacking}")
-    return results
-
-
-def curves_of(history: Iterable[Record], pick: Callable[[Record], Any]) -> dict[str, Points]:
-    """The numbers of what is picked from each record with a step, by name, as (step, value)."""
-    curves: dict[str, Points] = {}
-    for record in history:
-        measured = pick(record)
-        if isinstance(measured, Mapping) and is_number(record.get("step")):
-            for name, value in measured.items():
-                if is_number(value):
-                    curves.setdefault(str(name), []).append((float(record["step"]), float(value)))
-    return curves
-
-
-def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
-
-    Raises:
-        UsageError: the metric was not evaluated.
-    """
-    from hardneg.report.content import estimates
-
-    systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
-    metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
-    metric = wanted or metrics[0]
-    if metric not in metrics:
-        message = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
-        raise UsageError(f"{inputs.location('metric')}: {message}")
-    return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
@@ -240,19 +157,18 @@ def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
     """The sections of a report on what `write_analysis` left in a folder; `label` begins their titles."""
+    made = []
     with plugin_errors(analyses):
-        return list(_sections(label, analyses, folder))
-
-
-def _sections(label: str, analyses: Sequence[Analysis], folder: Path) -> Iterator[Section]:
-    contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
-    tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
-    for each in analyses:
-        results, (first, *more) = contents[each.name], tables[each.name]
-        for name, columns in each.beside.items():
-            first = _joined(first, tables[name][0], columns) if name in tables else first
-        svg = (folder / f"{each.name}.svg").read_text("utf-8")
-        yield Section(f"{label}: {each.heading(results)}", [first, *more], each.explain(results), svg)
+        contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}
+        tables = {each.name: list(each.tables(contents[each.name])) for each in analyses}
+        for each in analyses:
+            results, (first, *more) = contents[each.name], tables[each.name]
+            for name, columns in each.beside.items():
+                first = _joined(first, tables[name][0], columns) if name in tables else first
+            svg = (folder / f"{each.name}.svg").read_text("utf-8")
+            title, explained = f"{label}: {each.heading(results)}", each.explain(results)
+            made.append(Section(title, [first, *more], explained, svg))
+    return made
 
 
 def _joined(table: Table, other: Table, columns: slice) -> Table:
@@ -261,13 +177,6 @@ def _joined(table: Table, other: Table, columns: slice) -> Table:
     lacking = ["–"] * len(other.columns[columns])
     rows = [[*row, *known.get(row[0], lacking)] for row in table.rows]
     return Table([*table.columns, *other.columns[columns]], rows, table.words)
-
-
-def doubling(axes: Any, positions: Sequence[int]) -> None:
-    """A logarithmic axis with these numbers below it."""
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(list(positions), [f"{position:,}" for position in positions])
-    axes.minorticks_off()
 
 
 def shortened(text: str) -> str:

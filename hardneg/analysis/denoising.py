@@ -1,7 +1,7 @@
 """What a filter of negatives dropped: how much at each rank, and documents that it was most sure of."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,8 +59,12 @@ class Denoising(Analysis):
                 )
             cases = examples(dropped, negatives, self.examples)
             queries = inputs.queries(None) if cases else {}
-            texts = inputs.texts(doc_ids_of(cases))
-            shown += [{"filter": label, **example_json(case, queries, texts)} for case in cases]
+            texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for case in cases for each in _documents(case))))
+            for case in cases:
+                for each in _documents(case):
+                    each["text"] = texts.get(each["doc_id"], "")[:_LONGEST]
+                query_id = case.pop("query_id")
+                shown.append({"filter": label, "query_id": query_id, "text": queries.get(query_id, ""), **case})
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[Table]:
@@ -143,24 +147,11 @@ def _added(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
     return total
 
 
-@dataclass(frozen=True)
-class Example:
-    """Of one query, the document with the highest score that was dropped by it, and what was taken instead.
-
-    rank, score: of the dropped document. kept: the first negative, at `kept_rank`; None where its rank is not known.
-    """
-
-    query_id: str
-    positives: Sequence[str]
-    dropped: str
-    rank: int
-    score: float
-    kept: str
-    kept_rank: int | None
-
-
-def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
+def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """The queries with the highest scores that were dropped by them, of those that have negatives, best first.
+
+    Of each the document with the highest score that was `dropped` by it, with rank and score, and the first negative
+    that was `kept`, with its rank, None where that is not known; both without texts.
 
     Source: RocketQA (Qu et al., NAACL 2021), table 4.
 
@@ -175,7 +166,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
     if not count:
         return []
     mined, start = read_negatives(negatives), 0
-    best: list[tuple[float, int, Example]] = []
+    best: list[tuple[float, int, dict[str, Any]]] = []
     batches = drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
         raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
@@ -183,10 +174,14 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[Example]:
         for row, entry in _most_confident(batch, count):
             query_id, drops = drops_at(batch, row)
             item = mined[start + row]
-            rank_of_first = int(drops.chosen[0]) or None
-            score, rank = float(drops.scores[entry]), int(drops.ranks[entry])
-            fields = (drops.doc_ids[entry], rank, score, item.negatives[0], rank_of_first)
-            best.append((-score, start + row, Example(query_id, item.positives, *fields)))
+            score = float(drops.scores[entry])
+            case: dict[str, Any] = {
+                "query_id": query_id,
+                "positive": {"doc_id": item.positives[0]} if item.positives else None,
+                "dropped": {"doc_id": drops.doc_ids[entry], "rank": int(drops.ranks[entry]), "score": score},
+                "kept": {"doc_id": item.negatives[0], "rank": int(drops.chosen[0]) or None},
+            }
+            best.append((-score, start + row, case))
         best = heapq.nsmallest(count, best)
         start += batch.num_rows
     return [example for _, _, example in best]
@@ -215,24 +210,8 @@ def to_json(drops: DropCounts) -> dict[str, Any]:
     return {"queries": drops.queries, "candidates": drops.candidates.tolist(), "dropped": dropped, "filtered": filtered}
 
 
-def example_json(example: Example, queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
-    """With the texts that are known, documents' cut at 300 characters."""
-
-    def shown(doc_id: str, **scores: Any) -> dict[str, Any]:
-        return {"doc_id": doc_id, **scores, "text": texts.get(doc_id, "")[:_LONGEST]}
-
-    return {
-        "query_id": example.query_id,
-        "text": queries.get(example.query_id, ""),
-        "positive": shown(example.positives[0]) if example.positives else None,
-        "dropped": shown(example.dropped, rank=example.rank, score=example.score),
-        "kept": shown(example.kept, rank=example.kept_rank),
-    }
-
-
-def doc_ids_of(shown: Iterable[Example]) -> list[str]:
-    """The documents whose texts examples show."""
-    return list(dict.fromkeys(doc_id for each in shown for doc_id in (*each.positives[:1], each.dropped, each.kept)))
+def _documents(case: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [case[name] for name in ("positive", "dropped", "kept") if case[name]]
 
 
 def _band(results: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:

@@ -2,24 +2,20 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
+from hardneg.analysis.planted import FilterThresholds
 from hardneg.fields import Name, Reference
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.named_plugins import DENOISED, POS_MARGIN, POS_PERCENT
 from hardneg.records.types import Candidates
-from hardneg.records.wording import suggestion
-from hardneg.report.figure import COLOURS, Points, figure, lines, plain_axes
 from hardneg.report.table import Table
 
 Thresholds = Mapping[str, Sequence[float]]
@@ -32,8 +28,6 @@ THRESHOLDS: dict[str, tuple[float, ...]] = {
 }
 _QUERIES = 4096
 _COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
-_SIDES = ((0, 8), (0, -8), (12, 0), (-12, 0))
-"""Where a point's threshold stands, in points from it."""
 
 Planted = tuple[Candidates, Collection[str]]
 """A query, whose first list is filtered, and the documents that are hidden positives of it."""
@@ -50,24 +44,15 @@ class FalseNegativeRecall(Analysis):
     name = "false-negative-recall"
     title = "hidden positives"
     asks = ("qrels", "withheld")
+    drawn, across = slice(2, 4), 4
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
     scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
     )
-    thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
-    ] = Field(THRESHOLDS, description="To try; default: a grid of them.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(SCORED_DEPTH, gt=0, description="How far down the lists are filtered.")
     split: Annotated[Name, Option("-")] = "train"
-
-    @model_validator(mode="after")
-    def _known(self) -> "FalseNegativeRecall":
-        for name in self.thresholds:
-            if name not in RULES:
-                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {message}")
-        return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
@@ -104,7 +89,6 @@ class FalseNegativeRecall(Analysis):
                 yield candidates, frozenset(inputs.copies(hidden.get(query_id, ())))
 
     def table(self, results: Any) -> Table:
-        """One row a run of scores, filter and threshold."""
         rows = [
             [
                 f"{name} by {label}",
@@ -119,7 +103,6 @@ class FalseNegativeRecall(Analysis):
         return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
 
     def explain(self, results: Any) -> str:
-        """With the counts."""
         hidden, candidates = (_counts(results, name) for name in ("hidden", "candidates"))
         return (
             f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
@@ -127,50 +110,6 @@ class FalseNegativeRecall(Analysis):
             "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
             f"which filters that compare with them keep nothing: {_counts(results, 'queries with no scored positive')}."
         )
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One line a filter and run of scores, a point a threshold: hidden positives found against what that costs."""
-        several = len(results["scores"]) > 1
-        filters = {
-            f"{name}, {label}" if several else name: points
-            for label, each in results["scores"].items()
-            for name, points in each["filters"].items()
-        }
-        with figure(paths, 2) as (costs, precision):
-            lines(costs, {name: _curve(points, "kept", "recall") for name, points in filters.items()})
-            for position, points in enumerate(filters.values()):
-                _say_thresholds(costs, points, position)
-            plain_axes(costs, "hidden positives", "true negatives kept (%)", "hidden positives removed (%)")
-            lines(precision, {name: _curve(points, "recall", "precision") for name, points in filters.items()})
-            plain_axes(precision, "precision", "hidden positives removed (%)", "hidden, of what is removed (%)")
-
-
-@dataclass(frozen=True)
-class Point:
-    """One filter at one threshold; a share is None where there is nothing to divide by.
-
-    removed: candidates. recall: the hidden positives among them, of all hidden positives that are candidates.
-    precision: the same, of all that is removed. kept: the share of the other candidates, true negatives, that stays.
-    """
-
-    threshold: float
-    removed: int
-    recall: float | None
-    precision: float | None
-    kept: float | None
-
-
-@dataclass(frozen=True)
-class _Block:
-    """The candidates of some queries, C of them in a line; those without a score are left out.
-
-    scores: float32 [C]. positive: float32 [C], the lowest score of the query's known positives, nan where none has one.
-    hidden: bool [C].
-    """
-
-    scores: NDArray[np.float32]
-    positive: NDArray[np.float32]
-    hidden: NDArray[np.bool_]
 
 
 class _Tally:
@@ -181,21 +120,38 @@ class _Tally:
         self._grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
         self._removed = np.zeros((len(self._grid), 2), np.int64)  # others, hidden ones
 
-    def add(self, block: _Block) -> None:
-        self.facts["candidates"] += len(block.hidden)
-        self.facts["hidden"] += int(block.hidden.sum())
+    def add(self, queries: Sequence[Planted], label: str, depth: int) -> None:
+        """The candidates of some queries, by the scores of one run; those without a score are left out."""
+        parts = []
+        for query, hidden_ids in queries:
+            aside, scored = query.duplicates.union(query.positives), query.hits[label]
+            doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
+            own, lowest_own = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+            known = ~np.isnan(own)
+            self.facts["unscored"] += int((~known).sum())
+            self.facts["queries with no scored positive"] += bool(np.isnan(lowest_own))
+            is_hidden = np.array([doc_id in hidden_ids for doc_id in doc_ids], bool)[known]
+            parts.append((own[known], np.full(len(is_hidden), lowest_own, np.float32), is_hidden))
+        scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.facts.update(candidates=len(hidden), hidden=int(hidden.sum()))
         for row, (name, threshold) in enumerate(self._grid):
-            removed = ~RULES[name](threshold)(block.scores, block.positive)
-            self._removed[row] += np.bincount(block.hidden[removed], minlength=2)
+            removed = ~RULES[name](threshold)(scores, positive)
+            self._removed[row] += np.bincount(hidden[removed], minlength=2)
 
     def to_json(self) -> dict[str, Any]:
-        """The facts, and by filter its points."""
+        """The facts, and by filter its points, a threshold each; shares are None where there is nothing to divide by.
+
+        `removed`: candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates.
+        `precision`: the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that
+        stays.
+        """
         hidden = self.facts["hidden"]
         others = self.facts["candidates"] - hidden
         points: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in self._grid}
         for (name, threshold), (wrong, right) in zip(self._grid, self._removed.tolist(), strict=True):
             shares = _share(right, hidden), _share(right, wrong + right), _share(others - wrong, others)
-            points[name].append(asdict(Point(threshold, wrong + right, *shares)))
+            point = {"threshold": threshold, "removed": wrong + right}
+            points[name].append(point | dict(zip(("recall", "precision", "kept"), shares, strict=True)))
         return {**self.facts, "filters": points}
 
 
@@ -223,42 +179,10 @@ def false_negative_recall(
         facts["queries"] += len(planted)
         facts["with hidden positives"] += sum(bool(hidden) for _, hidden in planted)
         for label, tally in tallies.items():
-            tally.add(_joined(list(_blocks(planted, label, depth, tally.facts))))
+            tally.add(planted, label, depth)
     return {"depth": depth, **facts, "scores": {label: tally.to_json() for label, tally in tallies.items()}}
-
-
-def _blocks(queries: Sequence[Planted], label: str, depth: int, facts: Counter[str]) -> Iterator[_Block]:
-    for query, hidden in queries:
-        aside, scored = query.duplicates.union(query.positives), query.hits[label]
-        doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
-        scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
-        known = ~np.isnan(scores)
-        facts["unscored"] += int((~known).sum())
-        facts["queries with no scored positive"] += bool(np.isnan(positive))
-        hits = np.array([doc_id in hidden for doc_id in doc_ids], bool)[known]
-        yield _Block(scores[known], np.full(len(hits), positive, np.float32), hits)
-
-
-def _joined(blocks: Sequence[_Block]) -> _Block:
-    parts = [(block.scores, block.positive, block.hidden) for block in blocks]
-    scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _Block(scores, positive, hidden)
 
 
 def _counts(counts: Any, name: str) -> str:
     """What the runs of scores say, once where they agree."""
     return " or ".join(f"{count:,}" for count in sorted({each[name] for each in counts["scores"].values()}))
-
-
-def _say_thresholds(axes: Any, points: Sequence[Mapping[str, float | None]], position: int) -> None:
-    """Beside each point, on another side of each line."""
-    look = {"textcoords": "offset points", "xytext": _SIDES[position % len(_SIDES)], "ha": "center", "va": "center"}
-    for point in points:
-        if point["kept"] is not None and point["recall"] is not None:
-            where = (100 * point["kept"], 100 * point["recall"])
-            axes.annotate(f"{point['threshold']:g}", where, color=COLOURS[position % len(COLOURS)], fontsize=6, **look)
-
-
-def _curve(points: Sequence[Mapping[str, float | None]], across: str, up: str) -> Points:
-    shares = sorted((point[across], point[up]) for point in points if None not in (point[across], point[up]))
-    return [(100 * x, 100 * y) for x, y in shares if x is not None and y is not None]

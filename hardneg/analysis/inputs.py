@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.json_rows import id_field, json_row, text_field, title_field
 from hardneg.formats.qrels import Qrels, positives, read_qrels
 from hardneg.formats.queries import topics_part
 from hardneg.formats.runs import EMPTY, Run, read_run
 from hardneg.formats.source_files import records
-from hardneg.formats.text_lines import read_lines
+from hardneg.formats.text_lines import id_field, json_row, read_lines, text_field, title_field
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Document, Query, RankedList
@@ -270,12 +269,12 @@ class Files(AnalysisInputs):
         return self._path(path), None
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.open.resolved import load_learner
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.spec import ModelSpec
         from hardneg.indexes.dense import DenseIndex
 
-        opened, encoder = DenseIndex.open(self._path(index)), Encoder.load(ModelSpec(self.named[model]), self.device)
+        opened, encoder = DenseIndex.open(self._path(index)), load_learner(ModelSpec(self.named[model]), self.device)
         if opened.dimension != encoder.dimension:
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")

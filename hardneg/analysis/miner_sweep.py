@@ -2,22 +2,33 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, PositiveInt, model_validator
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
 
 from hardneg.analysis.base import ONE_VECTOR, Analysis, Option, percent
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.analysis.planted import HALVES, JUDGED, OWN, PlantedLists, halves, judged, known_positives, planted_lists
-from hardneg.analysis.swept_miners import ChoiceRule, choice, evidence, rows, swept
+from hardneg.analysis.planted import (
+    HALVES,
+    JUDGED,
+    OWN,
+    FilterThresholds,
+    PlantedLists,
+    halves,
+    judged,
+    known_positives,
+    planted_lists,
+)
+from hardneg.evaluation.intervals import share_interval
 from hardneg.fields import Name, Reference
-from hardneg.mining.miners.selection import RULES
+from hardneg.mining.miners.selection import RULES, THRESHOLD_OPTIONS
 from hardneg.records.errors import DataError
 from hardneg.records.named_plugins import POS_MARGIN, POS_PERCENT, TOPK, WINDOW
-from hardneg.records.wording import suggestion
 from hardneg.report.figure import COLOURS, figure, lines, plain_axes
 from hardneg.report.table import Table
 
@@ -33,6 +44,159 @@ _PLANTED = {
         "labelled. Other passages that answer in other words may get in more often: no judgement tells of them."
     ),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class SweptMiner:
+    """A miner with its options, known positives and their copies left out of all that it takes.
+
+    name: of the miner. depth: how many it takes of a query's list; of a window, the last rank. skip: the ranks before a
+    window. threshold: of a filter. by: the label of the scores that a filter decides by, empty for the list's own.
+    """
+
+    name: str
+    depth: int
+    skip: int = 0
+    threshold: float | None = None
+    by: str = OWN
+
+    @property
+    def way(self) -> tuple[Any, ...]:
+        """All but the depth."""
+        return self.name, self.skip, self.threshold, self.by
+
+    def setting(self, listed: int) -> dict[str, Any]:
+        """As a recipe has it, where lists are so many documents long."""
+        if self.name == TOPK:
+            return {"name": TOPK, "depth": self.depth}
+        if self.name == WINDOW:
+            return {"name": WINDOW, "skip": self.skip, "depth": self.depth}
+        return {"name": self.name, THRESHOLD_OPTIONS[self.name]: self.threshold, "depth": listed, "count": self.depth}
+
+    def takes(self, lists: PlantedLists) -> NDArray[np.bool_]:
+        """Which documents of the lists it takes: bool [Q, C]."""
+        if self.name == WINDOW:
+            ranks = np.arange(lists.candidate.shape[1])
+            return lists.candidate & (ranks >= self.skip) & (ranks < self.depth)
+        fit = lists.candidate
+        if self.threshold is not None:
+            scores, positive = lists.by(self.by)
+            fit = fit & RULES[self.name](self.threshold)(scores, positive[:, None])
+        return fit & (np.cumsum(fit, axis=1) <= self.depth)
+
+
+def swept(
+    depths: Sequence[int], skips: Sequence[int], thresholds: Mapping[str, Sequence[float]], labels: Sequence[str]
+) -> Iterator[SweptMiner]:
+    """All to try: the top, windows as long as each depth within the deepest, and each filter by each run's scores."""
+    yield from (SweptMiner(TOPK, depth) for depth in depths)
+    last = max(depths)
+    yield from (SweptMiner(WINDOW, skip + depth, skip) for skip in skips for depth in depths if skip + depth <= last)
+    for name, values in thresholds.items():
+        for label in labels:
+            for value in values:
+                yield from (SweptMiner(name, depth, 0, value, label) for depth in depths)
+
+
+@dataclass(frozen=True, slots=True)
+class MinerEvidence:
+    """What a miner takes; shares are None where there is nothing to divide by.
+
+    let_in: of the planted positives, how many it takes. let_in_interval: the exact 95 % interval of that, in which a
+    query counts once, however many are planted for it. planted: the chance that one of a query's negatives, drawn
+    uniformly, is a planted positive, as a mean over queries that have negatives. hardness: the negatives' score minus
+    that of the query's known positive, the planted ones left out, as a mean over queries. enough: the share of
+    queries with as many negatives as wanted. negatives: how many a query has in the mean.
+    """
+
+    let_in: float | None
+    planted: float | None
+    hardness: float | None
+    enough: float
+    negatives: float
+    let_in_interval: tuple[float, float] | None = None
+
+
+def evidence(miner: SweptMiner, lists: PlantedLists, wanted: int) -> MinerEvidence:
+    """What a miner takes of the lists; queries have enough with `wanted` negatives that are not planted."""
+    taken = miner.takes(lists)
+    false = taken & lists.hidden
+    counts, wrong = taken.sum(axis=1), false.sum(axis=1)
+    true = counts - wrong
+    gaps = np.where(taken & ~lists.hidden, lists.scores - lists.positive[:, None], 0).sum(axis=1)
+    hardness = gaps[true > 0] / true[true > 0]
+    let_in = _mean(wrong.sum(), lists.planted.sum())
+    ends = None if let_in is None else share_interval(let_in, int((lists.planted > 0).sum()))
+    return MinerEvidence(
+        let_in,
+        _mean((wrong[counts > 0] / counts[counts > 0]).sum(), (counts > 0).sum()),
+        _mean(np.nansum(hardness), np.isfinite(hardness).sum()),
+        float((true >= wanted).mean()),
+        float(counts.mean()),
+        None if ends is None else (ends.low, ends.high),
+    )
+
+
+def _mean(total: Any, count: Any) -> float | None:
+    return float(total) / float(count) if count else None
+
+
+@dataclass(frozen=True)
+class ChoiceRule:
+    """By what a miner is chosen: the hardest negatives under these conditions.
+
+    most_planted: the highest share of planted positives among the negatives. least_queries: the lowest share of the
+    queries that have `wanted` negatives. most_let_in: the highest share of the planted positives that is taken.
+    """
+
+    most_planted: float = 0.01
+    least_queries: float = 0.95
+    wanted: int = 4
+    most_let_in: float = 1.0
+
+    def __str__(self) -> str:
+        let_in = f", that let in at most {100 * self.most_let_in:g} % of these" if self.most_let_in < 1 else ""
+        return (
+            f"The hardest negatives of which at most {100 * self.most_planted:g} % are planted positives{let_in}, and "
+            f"of which at least {100 * self.least_queries:g} % of the queries have {self.wanted} or more; of equally "
+            "hard ones those with fewer planted positives, then the first of the sweep."
+        )
+
+    def order(self, evidence: Sequence[MinerEvidence]) -> list[int]:
+        """The places of all, best first: those that keep all conditions, those with enough, the others."""
+        return sorted(range(len(evidence)), key=lambda position: (*self._rank(evidence[position]), position))
+
+    def keeps(self, evidence: MinerEvidence) -> bool:
+        """Whether all conditions are kept."""
+        return self._rank(evidence)[0] == 0
+
+    def _rank(self, evidence: MinerEvidence) -> tuple[int, float, float]:
+        planted = 1.0 if evidence.planted is None else evidence.planted
+        hardness = -np.inf if evidence.hardness is None else evidence.hardness
+        if evidence.enough < self.least_queries:
+            return 2, -evidence.enough, planted
+        let_in = 1.0 if evidence.let_in is None else evidence.let_in
+        kept = planted <= self.most_planted and let_in <= self.most_let_in
+        return (0, -hardness, planted) if kept else (1, planted, -hardness)
+
+
+def choice(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
+    """As JSON: the places of the chosen one, and of the best of each way, best first."""
+    order = rule.order(evidence)
+    by_way = {miners[position].way: position for position in reversed(order)}
+    return {
+        "chosen": order[0],
+        "kept": rule.keeps(evidence[order[0]]),
+        "best_of_each_way": sorted(by_way.values(), key=order.index),
+    }
+
+
+def rows(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], listed: int) -> list[dict[str, Any]]:
+    """One a miner, as JSON."""
+    return [
+        {"miner": miner.setting(listed), "by": miner.by, **asdict(each)}
+        for miner, each in zip(miners, evidence, strict=True)
+    ]
 
 
 class MinerSweep(Analysis):
@@ -62,9 +226,7 @@ class MinerSweep(Analysis):
     skips: Annotated[tuple[PositiveInt, ...], Option("skip")] = Field(
         (5, 10, 20, 50), description="How many ranks windows leave out at the top; by default 5 to 50."
     )
-    thresholds: Annotated[
-        dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]], Option("threshold", metavar="FILTER=VALUE")
-    ] = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
     most_planted: float = Field(
         ChoiceRule.most_planted, ge=0, le=1, description="The highest share of planted among the negatives."
     )
@@ -78,22 +240,10 @@ class MinerSweep(Analysis):
     least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
     split: Annotated[Name, Option("-")] = "dev"
 
-    @model_validator(mode="after")
-    def _known(self) -> "MinerSweep":
-        for name in self.thresholds:
-            if name not in RULES:
-                message = f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}"
-                raise ValueError(f"thresholds: {message}")
-        return self
-
     @property
     def rule(self) -> ChoiceRule:
         """By what one is chosen."""
         return ChoiceRule(self.most_planted, self.least_queries, self.wanted, self.most_let_in)
-
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded the index."""
-        return {"model": self.index} if self.index is not None and self.model is None else {}
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Queries of the split."""
@@ -136,11 +286,9 @@ class MinerSweep(Analysis):
         return planted_lists(HALVES, halves(inputs, self.split, known, ("index", "model")), depth)
 
     def table(self, results: Any) -> Table:
-        """One row a miner."""
         return _table(results, range(len(results["miners"])))
 
     def tables(self, results: Any) -> Sequence[Table]:
-        """The best depth of each way, best first; and all."""
         return [_table(results, results["best_of_each_way"]), self.table(results)]
 
     def explain(self, results: Any) -> str:

@@ -3,15 +3,18 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
 
 from hardneg.datasets.held_out import half
-from hardneg.mining.miners.selection import lowest, scores_of
+from hardneg.fields import Name, Option
+from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
+from hardneg.records.wording import suggestion
 from hardneg.runtime.seeding import derive_seed
 
 if TYPE_CHECKING:
@@ -23,6 +26,21 @@ OWN = ""
 
 _HALF = "\0half"
 _QUERIES = 1024
+
+
+def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    for name in thresholds:
+        if name not in RULES:
+            raise ValueError(f"no filter {name!r}{suggestion(name, RULES)}; there are {', '.join(RULES)}")
+    return thresholds
+
+
+FilterThresholds = Annotated[
+    dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    AfterValidator(_known_filters),
+    Option("threshold", metavar="FILTER=VALUE"),
+]
+"""Thresholds to try, by the name of the filtering miner."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,46 +156,37 @@ def _lists(
 
 
 def planted_lists(choice: str, queries: Iterable[PlantedQuery], depth: int, labels: Sequence[str] = ()) -> PlantedLists:
-    """The first `depth` documents of each list side by side; few queries are held as they are."""
-    waiting = iter(queries)
-    blocks = [_block([], choice, depth, labels)]
-    while some := list(islice(waiting, _QUERIES)):
-        blocks.append(_block(some, choice, depth, labels))
+    """The first `depth` documents of each list side by side."""
+    own: list[NDArray[np.float32]] = []
+    candidate, hidden, planted = list[NDArray[np.bool_]](), list[NDArray[np.bool_]](), list[int]()
+    positive, deciding = {label: list[float]() for label in (OWN, *labels)}, {label: list[Any]() for label in labels}
+    for query in queries:
+        doc_ids, aside = query.ranking.doc_ids[:depth], query.copies.union(query.known)
+        more = query.more or {}
+        own.append(_padded(query.ranking.scores[:depth], depth, np.nan))
+        hidden.append(_padded([doc_id in query.hidden for doc_id in doc_ids], depth, False))
+        candidate.append(_padded([doc_id not in aside for doc_id in doc_ids], depth, False))
+        planted.append(len(query.hidden))
+        for label in labels:
+            deciding[label].append(_padded(scores_of(doc_ids, more[label]), depth, np.nan))
+        for label, scored in positive.items():
+            scored.append(float(lowest(scores_of(query.known, query.ranking if label == OWN else more[label]))))
+
+    def table(rows: Sequence[Any], kind: type) -> NDArray[Any]:
+        return np.array(rows, kind).reshape(len(rows), depth)
+
+    lows = {label: np.array(scored, np.float32) for label, scored in positive.items()}
     return PlantedLists(
         choice,
-        np.concatenate([block.scores for block in blocks]),
-        np.concatenate([block.positive for block in blocks]),
-        {label: np.concatenate([block.deciding[label] for block in blocks]) for label in labels},
-        {label: np.concatenate([block.deciding_positive[label] for block in blocks]) for label in labels},
-        np.concatenate([block.candidate for block in blocks]),
-        np.concatenate([block.hidden for block in blocks]),
-        np.concatenate([block.planted for block in blocks]),
+        table(own, np.float32),
+        lows.pop(OWN),
+        {label: table(rows, np.float32) for label, rows in deciding.items()},
+        lows,
+        table(candidate, np.bool_),
+        table(hidden, np.bool_),
+        np.array(planted, np.int64),
     )
 
 
-def _block(queries: Sequence[PlantedQuery], choice: str, depth: int, labels: Sequence[str]) -> PlantedLists:
-    shape = len(queries), depth
-    lists = PlantedLists(
-        choice,
-        np.full(shape, np.nan, np.float32),
-        _positives(queries, OWN),
-        {label: np.full(shape, np.nan, np.float32) for label in labels},
-        {label: _positives(queries, label) for label in labels},
-        np.zeros(shape, bool),
-        np.zeros(shape, bool),
-        np.array([len(query.hidden) for query in queries], np.int64),
-    )
-    for row, query in enumerate(queries):
-        doc_ids = query.ranking.doc_ids[:depth]
-        aside, width = query.copies.union(query.known), len(doc_ids)
-        lists.scores[row, :width] = query.ranking.scores[:width]
-        lists.hidden[row, :width] = [doc_id in query.hidden for doc_id in doc_ids]
-        lists.candidate[row, :width] = [doc_id not in aside for doc_id in doc_ids]
-        for label in labels:
-            lists.deciding[label][row, :width] = scores_of(doc_ids, (query.more or {})[label])
-    return lists
-
-
-def _positives(queries: Sequence[PlantedQuery], label: str) -> NDArray[np.float32]:
-    lists = [(query.known, query.ranking if label == OWN else (query.more or {})[label]) for query in queries]
-    return np.array([lowest(scores_of(known, scored)) for known, scored in lists], np.float32)
+def _padded(values: Any, depth: int, fill: Any) -> NDArray[Any]:
+    return np.pad(np.asarray(values), (0, depth - len(values)), constant_values=fill)

@@ -1,7 +1,7 @@
 """Where a model ranks the known positives, and how near to them the top of its lists is: what mining has to go by."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -73,10 +73,6 @@ class PositiveRanks(Analysis):
     depth: int = Field(_COMPARED, gt=0, description="How many documents of each list to compare with the positive.")
     split: Annotated[Name, Option("-")] = "dev"
 
-    def encoders(self) -> Mapping[str, str]:
-        """The model that encoded the index."""
-        return {"model": self.index} if self.index is not None and self.model is None else {}
-
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Ranks, shares and counts as means over queries with a known positive; `ranks` has every rank, ascending.
 
@@ -115,7 +111,6 @@ class PositiveRanks(Analysis):
         return float(np.mean(shares)) if shares else None
 
     def table(self, results: Any) -> Table:
-        """One row: ranks, shares and counts."""
         cuts, depth = results["within"], results["depth"]
         heads = ("queries", "median rank", *(f"in the first {cut}" for cut in cuts))
         siblings = "–" if results["siblings"] is None else f"{results['siblings']:.1f}"

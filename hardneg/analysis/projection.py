@@ -9,18 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from hardneg.analysis.base import (
-    Analysis,
-    Encoders,
-    Indexes,
-    Metric,
-    Option,
-    Runs,
-    check_model_labels,
-    shortened,
-    unnamed_encoders,
-)
+from hardneg.analysis.base import Analysis, Encoders, Indexes, Metric, Option, Runs, check_model_labels, shortened
 from hardneg.analysis.inputs import AnalysisInputs, System
+from hardneg.evaluation.metrics import evaluate
 from hardneg.fields import Name, Reference, parse_names
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.errors import MissingDependency, UsageError
@@ -103,10 +94,6 @@ class Projection(Analysis):
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
-    def encoders(self) -> Mapping[str, str]:
-        """By default the models that encoded the indexes."""
-        return unnamed_encoders(self.indexes, self.models)
-
     def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
         """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
 
@@ -131,8 +118,6 @@ class Projection(Analysis):
 
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
-        from hardneg.evaluation.metrics import evaluate
-
         runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
         scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
         ours, theirs = (next(iter(each.values())) for each in scored)
@@ -212,7 +197,6 @@ class Projection(Analysis):
         return Table(("query", "panel", "query x", "query y", *groups), rows, 2)
 
     def explain(self, results: Any) -> str:
-        """With what is told of each query."""
         notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in results if each["note"])
         return self.explained + (f" Queries: {notes}." if notes else "")
 

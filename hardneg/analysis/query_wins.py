@@ -1,7 +1,6 @@
 """Two systems query by query: which wins, and the documents on which they part."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +9,10 @@ from pydantic import Field
 
 from hardneg.analysis.base import Analysis, Metric, Option, shortened
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.analysis.shares import Lists
+from hardneg.analysis.overlap import Lists
+from hardneg.evaluation.metrics import evaluate
 from hardneg.fields import MEASURED, Name
 from hardneg.formats.qrels import Qrels
-from hardneg.formats.runs import Run
 from hardneg.report.figure import COLOURS, figure, plain_axes
 from hardneg.report.table import Table
 
@@ -39,12 +38,24 @@ class QueryWins(Analysis):
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Wins, losses and ties, and all cases with the texts that are known, documents' cut at 300 characters."""
-        runs = inputs.run("run"), inputs.run("against")
-        results = wins_of(runs, inputs.qrels(), self.metric, inputs.relevance_level)
-        doc_ids = dict.fromkeys(shown.doc_id for case in results for shown in case.documents if shown)
-        content = to_json(results, inputs.queries(inputs.split), inputs.texts(list(doc_ids)))
-        labels = {"run": inputs.label("run"), "against": inputs.label("against")}
-        return {**labels, "metric": self.metric, "examples": self.examples, **content}
+        qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
+        ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
+        first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
+        results = cases((first, second), (ours, theirs), qrels)
+        shown = [each for case in results for each in case["documents"] if each]
+        queries = inputs.queries(inputs.split)
+        texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for each in shown)))
+        for each in shown:
+            each["text"] = texts.get(each["doc_id"], "")[:_LONGEST]
+        return {
+            **{path: inputs.label(path) for path in ("run", "against")},
+            "metric": self.metric,
+            "examples": self.examples,
+            "wins": sum(case["difference"] > 0 for case in results),
+            "losses": sum(case["difference"] < 0 for case in results),
+            "ties": sum(case["difference"] == 0 for case in results),
+            "queries": [{**case, "text": queries.get(case["query_id"], "")} for case in results],
+        }
 
     def table(self, results: Any) -> Table:
         """The queries that are won by most, then those that are lost by most, with the documents on which they part."""
@@ -64,11 +75,9 @@ class QueryWins(Analysis):
         return Table(("query", *sides, "rank", *sides), rows)
 
     def heading(self, results: Any) -> str:
-        """The two runs."""
         return f"{results['run']} against {results['against']}"
 
     def explain(self, results: Any) -> str:
-        """With the counts."""
         return (
             f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
             "are the greatest differences, and the first rank at which the better run has the more relevant document, "
@@ -87,53 +96,21 @@ class QueryWins(Analysis):
             plain_axes(axes, f"{self.heading(results)}: {counts}", "queries, by difference", unit)
 
 
-@dataclass(frozen=True)
-class Shown:
-    """One document of a list; relevance: None where nobody judged it."""
-
-    doc_id: str
-    relevance: int | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One query.
-
-    ours, theirs: by the metric. rank, documents: where the lists first hold different documents of which the winner's
-    is the more relevant, or, where there is no such rank, first differ at all; rank 0: they are the same.
-    """
-
-    query_id: str
-    ours: float
-    theirs: float
-    rank: int
-    documents: tuple[Shown | None, Shown | None]
-
-    @property
-    def difference(self) -> float:
-        """Above zero for a win; what differs by rounding is a tie."""
-        difference = self.ours - self.theirs
-        return difference if abs(difference) > _ROUNDING else 0.0
-
-
-def wins_of(runs: tuple[Run, Run], qrels: Qrels, metric: str, relevance_level: int = 1) -> list[Case]:
-    """The cases of ours and theirs by a metric's name. Raises UsageError where there is no such metric."""
-    from hardneg.evaluation.metrics import evaluate
-
-    ours, theirs = (next(iter(evaluate(run, qrels, [metric], relevance_level).values())) for run in runs)
-    first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
-    return cases((first, second), (ours, theirs), qrels)
-
-
 def cases(
     lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Qrels
-) -> list[Case]:
+) -> list[dict[str, Any]]:
     """All judged queries, by falling difference and then by id.
 
     Args:
         lists: ours, theirs.
         values: a metric by query, of ours and of theirs.
         qrels: what is known to be relevant.
+
+    Returns:
+        Of each `query_id`, `ours` and `theirs` by the metric, and `difference`: what differs by rounding is 0. `rank`,
+        `documents`: where the lists first hold different documents of which the winner's is the more relevant, or,
+        where there is no such rank, first differ at all; rank 0: they are the same. `relevance` is None where nobody
+        judged it.
 
     Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
     """
@@ -142,10 +119,14 @@ def cases(
         ours, theirs = (each[query_id] for each in values)
         pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
         rank = _parting(pairs, judged, ours - theirs)
-        shown = pairs[rank - 1] if rank else (None, None)
-        documents = [None if doc_id is None else Shown(doc_id, judged.get(doc_id)) for doc_id in shown]
-        all_cases.append(Case(query_id, ours, theirs, rank, (documents[0], documents[1])))
-    return sorted(all_cases, key=lambda case: (-case.difference, case.query_id))
+        documents = [
+            None if doc_id is None else {"doc_id": doc_id, "relevance": judged.get(doc_id)}
+            for doc_id in (pairs[rank - 1] if rank else (None, None))
+        ]
+        difference = ours - theirs if abs(ours - theirs) > _ROUNDING else 0.0
+        case = {"query_id": query_id, "ours": ours, "theirs": theirs, "difference": difference}
+        all_cases.append({**case, "rank": rank, "documents": documents})
+    return sorted(all_cases, key=lambda case: (-case["difference"], case["query_id"]))
 
 
 def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str, int], difference: float) -> int:
@@ -156,33 +137,6 @@ def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str
         if (grades[0] - grades[1]) * difference > 0:
             return rank
     return different[0] if different else 0
-
-
-def to_json(wins: Sequence[Case], queries: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, Any]:
-    """The counts, and all cases with the texts that are known."""
-    return {
-        "wins": sum(case.difference > 0 for case in wins),
-        "losses": sum(case.difference < 0 for case in wins),
-        "ties": sum(case.difference == 0 for case in wins),
-        "queries": [
-            {
-                "query_id": case.query_id,
-                "text": queries.get(case.query_id, ""),
-                "ours": case.ours,
-                "theirs": case.theirs,
-                "difference": case.difference,
-                "rank": case.rank,
-                "documents": [_shown(shown, texts) for shown in case.documents],
-            }
-            for case in wins
-        ],
-    }
-
-
-def _shown(shown: Shown | None, texts: Mapping[str, str]) -> dict[str, Any] | None:
-    if shown is None:
-        return None
-    return {"doc_id": shown.doc_id, "relevance": shown.relevance, "text": texts.get(shown.doc_id, "")[:_LONGEST]}
 
 
 def _document(shown: Mapping[str, Any] | None) -> str:

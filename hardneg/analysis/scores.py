@@ -58,7 +58,6 @@ class ScoreTails(Analysis):
         return results
 
     def table(self, results: Any) -> Table:
-        """One row a run and depth."""
         rows = [
             [
                 label,
@@ -79,9 +78,13 @@ class ScoreTails(Analysis):
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
-                _draw(
-                    axes, {label: tail for label, tails in results.items() for tail in tails if tail["depth"] == depth}
-                )
+                own = {label: tail for label, tails in results.items() for tail in tails if tail["depth"] == depth}
+                lines(axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in own.items()})
+                for position, tail in enumerate(own.values()):
+                    colour = COLOURS[position % len(COLOURS)]
+                    axes.fill_between(tail["ranks"], tail["low"], tail["high"], color=colour, alpha=0.15, linewidth=0)
+                    for shares in tail.get("single", {}).values():
+                        axes.plot(tail["ranks"], shares, color=colour, alpha=0.5, linewidth=0.7)
                 plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
 
 
@@ -172,12 +175,3 @@ def _halfway(tail: Mapping[str, Any]) -> float:
     """The mean share at the rank next to half of the depth that is told."""
     position = min(range(len(tail["ranks"])), key=lambda i: abs(tail["ranks"][i] - tail["depth"] / 2))
     return float(tail["mean"][position])
-
-
-def _draw(axes: Any, tails: Mapping[str, Mapping[str, Any]]) -> None:
-    lines(axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in tails.items()})
-    for position, tail in enumerate(tails.values()):
-        look = {"color": COLOURS[position % len(COLOURS)], "alpha": 0.15, "linewidth": 0}
-        axes.fill_between(tail["ranks"], tail["low"], tail["high"], **look)
-        for shares in tail.get("single", {}).values():
-            axes.plot(tail["ranks"], shares, color=look["color"], alpha=0.5, linewidth=0.7)

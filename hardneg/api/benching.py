@@ -16,8 +16,8 @@ from hardneg.api.single_stage import make_dataset
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.collection import StoredCollection
-from hardneg.mining.file_faults import FileFaults, file_faults
-from hardneg.mining.miners.beside import FILLED
+from hardneg.mining.choosing import FILLED
+from hardneg.mining.lists_of_file import FileFaults, file_faults
 from hardneg.records.layout import DATASET, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.records.named_plugins import HARDNESS, RANDOM
 from hardneg.report.numbers import number, p_value, signed

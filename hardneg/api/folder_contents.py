@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardneg.datasets.document_files import ROWS
 from hardneg.formats.queries import read_query_file
 from hardneg.formats.text_lines import no_folder
 from hardneg.records.errors import DataError, UsageError
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 PYTHON = "py"
 """The form of `documents` that is read only if it is named."""
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
-_ROWS = frozenset({".jsonl", ".csv"})
-"""Files of which each row is a document."""
 _FEW = 50
 """Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
 _FEW_PASSAGES = 200_000
@@ -110,7 +109,7 @@ def _counted(opened: "DocumentFolder") -> tuple[int, bool]:
         DataError: what cannot be read, all of it; or there is no text.
     """
     if sum(path.stat().st_size for path in opened.files) > _READ:
-        return 0, len(opened.files) < _FEW and not any(path.suffix.lower() in _ROWS for path in opened.files)
+        return 0, len(opened.files) < _FEW and not any(path.suffix.lower() in ROWS for path in opened.files)
     if not (passages := sum(1 for _ in opened.documents())):
         raise DataError(f"{opened.folder}: no text in {counted(len(opened.files), 'file')}; add documents")
     return passages, len({each.group for each in opened.groups("document")}) < _FEW

@@ -1,6 +1,6 @@
 """Runs judged by files of judgements or by a dataset's, and by the answers to its questions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -65,14 +65,13 @@ class Judge:
         cutoffs, notes = answer_cutoffs(names), list[str]()
         scored = self._by_answers(runs, cutoffs, notes.append)
         if by_judgements := [name for name in names if name not in cutoffs]:
-            scoring = _Judging(self._judgements(), by_judgements, self.level, self._documents, notes.append)
-            judged = scoring.of(((label, self._run(path)) for label, path in runs.items()))
+            judged = self._by_judgements(runs, by_judgements, notes.append)
             scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
         scores = {label: {name: scores[name] for name in names} for label, scores in scored.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     def _run(self, path: Path) -> "Run":
-        from hardneg.formats.excluded import without_excluded
+        from hardneg.formats.id_pairs import without_excluded
         from hardneg.formats.runs import read_run
 
         return without_excluded(read_run(path), {} if self.collection is None else self.collection.excluded())
@@ -89,9 +88,21 @@ class Judge:
             raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
         return grades
 
+    def _by_judgements(self, runs: Mapping[str, Path], names: Sequence[str], note: Note) -> "dict[str, Scores]":
+        from hardneg.evaluation.metrics import evaluate, judgement_notes, run_notes
+
+        qrels, scores = self._judgements(), dict[str, "Scores"]()
+        for label, path in runs.items():
+            run = self._run(path)
+            for line in run_notes(label, run, qrels, names, self._documents):
+                note(line)
+            scores[label] = evaluate(run, qrels, names, self.level)
+        for line in judgement_notes(qrels, names, self.level):
+            note(line)
+        return scores
+
     def _by_answers(self, runs: Mapping[str, Path], cutoffs: Mapping[str, int], note: Note) -> "dict[str, Scores]":
-        from hardneg.evaluation.metrics import answer_coverage
-        from hardneg.evaluation.notes import run_notes
+        from hardneg.evaluation.metrics import answer_coverage, run_notes
         from hardneg.formats.answer_matching import PassageAnswers
 
         if not cutoffs:
@@ -114,41 +125,6 @@ class Judge:
         return scores
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """By what runs are scored; documents: how many there are, where that is known. `note` gets what must be known."""
-
-    qrels: "Qrels"
-    names: Sequence[str]
-    level: int
-    documents: int | None
-    note: Note
-
-    def of(self, runs: "Iterable[tuple[str, Run]]") -> "dict[str, Scores]":
-        """Each run's scores by metric and query."""
-        from hardneg.evaluation.metrics import evaluate
-        from hardneg.evaluation.notes import judgement_notes, run_notes
-
-        scores: dict[str, Scores] = {}
-        for label, run in runs:
-            for line in run_notes(label, run, self.qrels, self.names, self.documents):
-                self.note(line)
-            scores[label] = evaluate(run, self.qrels, self.names, self.level)
-        for line in judgement_notes(self.qrels, self.names, self.level):
-            self.note(line)
-        return scores
-
-
-def scored(runs: "Iterable[tuple[str, Run]]", qrels: Path, names: Sequence[str], level: int) -> "Measured":
-    """Each run's scores by a file of judgements, not yet compared; the runs come one at a time."""
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.formats.qrels import read_qrels
-
-    notes = list[str]()
-    scores = _Judging(read_qrels(qrels), names, level, None, notes.append).of(runs)
-    return Measured(scores, notes=tuple(dict.fromkeys(notes)))
-
-
 def tested(
     measured: "Measured", baselines: Sequence[str], level: float, margin: float, groups: Mapping[str, str] | None = None
 ) -> "Measured":
@@ -156,8 +132,7 @@ def tested(
 
     margin: within which runs are equal. groups: of queries, by id.
     """
-    from hardneg.evaluation.equivalence import Design
-    from hardneg.evaluation.significance import compare_all
+    from hardneg.evaluation.significance import Design, compare_all
 
     return replace(
         measured,

@@ -97,13 +97,12 @@ class MinedNegatives(StoredResult):
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
         """The same into a file that is free to be written, as a command has checked."""
-        from hardneg.formats.export.catalogue import Source, write_form
-        from hardneg.formats.export.export_rows import WriteOptions
+        from hardneg.formats.export.forms import WriteOptions, write_form
 
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
-        texts = Source(self.source.collection.queries(self.source.split), self.source.collection.corpus)
-        return write_form(form, path, self, texts, options)
+        collection = self.source.collection
+        return write_form(form, path, self, collection.queries(self.source.split), collection.corpus, options)
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
         """A `datasets.Dataset` of texts in a form of sentence-transformers, memory-mapped from the store.
@@ -240,8 +239,8 @@ class ModelScores:
         return scores
 
     def _fill(self, scores: "PositiveScores", mined: MinedNegatives) -> None:
-        from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.max_passage import pooled
         from hardneg.indexes.open_store import open_store
         from hardneg.indexes.positive_scores import fill_from_model

@@ -2,18 +2,12 @@
 
 from collections.abc import Iterable
 from html import escape
-from importlib.resources import files
 
-from hardneg.report.svg import Graphic
-from hardneg.report.table import Section, Table, cell
+from hardneg.report.table import Graphic, Section, Table, cell
 
 _LONGEST = 160
 ROWS = 5
 """How many rows of a result are shown."""
-_COLOURS = (
-    "--ink: currentColor; --soft: #808890; --line: #80889055; --page: transparent; --band: #80889022; "
-    "--blue: #3b8fd0; --orange: #d9722e"
-)
 
 
 def html_table(table: Table) -> str:
@@ -33,9 +27,8 @@ def html_section(section: Section) -> str:
 
 def html_graphics(graphics: Iterable[Graphic]) -> str:
     """Figures of the report, each with its caption, in colours that light and dark notebooks show."""
-    style = (files("hardneg.report") / "templates" / "drawn.css").read_text("utf-8")
     each = "".join(f"<figure>{one.svg}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in graphics)
-    return f'<div style="max-width: 46rem; {_COLOURS}"><style>{style}</style>{each}</div>'
+    return f'<div style="max-width: 46rem">{each}</div>'
 
 
 def caption(text: str, table: Table) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from hardneg.api.arguments import AnyRun
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
-from hardneg.api.memory_collection import Mistakes
+from hardneg.api.qrels_argument import is_id, mistakes_in
 from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
@@ -89,21 +89,21 @@ def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
 
 
 def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
-    with Mistakes("run") as mistakes:
+    with mistakes_in("run") as mistakes:
         for query_id, scores in run.items():
-            if mistakes.takes_id("", query_id) and _are_scores(query_id, scores, mistakes):
+            if is_id(query_id, "", mistakes) and _are_scores(query_id, scores, mistakes):
                 yield query_id, ranked_by_others(scores)
 
 
-def _are_scores(query_id: str, documents: Any, mistakes: Mistakes) -> bool:
+def _are_scores(query_id: str, documents: Any, mistakes: list[str]) -> bool:
     if not isinstance(documents, Mapping):
-        mistakes.add(f"[{query_id!r}]: must be scores by document id, not {documents!r:.60}")
+        mistakes.append(f"[{query_id!r}]: must be scores by document id, not {documents!r:.60}")
         return False
     good = True
     for doc_id, score in documents.items():
-        good &= mistakes.takes_id(f"[{query_id!r}]", doc_id)
+        good &= is_id(doc_id, f"[{query_id!r}]", mistakes)
         if not _is_number(score):
-            mistakes.add(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+            mistakes.append(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
             good = False
     return good
 

@@ -25,7 +25,7 @@ from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.recipe.estimate import Estimate
     from hardneg.runtime.progress import Progress
 

@@ -46,8 +46,7 @@ class QueryVectors:
         """
         from hardneg.formats.runs import write_run
         from hardneg.formats.vectors.flat_vectors import FlatVectors
-        from hardneg.formats.vectors.vector_files import open_vectors
-        from hardneg.formats.vectors.vectors_import import import_vectors
+        from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
         from hardneg.indexes.dense import DenseIndex
         from hardneg.indexes.kernels.exact.exact import ExactOptions
 

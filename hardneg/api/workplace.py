@@ -153,8 +153,8 @@ class Workplace:
 
     def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
         """Load the model of a plan, and return what encodes queries with it, in float32."""
-        from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, options = load_encoder(plan.recipe.model, self.device, "fp32"), EncodeOptions(precision="fp32")
         return lambda texts: encoder.encode(texts, "query", options, self.progress)

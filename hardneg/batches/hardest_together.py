@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import TrainingQueries
-from hardneg.batches.equal_batches import in_any_order, in_batches
+from hardneg.batches.batch_order import TrainingQueries, in_any_order, in_batches
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.runtime.seeding import generator

@@ -46,15 +46,15 @@ def browse(
 
     Example: hardneg browse mined.arrow --dataset beir:FOLDER --run bm25.trec.gz --export page.html
     """
-    from hardneg.doors.browse.arguments import Beside, path_sources
     from hardneg.doors.browse.browsed import opened
     from hardneg.doors.browse.marks import Marks
     from hardneg.doors.browse.serving import check_installed
+    from hardneg.doors.browse.sources import path_sources, with_others
 
     if export is None:
         check_installed()
     sources = path_sources(paths, dataset, split, opened_store(store))
-    sources = Beside(run, filter_by, dropped).added(sources)
+    sources = with_others(sources, run, filter_by, dropped)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:
         if export is not None:
@@ -64,7 +64,7 @@ def browse(
 
 
 def _export(browsed: "Browsed", marks: "Marks", target: Path, overwrite: bool) -> None:
-    from hardneg.doors.browse.pages import export_page
+    from hardneg.doors.browse.application import export_page
 
     outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
     with outputs.begun(), outputs.laid_out():

@@ -13,7 +13,7 @@ from hardneg.cli.console import print_section, say, say_json, stdout_console, te
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
 from hardneg.cli.planned_work import TerminalWorkplace, check_run, configured, opened
-from hardneg.records.errors import PartDone, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
 from hardneg.store.artifacts import MANIFEST
@@ -90,10 +90,7 @@ class Command:
             workplace.seed = args.get("seed", workplace.seed)
             workplace.plans = args.get("plan", False) and 1 + args["as_json"]
             with workplace.held, suppress(OtherProcess):
-                try:
-                    result = self.function(**given, workplace=workplace)
-                except PartDone as done:
-                    return say(str(done))
+                result = self.function(**given, workplace=workplace)
                 self.write(args, result, workplace)
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable  # noqa: TID251
 
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.evaluation.task_ranks import OverTasks
     from hardneg.report.table import Section, Table
 
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -134,7 +133,6 @@ def _shown(item: Any) -> Any:
 def measured_tables(console: "Console", measured: "Measured") -> None:
     """Prints one row a system, best in bold, significant differences marked, and one row a paired test."""
     from hardneg.report.content import BRACKETS, ReportContent, outcomes_explained, systems_section, tests_by_metric
-    from hardneg.report.seed_section import seed_tests_by_metric
 
     content = ReportContent.of("", measured)
     section = systems_section(content)
@@ -144,40 +142,12 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     for line in (section.lead, *section.lines):
         if notes or line != BRACKETS:
             _print_line(console, line)
-    for tests in (*tests_by_metric(content), *seed_tests_by_metric(measured.over_seeds, content.level)):
+    for tests in tests_by_metric(content):
         console.print()
         print_table(console, tests)
     if measured.comparisons:
         _print_line(console, "Paired, two-sided, p after Holm's correction over all comparisons by the same metric.")
         _print_line(console, outcomes_explained(content))
-
-
-def task_tables(console: "Console", comparison: "OverTasks") -> None:
-    """Print the ranks of systems over tasks, and one row a paired test over tasks."""
-    from hardneg.report.content import ReportContent, outcomes_explained, tests_by_metric
-    from hardneg.report.numbers import bounds, number
-    from hardneg.report.table import Table
-
-    content = ReportContent.of("", comparison.measured)
-    rows = [
-        [
-            each.metric,
-            each.system,
-            number(each.mean),
-            bounds(each.interval),
-            str(each.rank),
-            f"{each.best}-{each.worst}",
-        ]
-        for each in comparison.ranks
-    ]
-    heads = [f"over {content.queries} tasks", "system", "mean", "95 % interval", "rank", "95 % interval"]
-    for table in (Table(heads, rows, words=2), *tests_by_metric(content)):
-        console.print()
-        print_table(console, table)
-    _print_line(
-        console, "Tasks are what is drawn at random. p after Holm's correction over all pairs by the same metric."
-    )
-    _print_line(console, outcomes_explained(content))
 
 
 def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: str = "") -> None:

@@ -1,8 +1,8 @@
 """`hardneg data`: which datasets can be read, what one holds, and what is wrong with it."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,13 @@ import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.console import Bars, aligned, bars, say, say_answer
+from hardneg.cli.console import aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
 from hardneg.cli.planned_work import free_bytes, opened
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
-    from hardneg.datasets.fetching import Published
     from hardneg.formats.problems import Contents, Problem
 
 app = typer.Typer(help="List, show, check and fetch datasets.", no_args_is_help=True)
@@ -94,13 +93,12 @@ def check(
     from hardneg.formats.source_files import parts_of
     from hardneg.records.layout import DATASET as STAGE
 
-    recipe = AdhocRecipe("data check", dataset, settings=settings).check(tell_once)
-    loader = recipe.plugins[STAGE, "loader"]
-    folder = Path(str(getattr(loader, "source", ""))).expanduser()
-    findings = Findings(Contents(), folder if getattr(loader, "source", "") and folder.is_dir() else None)
-    findings.take(problems_of(parts_of(loader.load()), bars(), findings.contents), limit)
-    say_answer(findings.as_json(), findings.lines(), as_json)
-    if findings.errors:
+    loader = AdhocRecipe("data check", dataset, settings=settings).check(tell_once).plugins[STAGE, "loader"]
+    folder, contents = Path(str(getattr(loader, "source", ""))).expanduser(), Contents()
+    found = _counted(problems_of(parts_of(loader.load()), bars(), contents), limit)
+    found["read"] = _read(contents, folder if getattr(loader, "source", "") and folder.is_dir() else None)
+    say_answer(found, _findings(found), as_json)
+    if found["errors"]:
         raise typer.Exit(DataError.exit_code)
 
 
@@ -116,30 +114,21 @@ def fetch(
 
     Example: hardneg data fetch msmarco-passage
     """
+    from hardneg.datasets.fetching import fetch as fetch_file
     from hardneg.datasets.fetching import find_published
 
     folder = output or Path("data") / name
     published = find_published(name)
-    _fetch_all(published, folder, bars())
-    say(f"--dataset {published.loader}:{folder}")
-
-
-def _fetch_all(published: "Published", folder: Path, bars: Bars) -> None:
-    """Brings all files of a dataset, one line each.
-
-    Raises:
-        DataError: the disk has no room, or a file cannot be had; what was finished is kept.
-    """
-    from hardneg.datasets.fetching import fetch as fetch_file
-
     wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in published.files)
     if not folder.exists() and wanted > (free := free_bytes(folder)):
         shortage = f"{size(wanted)} are needed, {size(free)} are free"
         raise DataError(f"{folder}: {shortage}; choose another folder with --output")
-    bars.note(f"into {folder}; the terms of use: {published.terms}")
+    told = bars()
+    told.note(f"into {folder}; the terms of use: {published.terms}")
     for file in published.files:
-        new = fetch_file(file, folder, bars)
-        bars.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+        new = fetch_file(file, folder, told)
+        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+    say(f"--dataset {published.loader}:{folder}")
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:
@@ -178,83 +167,53 @@ def _short(text: str, width: int = 160) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
-@dataclass
-class Findings:
-    """Problems counted by category, the first of each kept, and what was read.
-
-    folder: where the dataset's files are, if it is of files.
-    """
-
-    contents: "Contents"
-    folder: Path | None = None
-    counts: Counter[tuple[str, bool]] = field(default_factory=Counter)
-    first: dict[tuple[str, bool], list["Problem"]] = field(default_factory=dict)
-
-    def take(self, problems: Iterable["Problem"], limit: int) -> None:
-        """Counts all, and keeps `limit` of each category."""
-        for problem in problems:
-            key = problem.category, problem.warning
-            self.counts[key] += 1
-            if self.counts[key] <= limit:
-                self.first.setdefault(key, []).append(problem)
-
-    @property
-    def errors(self) -> int:
-        """How many problems are no mere warnings."""
-        return sum(count for (_, warning), count in self.counts.items() if not warning)
-
-    @property
-    def warnings(self) -> int:
-        """How many problems are warnings."""
-        return sum(self.counts.values()) - self.errors
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, as JSON holds it."""
-        problems = [
-            {"kind": key[0], "warning": key[1], "count": count, "first": list(map(asdict, self.first.get(key, [])))}
-            for key, count in self.counts.items()
-        ]
-        read = {
-            "documents": self.contents.documents,
-            "splits": {split: asdict(part) for split, part in self.contents.splits.items()},
-            "queries without judgements": self.contents.unjudged,
-            "files": self._named(self.contents.files()),
-            "files not read": self._named(self._not_read()),
-        }
-        return {"errors": self.errors, "warnings": self.warnings, "kinds": problems, "read": read}
-
-    def lines(self) -> Iterator[str]:
-        """All of it, for a person."""
-        for key, count in sorted(self.counts.items(), key=lambda item: item[0][1]):
-            category, warning = key
-            yield f"{'warning' if warning else 'error'}: {category}: {count:,}"
-            printed = self.first.get(key, [])
-            yield from (f"  {problem}" for problem in printed)
-            if count > len(printed):
-                yield f"  and {count - len(printed):,} more; --limit {count} prints all"
-        yield f"read: {counted(self.contents.documents, 'document')}"
-        for split, part in self.contents.splits.items():
-            judged = {"relevant": part.relevant, "zero": part.zero, "below zero": part.negative}
-            parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
-            judgements = counted(sum(judged.values()), "judgement")
-            yield f"  {split}: {counted(part.queries, 'query', 'queries')}, {judgements} ({parts})"
-        if self.contents.unjudged:
-            yield f"  {counted(self.contents.unjudged, 'query', 'queries')} that no judgement names"
-        if files := self._named(self.contents.files()):
-            yield f"files read: {_few(files)}"
-        if others := self._named(self._not_read()):
-            yield f"files not read: {_few(others)}"
-        yield f"{counted(self.errors, 'error')}, {counted(self.warnings, 'warning')}"
-
-    def _not_read(self) -> list[Path]:
-        return self.contents.not_read(self.folder) if self.folder else []
-
-    def _named(self, paths: Iterable[Path]) -> list[str]:
-        """The paths, relative to the folder where they are in it."""
-        root = self.folder
-        return [str(path.relative_to(root) if root and path.is_relative_to(root) else path) for path in paths]
+def _counted(problems: Iterable["Problem"], limit: int) -> dict[str, Any]:
+    """Problems counted by category, the first `limit` of each kept."""
+    counts, first = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], list[dict[str, Any]]](list)
+    for problem in problems:
+        key = problem.category, problem.warning
+        counts[key] += 1
+        if counts[key] <= limit:
+            first[key].append(asdict(problem))
+    kinds = [{"kind": key[0], "warning": key[1], "count": counts[key], "first": first[key]} for key in counts]
+    warnings = sum(count for (_, warning), count in counts.items() if warning)
+    return {"errors": counts.total() - warnings, "warnings": warnings, "kinds": kinds}
 
 
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
-    return ", ".join(names[:_MOST_FILES]) + more
+def _read(contents: "Contents", folder: Path | None) -> dict[str, Any]:
+    """What was read. folder: where the dataset's files are, if it is of files, which are named relative to it."""
+
+    def named(paths: Iterable[Path]) -> list[str]:
+        return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]
+
+    return {
+        "documents": contents.documents,
+        "splits": {split: asdict(part) for split, part in contents.splits.items()},
+        "queries without judgements": contents.unjudged,
+        "files": named(contents.files()),
+        "files not read": named(contents.not_read(folder) if folder else ()),
+    }
+
+
+def _findings(found: Mapping[str, Any]) -> Iterator[str]:
+    from hardneg.formats.problems import Problem
+
+    for kind in sorted(found["kinds"], key=lambda kind: bool(kind["warning"])):
+        yield f"{'warning' if kind['warning'] else 'error'}: {kind['kind']}: {kind['count']:,}"
+        yield from (f"  {Problem(**problem)}" for problem in kind["first"])
+        if (more := kind["count"] - len(kind["first"])) > 0:
+            yield f"  and {more:,} more; --limit {kind['count']} prints all"
+    read = found["read"]
+    yield f"read: {counted(read['documents'], 'document')}"
+    for split, part in read["splits"].items():
+        judged = {"relevant": part["relevant"], "zero": part["zero"], "below zero": part["negative"]}
+        parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
+        judgements = counted(sum(judged.values()), "judgement")
+        yield f"  {split}: {counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
+    if unjudged := read["queries without judgements"]:
+        yield f"  {counted(unjudged, 'query', 'queries')} that no judgement names"
+    for what, key in (("files read", "files"), ("files not read", "files not read")):
+        if names := read[key]:
+            more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
+            yield f"{what}: {', '.join(names[:_MOST_FILES])}{more}"
+    yield f"{counted(found['errors'], 'error')}, {counted(found['warnings'], 'warning')}"

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hardneg.api.arguments import Arg
-from hardneg.cli import completion, mteb
+from hardneg.cli import completion
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
-from hardneg.cli.console import measured_tables, say, say_json, stdout_console, task_tables
+from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.options import JSON, OVERWRITE, keyword, output
 from hardneg.cli.planned_work import store_outputs
 from hardneg.functions import evaluate as functions
@@ -40,36 +40,24 @@ def options(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
 
 
 def _options() -> Iterator[Parameter]:
-    """Those of the command: the function's, how the answer is printed, and mteb's."""
-    yield from options({**ARGUMENTS, "runs": replace(ARGUMENTS["runs"], default=None)})
+    """Those of the command: the function's, and how the answer is printed."""
+    yield from options(ARGUMENTS)
     per_query = typer.Option(False, "--per-query", help="Print each query's scores too.")
     yield keyword("per_query", default=per_query, annotation=bool)
     yield keyword("as_json", default=JSON, annotation=bool)
-    for name, form in mteb.OPTIONS.items():
-        yield keyword(name, default=None, annotation=form)
 
 
-_TEXT = """
-With --mteb, models are evaluated on mteb's retrieval tasks, and compared the same way.
-
-Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10
-
-Example: hardneg evaluate --mteb SciFact NFCorpus --model FOLDER --baseline bm25 --output results"""
+_EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10"
 
 
 def _evaluate(**args: Any) -> None:
-    wanted = _Wanted(args["per_query"], args["as_json"])
-    if args["tasks"]:
-        return _evaluate_tasks(args, wanted)
-    if not args["runs"]:
-        raise UsageError("evaluate: give {runs} FILE for each run, or --mteb TASK and --model NAME", "runs")
     judging = judging_of(args)
     measured = judging.measured()
-    if not wanted.as_json:
-        return wanted.print(judging.tested(measured))
+    if not args["as_json"]:
+        return _print(judging.tested(measured), args["per_query"])
     for note in measured.notes:
         say(note, err=True)
-    say_json(_json(judging.tested(measured) if judging.baselines else measured, wanted.per_query))
+    say_json(_json(judging.tested(measured) if judging.baselines else measured, args["per_query"]))
 
 
 def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
@@ -81,59 +69,14 @@ def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
     return functions.RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """How the answer is printed."""
-
-    per_query: bool
-    as_json: bool
-
-    def print(self, measured: "Measured") -> None:
-        """The tables, after each query's scores where these are wanted."""
-        if self.per_query:
-            for label, scores in measured.results.items():
-                for metric, by_query in scores.items():
-                    for query_id, score in by_query.items():
-                        say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
-        measured_tables(stdout_console(), measured)
-
-
-def _evaluate_tasks(args: Mapping[str, Any], wanted: _Wanted) -> None:
-    """Prints the table of each task as soon as it is measured, then that over tasks; as JSON all together."""
-    from hardneg.api.argument_values import stage
-    from hardneg.api.labels import known_metrics
-    from hardneg.doors.mteb.task_comparison import compare_over_tasks
-    from hardneg.evaluation.metrics import is_metric
-
-    others = {name: args[name] for name in ("runs", "qrels", "dataset", "query_groups", "by_group")}
-    if refused := [name for name, value in others.items() if value]:
-        names = ", ".join(f"{{{name}}}" for name in refused)
-        raise UsageError(f"evaluate --mteb: a task has its own queries and judgements; leave out {names}", *refused)
-    fields = stage(
-        "evaluate", {name: args[name] for name in ("relevance_level", "significance_level", "equivalence_margin")}
-    )
-    after_flag = args["more_metrics"] or []  # words after the flag of metrics, which may be tasks
-    metrics = [word for word in after_flag if all(is_metric(name) for name in word.split(","))]
-    tasks = [*args["tasks"], *(word for word in after_flag if word not in metrics)]
-    models = mteb.TaskModels(
-        tasks, args["model"] or [], args["predictions"] or [], args["backend"], args["option"] or []
-    )
-    at = mteb.KeptAt(args["output"], args["store"], args["settings"] or [], args["device"])
-    fields.pop("stage")
-    on_tasks = mteb.OnTasks(models, at, split=args["split"] or "test", **fields)
-    results = on_tasks.measured(known_metrics(split_names(args["metrics"] or [], metrics)), args["baselines"] or [])
-    measured = {}
-    for task_name, each in results:
-        measured[task_name] = each
-        if not wanted.as_json:
-            say(task_name)
-            wanted.print(each)
-    comparison = compare_over_tasks(Path(args["output"]), measured)
-    if wanted.as_json:
-        whole = {} if comparison is None else {"over tasks": comparison.to_json()}
-        say_json({task_name: _json(each, wanted.per_query) for task_name, each in measured.items()} | whole)
-    elif comparison is not None:
-        task_tables(stdout_console(), comparison)
+def _print(measured: "Measured", per_query: bool) -> None:
+    """The tables, after each query's scores where these are wanted."""
+    if per_query:
+        for label, scores in measured.results.items():
+            for metric, by_query in scores.items():
+                for query_id, score in by_query.items():
+                    say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+    measured_tables(stdout_console(), measured)
 
 
 def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -154,7 +97,7 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
 
 
-evaluate = shaped(_evaluate, [*_options()], f"{text_of(functions.evaluate)}\n{_TEXT}", flag_of(functions.evaluate))
+evaluate = shaped(_evaluate, [*_options()], f"{text_of(functions.evaluate)}\n\n{_EXAMPLE}", flag_of(functions.evaluate))
 
 
 _FOLDER = output("The folder to write; report.* and queries.tsv in it are replaced.")

@@ -12,7 +12,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.planned_work import TerminalWorkplace, opened, store_outputs
-from hardneg.formats.export.catalogue import NAMES, OWN, check_form, read_form
+from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -120,7 +120,7 @@ def _export_negatives(
     """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
-    from hardneg.formats.export.export_rows import TextLookup
+    from hardneg.formats.export.forms import TextLookup, read_form
     from hardneg.formats.negatives import write_negatives
 
     form, path = source
@@ -135,12 +135,12 @@ def _export_negatives(
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()
-    encoder = Encoder.open(model, "cpu")
+    encoder = load_learner(model, "cpu")
     with outputs.laid_out():
         export_ance(encoder, output)
     say(f"{output}: opens in Pyserini's AnceQueryEncoder")
@@ -150,7 +150,7 @@ def _export_model(model: Path, output: Path, overwrite: bool) -> None:
 
 def write(mined: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
-    from hardneg.formats.export.passages import write_tevatron_corpus
+    from hardneg.formats.export.forms import write_tevatron_corpus
 
     counts = dict(mined.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")

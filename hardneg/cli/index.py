@@ -35,8 +35,7 @@ def import_(
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.formats.vectors.vector_files import open_vectors
-    from hardneg.formats.vectors.vectors_import import import_vectors
+    from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
 
     source = vectors or embeddings
     if source is None or (embeddings is not None and (vectors is not None or ids is not None)):

@@ -1,16 +1,16 @@
-"""`--num-processes N`: the same command in N processes, and how they speak with one voice."""
+"""`--num-processes N`: the same command in N processes of torchrun, of which one speaks for all."""
 
 import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from hardneg.cli.console import say
-from hardneg.cli.watched import watched
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.runtime.distributed import (
     PROCESSES_VARIABLE,
@@ -22,17 +22,19 @@ from hardneg.runtime.distributed import (
     join,
     leave,
     speaks,
-    spoken,
+    watch_others,
     world,
 )
 from hardneg.store.artifacts import disk_errors
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""
+_GRACE = 5.0
+"""Seconds in which the launcher ends a process that may have failed because another one is gone."""
 
 
-def launches(count: int | None) -> bool:
-    """Whether this process is to start `count` others instead of working itself.
+def launched(count: int | None, device: str | None) -> bool:
+    """Whether this command is done, because it has run in `count` other processes.
 
     Raises:
         UsageError: it was started as one of several, and there are fewer than were asked for, or more.
@@ -40,19 +42,13 @@ def launches(count: int | None) -> bool:
     here, wanted = world(), int(os.environ.get(PROCESSES_VARIABLE, 0)) or count
     if here.size == 1 and PROCESSES_VARIABLE not in os.environ:
         _check_launcher(count)
-        return count is not None and count > 1
-    if wanted is not None and here.size != wanted:
+        if count is not None and count > 1:
+            _launch(count, device)
+            return True
+    elif wanted is not None and here.size != wanted:
         if not here.first:
             sys.exit(UsageError.exit_code)
-        raise UsageError(f"--num-processes {wanted}: {here.size} started; leave it out where a launcher starts hardneg")
-    return False
-
-
-def launched(count: int | None, device: str | None) -> bool:
-    """Whether this command is done, because it has run in `count` other processes."""
-    if launches(count):
-        launch(count or 1, device)
-        return True
+        raise UsageError(f"--num-processes {wanted}, but a launcher started {here.size} processes: drop the option")
     return False
 
 
@@ -66,34 +62,33 @@ def _check_launcher(count: int | None) -> None:
         )
 
 
-def launch(count: int, device: str | None) -> None:
-    """Runs this command in `count` processes and exits as they do, through torchrun."""
+def _launch(count: int, device: str | None) -> None:
+    """Runs this command in `count` processes of torchrun, which ends all when one fails, and exits as that one did."""
+    from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    on_cpu = own_device(World(0, count, 0, count), device) == "cpu"
-    os.environ[PROCESSES_VARIABLE] = str(count)
-    if on_cpu:
+    if own_device(World(0, count, 0, count), device) == "cpu":
         os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
-    heard = logging.root.manager.disable
+    os.environ[PROCESSES_VARIABLE] = str(count)
+    options = ["--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", str(count)]
     logging.disable(logging.ERROR)  # torchrun's own account of a failure
+    resume = "finished work is kept. Run the same command to resume"
     try:
-        _torchrun(count, ["-m", "hardneg", *sys.argv[1:]])
+        run.run(run.parse_args([*options, "-m", "hardneg", *sys.argv[1:]]))  # type: ignore[no-untyped-call]
     except ChildFailedError as error:
-        rank, code = _cause({rank: failure.exitcode for rank, failure in error.failures.items()})
-        if code < 0 or code == _LOST:
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost the others"
-            say(
-                f"hardneg: process {rank} of {count} {how}; the others were stopped; finished work is kept. "
-                "Run the same command to resume",
-                err=True,
-            )
+        codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
+        own = {rank: code for rank, code in codes.items() if code not in {_LOST, -signal.SIGTERM}}
+        rank, code = next(iter((own or codes).items()))
+        if code < 0:
+            killed = f"hardneg: process {rank} of {count} was killed by {signal.Signals(-code).name}"
+            say(f"{killed}; the others were stopped; {resume}", err=True)
         sys.exit(code if code > 0 else 128 - code)
     except SignalException as error:
-        say("hardneg: stopped; finished work is kept. Run the same command to resume", err=True)
+        say(f"hardneg: stopped; {resume}", err=True)
         sys.exit(128 + error.sigval.value)
     finally:
-        logging.disable(heard)
+        logging.disable(logging.NOTSET)
 
 
 def own_device(here: World, device: str | None) -> str:
@@ -130,81 +125,55 @@ def together(device: str | None) -> Iterator[str | None]:
     for number in (signal.SIGTERM, *interrupts):
         signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
     join(on_cpu=device == "cpu")
-    with watched(_end):
-        try:
-            yield own_device(here, device)
-            leave()
-        except HardnegError as error:
-            if speaks():
-                raise
-            sys.exit(error.exit_code)
-        except Exception:
-            if spoken(seconds=5) or not speaks():
-                sys.exit(_LOST)
+    ending = threading.Event()
+    threading.Thread(target=watch_others, args=(_end, ending), daemon=True).start()
+    try:
+        yield own_device(here, device)
+        leave()
+        ending.set()
+    except Exception as error:
+        if not isinstance(error, HardnegError):
+            time.sleep(_GRACE)
+        if speaks():
             raise
+        sys.exit(error.exit_code if isinstance(error, HardnegError) else _LOST)
 
 
-def _end(rank: int, in_order: bool) -> None:
-    """Ends this process because another one has; a line on each machine, unless that one or the launcher speaks."""
-    here = world()
-    if not in_order and PROCESSES_VARIABLE not in os.environ and here.local_rank == 0:
-        say(
-            f"hardneg: process {rank} of {here.size} is gone: it was killed, or its machine cannot be reached; "
-            "finished work is kept. Run the same command to resume",
-            err=True,
-        )
+def _end(rank: int) -> None:
+    say(f"hardneg: process {rank} is gone; finished work is kept. Run the same command to resume", err=True)
     os._exit(_LOST)
 
 
-def _check_shared(root: Path, seconds: float = 15.0) -> None:
-    here = world()
-    if not here.several_machines:
-        return
-    folder, meeting = root / "locks", from_first(time.time_ns())
-    marks = [folder / f"meeting-{meeting}-{rank}" for rank in range(here.size)]
-    with disk_errors(root):
-        folder.mkdir(parents=True, exist_ok=True)
-        marks[here.rank].touch()
-    barrier()
-    end = time.monotonic() + seconds
-    while missing := [rank for rank, mark in enumerate(marks) if not mark.exists()]:
-        if time.monotonic() > end:
-            break
-        os.listdir(folder)  # a network file system may remember for a while what was not there
-        time.sleep(0.2)
-    barrier()
-    marks[here.rank].unlink()
-    if missing:
-        raise UsageError(
-            f"store {root}: process {here.rank} does not see what process {missing[0]} writes there; put the store on "
-            "a file system that all machines share, and give its path with --store or $HARDNEG_STORE"
-        )
-
-
-def meet(keys: Mapping[str, str], root: Path) -> None:
+def meet(keys: Mapping[str, str], root: Path, seconds: float = 15.0) -> None:
     """Makes sure that all processes see the same files.
 
     Args:
         keys: key by step.
         root: the store's folder.
+        seconds: within which a file of the first process is to be seen by those on other machines.
 
     Raises:
-        UsageError: this process has come to other keys than the first, or does not see what others write.
+        UsageError: this process has come to other keys than the first, or does not see what that writes.
     """
-    _check_shared(root)
+    here = world()
+    if here.several_machines:
+        mark = root / "locks" / f"meeting-{from_first(time.time_ns())}"
+        with disk_errors(root):
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            if here.first:
+                mark.touch()
+        barrier()
+        end = time.monotonic() + seconds
+        while not mark.exists():
+            if time.monotonic() > end:
+                raise UsageError(
+                    f"store {root}: process {here.rank} does not see what process 0 writes there; put the store on a "
+                    "file system that all machines share, and give its path with --store or $HARDNEG_STORE"
+                )
+            os.listdir(mark.parent)  # a network file system may remember for a while what was not there
+            time.sleep(0.2)
+        barrier()
+        if here.first:
+            mark.unlink()
     if from_first(keys) != keys:
-        raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
-
-
-def _torchrun(count: int, command: list[str]) -> None:
-    from torch.distributed import run
-
-    address = ["--standalone", "--local-addr", "127.0.0.1"]
-    options = [*address, "--nproc-per-node", str(count)]
-    run.run(run.parse_args([*options, *command]))  # type: ignore[no-untyped-call]
-
-
-def _cause(codes: dict[int, int]) -> tuple[int, int]:
-    """The process that failed first, and how: those that ended because of another do not count where one did not."""
-    own = {rank: code for rank, code in codes.items() if code not in {_LOST, -signal.SIGTERM}}
-    return next(iter((own or codes).items()))
+        raise UsageError(f"process {here.rank} sees another model or dataset than process 0: their files differ")

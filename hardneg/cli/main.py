@@ -21,6 +21,7 @@ from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
+from hardneg.cli.mteb import mteb
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
@@ -75,6 +76,7 @@ app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
+app.command("mteb", rich_help_panel=options.RESULTS)(mteb)
 app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 

@@ -28,6 +28,7 @@ app = typer.Typer(
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 KIND = typer.Argument(help=f"{', '.join(singulars())}; or the plural.", autocompletion=completion.kinds)
+_WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
 @app.command("list")
@@ -79,7 +80,7 @@ def show(
 
 @app.command()
 def new(
-    kind: str = KIND,
+    kind: str = typer.Argument(help=f"{', '.join(_WRITTEN)}."),
     name: str = typer.Argument(help="The plugin's name: lower-case letters, digits and hyphens."),
     output: Path | None = output("The folder to write; default hardneg-NAME.", None),
 ) -> None:
@@ -102,7 +103,10 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         UsageError: the kind or the name is not one, or the folder holds something.
     """
     kind = kind_of(kind)
-    singular = next(one for one, many in singulars().items() if many == kind)
+    if kind not in _WRITTEN.values():
+        known = f"{', '.join(_WRITTEN)}; the page `Write a plugin` says what the others have"
+        raise UsageError(f"no package is written for {kind}; there are: {known}")
+    singular = next(one for one, many in _WRITTEN.items() if many == kind)
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in 'my-{singular}'"

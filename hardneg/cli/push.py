@@ -14,7 +14,6 @@ from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted, size
 
 if TYPE_CHECKING:
-    from hardneg.doors.hub.push import Push
     from hardneg.doors.hub.upload import Upload
 
 _SHOWN = 40
@@ -51,57 +50,41 @@ def push(
 
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
-    from hardneg.doors.hub.negatives_upload import Rows
-    from hardneg.doors.hub.preparing import Wanted, prepare
-    from hardneg.doors.hub.push import planned
+    from hardneg.doors.hub.prepare import Wanted, prepare
+    from hardneg.doors.hub.push import Push
 
-    wanted = Wanted(what, model, Rows(form, count))
     with TemporaryDirectory() as scratch:
-        upload = prepare(folder, repo, wanted, open_store(store), Path(scratch))
+        upload = prepare(folder, repo, Wanted(what, model, form, count), open_store(store), Path(scratch))
         _show(upload)
         if dry_run:
             say(f"\n{upload.card}")
             say("nothing was sent: a dry run")
             return
-        planned_push = planned(upload, repo, public, revision, message)
-        _show_changes(planned_push)
-        if planned_push.opens and not planned_push.idle and not yes:
-            _ask(planned_push)
-        done = planned_push.send(bars=sys.stderr.isatty())
+        ready = Push.planned(upload, repo, public, revision, message)
+        state = "new" if ready.there is None else "there, public" if ready.there else "there, private"
+        say(f"{upload.repo_type} {ready.name}{f', branch {revision}' if revision else ''}: {state}")
+        if ready.opens and not yes:
+            _ask(f"{ready.name} {'is' if ready.there else 'will be'} public: everybody reads what is pushed")
+        done = ready.send()
     outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 
 def _show(upload: "Upload") -> None:
-    say(f"{upload.upload_type}: {counted(len(upload.files), 'file')}, {size(upload.size)}")
-    for line in aligned((size(file.size).rjust(9), file.path) for file in upload.files[:_SHOWN]):
+    sizes = upload.sizes
+    say(f"{upload.upload_type}: {counted(len(sizes), 'file')}, {size(sum(sizes.values()))}")
+    for line in aligned((size(each).rjust(9), path) for path, each in [*sizes.items()][:_SHOWN]):
         say(f"  {line}")
-    if (more := len(upload.files) - _SHOWN) > 0:
+    if (more := len(sizes) - _SHOWN) > 0:
         say(f"  and {counted(more, 'file')} more")
     for note in upload.notes:
         say(f"  {note}")
 
 
-def _show_changes(planned_push: "Push") -> None:
-    there, changes = planned_push.repository, planned_push.changes
-    seen = "public" if there.public else "private"
-    state = f"there, {seen}" if there.exists else f"new, {'public' if planned_push.public else 'private'}"
-    branch = f", branch {there.revision}{' (new)' if there.missing_branch else ''}"
-    say(f"{there.type} {there.name}{branch}: {state}")
-    by_change = {"new": changes.new, "changed": changes.changed, "as there": changes.same}
-    say("  " + ", ".join(f"{len(files)} {name}" for name, files in by_change.items()))
-    if changes.changed:
-        say(f"  changed: {', '.join(file.path for file in changes.changed)}")
-    if changes.others:
-        say(f"  stay there, no part of this push: {', '.join(changes.others[:_SHOWN])}")
-
-
-def _ask(planned_push: "Push") -> None:
+def _ask(question: str) -> None:
     """Has a person type yes. Raises UsageError where nobody does."""
-    name = planned_push.repository.name
-    is_so = "is public" if planned_push.repository.public else "will be public"
     if not sys.stdin.isatty():
-        raise UsageError(f"{name} {is_so}: everybody reads what is pushed; pass --yes")
-    say(f"{name} {is_so}: everybody reads what is pushed. Type yes to push: ", err=True, nl=False)
+        raise UsageError(f"{question}; pass --yes")
+    say(f"{question}. Type yes to push: ", err=True, nl=False)
     if sys.stdin.readline().strip().lower() != "yes":
         raise UsageError("not pushed")

@@ -27,20 +27,19 @@ def pyserini(
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
-    from hardneg.doors.pyserini.checking import check as run_lines
-    from hardneg.doors.pyserini.checking import with_java
-    from hardneg.doors.pyserini.folders import Named, openings
+    from hardneg.doors.pyserini.openings import check as run_lines
+    from hardneg.doors.pyserini.openings import openings, with_java
     from hardneg.encoders.spec import ModelSpec
 
     if model is None and (query_length is not None or query_prompt is not None):
         raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")
     spec = None if model is None else ModelSpec(model, query_length=query_length, query_prompt=query_prompt)
     failed = []
-    for name, text in openings(folder, options.open_store(store), Named(spec, plugin_options(option))):
+    for name, text in openings(folder, options.open_store(store), spec, plugin_options(option)):
         lines = with_java(text)
         say(f"# {name}\n{lines}\n")
         if check and (outcome := run_lines(lines)):
             say(f"# {outcome}\n")
-            failed += [name] if outcome.failure else []
+            failed += [name] if outcome.startswith("fails") else []
     if failed:
         raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed")

@@ -121,7 +121,7 @@ def _tell(overview: Planned, until: str | None) -> None:
     for line in overview.too_large:
         say(f"too large: {line}")
     if any(START in step.inputs.values() for step in overview.plan.until(until)):
-        for line in override_lines(overview.plan.recipe.model):
+        for line in override_lines(overview.plan.recipe.models.of(overview.plan.recipe.model)):
             say(line)
     for problem in overview.problems:
         say(f"before it can run: {problem}")

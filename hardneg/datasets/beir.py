@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import ClassVar, get_args
 
 from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.excluded import Exclusion, parse_exclusion, read_excluded
-from hardneg.formats.groups import parse_membership, read_groups
-from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field, title_field
+from hardneg.formats.id_pairs import Exclusion, parse_exclusion, parse_membership, read_excluded, read_groups
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part
-from hardneg.formats.text_lines import estimate_lines, find_file, no_folder, read_lines
+from hardneg.formats.text_lines import (
+    estimate_lines,
+    find_file,
+    id_field,
+    json_row,
+    no_folder,
+    read_lines,
+    text_field,
+    texts_field,
+    title_field,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Membership, Query, Side
 from hardneg.store.digest import digest, file_digest, tree_digest

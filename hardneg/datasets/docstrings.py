@@ -3,7 +3,6 @@
 import ast
 import hashlib
 import importlib.util
-import os
 import sysconfig
 import warnings
 from collections import Counter
@@ -33,11 +32,6 @@ class Docstring(NamedTuple):
     file: SourceFile
 
 
-def distribution_of(package: str) -> str:
-    """The name under which pip knows a package."""
-    return _DISTRIBUTIONS.get(package, package)
-
-
 def find_package(package: str) -> Path:
     """The folder of an installed package, or the file of a single module.
 
@@ -55,7 +49,7 @@ def find_package(package: str) -> Path:
         return Path(next(iter(spec.submodule_search_locations)))
     if spec is not None and (spec.origin or "").endswith(".py"):
         return Path(str(spec.origin))
-    install = f"pip install {distribution_of(package)}"
+    install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
     raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
 
 
@@ -80,23 +74,16 @@ def package_version(package: str) -> str:
         UsageError, MissingDependency: as `find_package`.
     """
     try:
-        return metadata.version(distribution_of(package))
+        return metadata.version(_DISTRIBUTIONS.get(package, package))
     except metadata.PackageNotFoundError:
         root = find_package(package)
-        return file_digest(root) if root.is_file() else tree_digest(root, source_files(root))
+        return file_digest(root) if root.is_file() else tree_digest(root, _source_files(root))
 
 
-def source_files(root: Path) -> list[str]:
+def _source_files(root: Path) -> list[str]:
     """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
-    if root.is_file():
-        return ["."]
-    found = (
-        os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
-        for folder, _, names in os.walk(root)
-        for name in names
-        if name.endswith(".py")
-    )
-    return sorted(found)
+    found = (path.relative_to(root).as_posix() for path in root.rglob("*.py") if path.is_file())
+    return ["."] if root.is_file() else sorted(found)
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
@@ -108,7 +95,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
         seen: digests of the files read so far; a file with the same bytes as one of them is passed over.
     """
     root = find_package(package)
-    for path in source_files(root):
+    for path in _source_files(root):
         parts = [] if path == "." else path.removesuffix(".py").split("/")
         module = ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
         if not _TESTS.isdisjoint(path.split("/")):
@@ -135,16 +122,7 @@ def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docs
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         left_out["files that do not parse"] += 1
         return
-    names: set[str] = set()
-    for docstring in _documented(tree, module, SourceFile(source)):
-        if docstring.name in names:
-            left_out["further docstrings of one name"] += 1
-        else:
-            names.add(docstring.name)
-            yield docstring
-
-
-def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Docstring]:
+    file, names = SourceFile(source), set[str]()
     waiting: list[tuple[ast.AST, str, str]] = [(tree, module, module)]
     while waiting:
         node, name, scope = waiting.pop()
@@ -152,6 +130,9 @@ def _documented(tree: ast.Module, module: str, file: SourceFile) -> Iterator[Doc
             name = f"{name}.{node.name}" if not isinstance(node, ast.Module) else name
             scope = name if isinstance(node, ast.ClassDef) else scope
             text = ast.get_docstring(node)
-            if text:
+            if text and name in names:
+                left_out["further docstrings of one name"] += 1
+            elif text:
+                names.add(name)
                 yield Docstring(name, text, scope, node, file)
         waiting.extend((child, name, scope) for child in reversed(children(node)))

@@ -13,10 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.datasets.site_marks import without_site_marks
-from hardneg.formats.json_rows import json_row, text_field, title_field
 from hardneg.formats.python_code import SourceFile, code_of, definitions
-from hardneg.formats.text_lines import GZIP, lines_or_errors, other_format
+from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, other_format, text_field, title_field
 from hardneg.records.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,6 +26,16 @@ _IN_HEAD = frozenset({"title", "meta", "link", "base", *_UNSEEN})
 _WITHIN_LINES = re.compile(
     "a|abbr|b|bd[io]|cite|code|del|dfn|em|font|i|ins|kbd|label|mark|q|s|samp|small|span|strong|su[bp]|time|u|var"
 )
+
+_FENCE = re.compile(r"[ \t>]*(`{3,}|~{3,})")
+_ADMONITION = re.compile(
+    r"[ \t]*(?:/{3,}[ \t]*(?:[\w-]+[ \t]*(?:\|(.*))?)?|:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(.*)\])?(.*))?"
+    r'|(?:!!!|\?\?\?\+?|===)[ \t]+(?=[\w"])[\w -]*(?:"(.*)")?)[ \t]*'
+)
+"""Of Python-Markdown's blocks, Docusaurus and MyST, and MkDocs; with its title."""
+_INCLUDED = re.compile(r"[ \t]*(?:\{\*.*\*\}|\{!.*!\}|-+8<-+.*|\{%.*%\}|\{\{[<%].*[>%]\}\})[ \t]*")
+_ATTRIBUTES = re.compile(r"(?:(?<=\))|[ \t]+(?=\{[^{}]*\}[ \t]*$))\{(?::|[ \t]*[#.])[^{}]*\}")
+"""Of a heading or paragraph at its end, and of a link after it."""
 
 
 class Block(NamedTuple):
@@ -95,7 +103,7 @@ def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
     """Headings, paragraphs, rows of tables and code, without the marks of Markdown and of what makes sites of it."""
     from markdown_it import MarkdownIt
 
-    text = "\n".join(without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
+    text = "\n".join(_without_site_marks(_FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), _decoded(path))))
     blocks, line, level, cells = list[Block](), 1, 0, list[str]()
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         line = token.map[0] + 1 if token.map else line
@@ -116,6 +124,24 @@ def _markdown(path: Path) -> Iterator[tuple[int, Text]]:
         elif token.type == "html_block":
             blocks += (Block(line + each.line - 1, each.text, each.level) for each in _html_blocks(token.content))
     yield 1, Text([block for block in blocks if block.text])
+
+
+def _without_site_marks(text: str) -> Iterator[str]:
+    """The lines outside of code without attributes, includes and the fences of admonitions, of which titles stay."""
+    fence, indented = "", False
+    for line in text.split("\n"):
+        if indented := indented and (line.startswith("    ") or not line.strip()):
+            line = line[4:]
+        if mark := _FENCE.match(line):
+            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
+        elif not fence and _INCLUDED.fullmatch(line):
+            line = ""
+        elif not fence and (admonition := _ADMONITION.fullmatch(line)):
+            indented = line.lstrip()[:1] in "!?="
+            line = next(filter(None, admonition.groups()), "").strip()
+        elif not fence:
+            line = _ATTRIBUTES.sub("", line)
+        yield line
 
 
 def _words(token: "Token") -> str:
@@ -277,6 +303,8 @@ FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = 
     ".py": _python,
 }
 """The readers of files by their suffix."""
+ROWS = frozenset({".jsonl", ".csv"})
+"""The suffixes of files of which each row is a document."""
 USUAL_FORMS = frozenset(FORMS) - {".py"}
 """The suffixes of files that are read where no forms are named."""
 _version = cache(version)

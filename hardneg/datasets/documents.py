@@ -3,17 +3,16 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from urllib.parse import quote
 
-from hardneg.datasets.document_files import FORMS, USUAL_FORMS, read_file, reader_of
-from hardneg.datasets.kept_passages import KeptPassages, Row
-from hardneg.datasets.passages import Cutting
+from hardneg.datasets.document_files import FORMS, ROWS, USUAL_FORMS, Block, Text, read_file, reader_of
+from hardneg.formats.sentences import sentences, word_spans
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
 from hardneg.records.errors import DataError, MissingDependency, UsageError
@@ -29,6 +28,114 @@ _PYTHON = ".py"
 _NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
 _CONVERT = "pandoc makes Markdown of these: `pandoc FILE -t gfm -o FILE.md`"
 _CONVERTED = {".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org"}
+
+
+class Passage(NamedTuple):
+    """A piece of a document: the line where it begins, its headings in one line, and its text."""
+
+    line: int
+    title: str
+    text: str
+
+
+class _Piece(NamedTuple):
+    """A sentence, or a part of a long one; `first`: it begins a paragraph. words: how many it has."""
+
+    line: int
+    text: str
+    first: bool
+    words: int
+
+
+class _Section(NamedTuple):
+    """What stands under a heading, with that and the headings above it in one line."""
+
+    title: str
+    heading: list[_Piece]
+    pieces: list[_Piece]
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How documents are cut: the most words of a passage, the fewest, and those that two neighbours share at most.
+
+    Words are those of `word_spans`; a section with fewer than `least` is joined with the next one.
+    """
+
+    most: int
+    least: int
+    overlap: int
+
+    def passages(self, text: Text) -> Iterator[Passage]:
+        """The passages of a document in their order, each within one section, and near `most` words long."""
+        if text.whole:
+            yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
+            return
+        blank = "\n\n"
+        for title, pieces in self._sections(text):
+            for block in self._packed(pieces):
+                words = block[0].text + "".join(f"{blank if each.first else ' '}{each.text}" for each in block[1:])
+                yield Passage(block[0].line, title, words)
+
+    def _sections(self, text: Text) -> Iterator[tuple[str, list[_Piece]]]:
+        """What stands under each heading, with the headings above it; short sections go with the next one's text."""
+        sections: list[_Section] = []
+        path: list[tuple[int, str]] = []
+        for block in text.blocks:
+            if block.level:
+                path = [*((level, words) for level, words in path if level < block.level), (block.level, block.text)]
+            title = ": ".join([text.title] * bool(text.title) + [words for _, words in path])
+            pieces, before = list(self._pieces(block)), sections[-1].pieces if sections else []
+            if block.level and (not before or _words(before) >= self.least):
+                sections.append(_Section(title, pieces, []))
+                continue
+            if not sections:
+                sections.append(_Section(title, [], []))
+            sections[-1].pieces.extend(pieces)  # of a heading too, where the section before is short: its title stays
+        kept = [section for section in sections if section.pieces]
+        if len(kept) > 1 and _words(kept[-1].pieces) < self.least:
+            last = kept.pop()
+            kept[-1].pieces.extend(last.heading + last.pieces)
+        yield from ((section.title, section.pieces) for section in kept)
+
+    def _pieces(self, block: Block) -> Iterator[_Piece]:
+        line, counted, end = block.line, 0, 0
+        for number, sentence in enumerate(sentences(block.text)):
+            at = block.text.index(sentence, end)
+            end, words = at + len(sentence), word_spans(sentence)
+            for begin in range(0, len(words), self.most):
+                part = words[begin : begin + self.most]
+                start, stop = at + part[0][0], at + part[-1][1]
+                line, counted = line + block.lines * block.text.count("\n", counted, start), start
+                text = sentence if len(words) <= self.most else " ".join(block.text[start:stop].split())
+                yield _Piece(line, text, not number and not begin, len(part))
+
+    def _packed(self, pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+        """Pieces in runs of at most `most` words; a last run that is short goes with the one before."""
+        runs: list[list[_Piece]] = [[]]
+        shared: list[_Piece] = []
+        for piece in pieces:
+            if runs[-1] and _words(runs[-1]) + piece.words > self.most:
+                shared = self._shared(runs[-1], piece)
+                runs.append([*shared])
+            runs[-1].append(piece)
+        if len(runs) > 1 and _words(runs[-1]) < self.least:
+            last = runs.pop()
+            runs[-1] += last[len(shared) :]
+        yield from runs
+
+    def _shared(self, before: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
+        """The last pieces of a passage that the next one begins with."""
+        shared: list[_Piece] = []
+        for each in reversed(before):
+            if _words(shared) + each.words > self.overlap or _words(shared) + each.words + piece.words > self.most:
+                break
+            shared.insert(0, each)
+        return shared
+
+
+def _words(pieces: Iterable[_Piece]) -> int:
+    return sum(piece.words for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -89,9 +196,8 @@ class Documents:
             others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
-        kept = KeptPassages.of(folder, [self.version, {**asdict(self), "source": ""}])
         cutting = Cutting(self.words, self.min_words, self.overlap)
-        return DocumentFolder(folder, files, cutting, left_out, kept, links)
+        return DocumentFolder(folder, files, cutting, left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
         """What `glob` names in a folder, in order, but for what is hidden. Raises UsageError, DataError."""
@@ -142,17 +248,16 @@ class Documents:
 class DocumentFolder:
     """The passages of the files of a folder, in the order of their names.
 
-    left_out: how many files are not read, by suffix. kept: the passages of an earlier reading. links: those that are
-    not followed.
+    left_out: how many files are not read, by suffix. links: those that are not followed.
     """
 
     folder: Path
     files: Sequence[Path]
     cutting: Cutting
     left_out: Mapping[str, int]
-    kept: KeptPassages
     links: Sequence[Path] = ()
     _empty: set[Path] = field(default_factory=set)
+    _members: dict[Path, list[Membership]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
         """The passages.
@@ -167,7 +272,6 @@ class DocumentFolder:
                     errors.append(record)
                 elif isinstance(record, Document) and not errors:
                     yield record
-        self.kept.prune()
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -190,6 +294,9 @@ class DocumentFolder:
     def groups(self, side: Side) -> Iterator[Membership]:
         """The document of each passage: its file, or its row as `FILE:LINE`."""
         for path in self.files if side == "document" else ():
+            if path in self._members:
+                yield from self._members[path]
+                continue
             for _, group, passage in self._passages(path):
                 if isinstance(passage, Document):
                     yield Membership(passage.doc_id, group)
@@ -203,10 +310,6 @@ class DocumentFolder:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
             notes.append(f"left out: {counted(len(self._empty), 'file')} without text, such as {min(self._empty).name}")
-        if damaged := len(self.kept.damaged):
-            notes.append(
-                f"{counted(damaged, 'kept file')} of passages {'was' if damaged == 1 else 'were'} damaged: read again"
-            )
         return notes
 
     def parts(self) -> Iterator[Part]:
@@ -224,18 +327,22 @@ class DocumentFolder:
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
-        begun = Counter[int]()
-        for row, passage in self.kept.rows(path, reader_of(path), partial(self._read, path)):
+        begun, members = Counter[int](), list[Membership]()
+        for row, passage in self._read(path):
             if isinstance(passage, DataError):
                 yield row, name, passage
                 continue
             line, title, words = passage
             begun[line] += 1
             again = f".{begun[line]}" if begun[line] > 1 else ""
-            yield line, f"{name}:{row}" if row else name, Document(f"{name}:{line}{again}", words, title)
+            doc_id, group = f"{name}:{line}{again}", f"{name}:{row}" if row else name
+            members += [] if row else [Membership(doc_id, group)]
+            yield line, group, Document(doc_id, words, title)
+        if path.suffix.lower() not in ROWS:
+            self._members[path] = members  # so that a file that is one document is parsed once
 
-    def _read(self, path: Path) -> Iterator[Row]:
-        """The passages of a file, parsed and cut; of what cannot be read the error with its line."""
+    def _read(self, path: Path) -> Iterator[tuple[int, Passage | DataError]]:
+        """The passages of a file with the row that each is of, 0 where that is one document; or an error, its line."""
         for number, text in read_file(path):
             if isinstance(text, DataError):
                 yield number, text

@@ -11,9 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, texts_field
-from hardneg.formats.source_files import Part, Record, line_part, order_splits, records
-from hardneg.formats.text_lines import checked_id, estimate_lines, find_file, lines_or_errors
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.source_files import Part, Record, line_part, order_splits
+from hardneg.formats.text_lines import (
+    checked_id,
+    estimate_lines,
+    find_file,
+    id_field,
+    json_row,
+    lines_or_errors,
+    read_array,
+    text_field,
+    texts_field,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Query
 from hardneg.records.wording import counted
@@ -68,15 +78,15 @@ class Dpr:
         folder = Path(self.source).expanduser()
         passages = _file(folder, self.corpus)
         if self.splits:
-            return DprCollection(passages, {split: _file(folder, self.splits[split]) for split in self.splits})
+            return DprCollection.of(passages, {split: _file(folder, self.splits[split]) for split in self.splits})
         files, unread = self._find(folder)
         notes = [f"{path.name}: left out, {files[split].name} is read for {split}" for split, path in unread]
-        return DprCollection(passages, {split: files[split] for split in order_splits(files)}, notes)
+        return DprCollection.of(passages, {split: files[split] for split in order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, and of their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
-        paths = [collection.passages, *collection.questions.values()]
+        paths = [_file(root, self.corpus), *collection.questions.values()]
         names = [path.relative_to(root).as_posix() for path in paths]
         return digest(
             ["dpr", self.version, dict(zip(collection.questions, names[1:], strict=True)), tree_digest(root, names)]
@@ -103,69 +113,47 @@ class Dpr:
 
 
 @dataclass(frozen=True)
-class DprCollection:
-    """The opened files: the passages, and the questions by split."""
+class DprCollection(PartedCollection):
+    """The opened files: the passages, and the questions by split, with counts of other passages of each."""
 
-    passages: Path
-    questions: Mapping[str, Path]
-    left_out: Sequence[str] = ()
-    _counts: dict[str, Counter[str]] = field(default_factory=dict)
+    questions: Mapping[str, Path] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
 
-    def documents(self) -> Iterator[Document]:
-        """The passages, in the file's order."""
-        return (record for _, record in records(self._documents()) if isinstance(record, Document))
-
-    def splits(self) -> Sequence[str]:
-        """The splits that have a file."""
-        return list(self.questions)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """All questions of one split, in the file's order."""
-        return (Query(query_id, question.text) for query_id, question in self._read(split))
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each positive passage that has an id; what is left out is counted."""
-        counts = self._counts[split] = Counter()
-        for query_id, question in self._read(split):
-            counts.update(question.left_out)
-            yield from (Judgement(query_id, doc_id, 1) for doc_id in dict.fromkeys(question.positives))
+    @classmethod
+    def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
+        """The collection of a file of passages, and a file of questions for each split."""
+        counts: dict[str, Counter[str]] = {}
+        queries, judged = (
+            {split: Part(str(path), partial(read, counts, split, path), split) for split, path in questions.items()}
+            for read in (_queries, _judgements)
+        )
+        return cls([line_part(passages, passage)], queries, judged, left_out, True, questions=questions, counts=counts)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the questions of one split."""
-        return (Answers(query_id, question.answers) for query_id, question in self._read(split))
-
-    def notes(self) -> Sequence[str]:
-        """Files that are not read, and how many passages of the questions were left out."""
-        read = [(self.questions[split].name, counts) for split, counts in self._counts.items()]
-        return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
-
-    def parts(self) -> Iterator[Part]:
-        """The files as `hardneg.formats.collection_check` reads them; a mistake in a JSON file ends its reading."""
-        yield self._documents()
-        for split, path in self.questions.items():
-            yield Part(str(path), partial(self._records, split, False), split)
-        for split, path in self.questions.items():
-            if path.name.endswith((".json", ".json.gz")):
-                yield Part(str(path), partial(self._records, split, True), split)
-
-    def _documents(self) -> Part:
-        return line_part(self.passages, passage)
-
-    def _read(self, split: str) -> Iterator[tuple[str, Question]]:
         for number, (_, question) in enumerate(read_questions(self.questions[split])):
             if isinstance(question, DataError):
                 raise question
-            yield f"{split}-{number}", question
+            yield Answers(f"{split}-{number}", question.answers)
 
-    def _records(self, split: str, judged: bool) -> Iterator[tuple[int, Record | DataError]]:
-        for number, (line, question) in enumerate(read_questions(self.questions[split])):
-            if isinstance(question, DataError):
-                if not judged:
-                    yield line, question
-            elif judged:
-                yield from ((line, Judgement(f"{split}-{number}", doc_id, 1)) for doc_id in question.positives)
-            else:
-                yield line, Query(f"{split}-{number}", question.text)
+    def notes(self) -> Sequence[str]:
+        """Files that are not read, and how many passages the questions have that are not."""
+        read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
+        return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
+
+
+def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, Record | DataError]]:
+    for number, (line, question) in enumerate(read_questions(path)):
+        yield line, question if isinstance(question, DataError) else Query(f"{split}-{number}", question.text)
+
+
+def _judgements(counts: dict[str, Counter[str]], split: str, path: Path) -> Iterator[tuple[int, Record | DataError]]:
+    """Relevance 1 for each positive passage that has an id; what is left out is counted."""
+    counts[split] = Counter()
+    for number, (line, question) in enumerate(read_questions(path)):
+        if not isinstance(question, DataError):  # the queries tell it
+            counts[split].update(question.left_out)
+            yield from ((line, Judgement(f"{split}-{number}", each, 1)) for each in dict.fromkeys(question.positives))
 
 
 def _file(folder: Path, name: str) -> Path:

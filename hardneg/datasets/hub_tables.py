@@ -1,13 +1,14 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hardneg.formats.source_files import Part, Record
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError, MissingDependency
 from hardneg.records.types import Lookup
@@ -20,7 +21,6 @@ CONVERTED = "refs/convert/"
 _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 _PART = "partial-"
 _T = TypeVar("_T")
-_AT_ONCE = 500
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ def open_table(table: HubTable) -> dict[str, Any]:
         DataError: it cannot be found or reached, or has no such split.
         MissingDependency: the `datasets` package is not installed.
     """
-    datasets = _import_datasets()
-    with _refusals(table):
+    with _refusals(table) as datasets:
         return _chosen(table, datasets.load_dataset(**_arguments(table, datasets), streaming=True))
 
 
@@ -72,23 +71,18 @@ def _chosen(table: HubTable, opened: Mapping[Any, _T]) -> dict[str, _T]:
 
 
 @contextmanager
-def _refusals(table: HubTable) -> Iterator[None]:
-    """What the hub's client raises in the block as the error for it, with what to do about it."""
-    try:
-        yield
-    except DataError:
-        raise
-    except Exception as error:
-        raise refusal(table.title, str(table.repo), table.revision, error) from error
-
-
-def _import_datasets() -> Any:
-    """The `datasets` package. Raises MissingDependency where it is not installed."""
+def _refusals(table: HubTable) -> Iterator[Any]:
+    """The `datasets` package, for a block in which what the hub's client raises becomes the error for it."""
     try:
         import datasets
     except ImportError as error:
         raise MissingDependency('Hugging Face data needs datasets: pip install "hardneg[hub]"') from error
-    return datasets
+    try:
+        yield datasets
+    except DataError:
+        raise
+    except Exception as error:
+        raise _refusal(table, error) from error
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
@@ -102,6 +96,27 @@ def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         except Exception as error:
             raise DataError.at(title, number, f"cannot be read: {first_line(error)}") from error
         yield number, row
+
+
+def row_part(
+    title: str,
+    rows: Callable[[], Iterable[Any]],
+    parse: Callable[[str, int, Any], Iterable[Record]],
+    split: str | None = None,
+) -> Part:
+    """The records of a table, or another stream of rows, that errors call `title`; `parse` makes those of a row."""
+
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        try:
+            for number, row in numbered_rows(title, rows()):
+                try:
+                    yield from ((number, record) for record in parse(title, number, row))
+                except DataError as error:
+                    yield number, error
+        except DataError as error:
+            yield 0, error
+
+    return Part(title, read, split)
 
 
 def table_digest(table: HubTable) -> str:
@@ -121,32 +136,25 @@ def table_digest(table: HubTable) -> str:
     revision = table.revision or ""
     if len(revision) == _COMMIT_DIGITS and set(revision) <= set("0123456789abcdef"):
         return revision
-    with _refusals(table):
-        from huggingface_hub import HfApi
+    from huggingface_hub import HfApi
 
+    with _refusals(table):
         return str(HfApi().dataset_info(str(table.repo), revision=table.revision).sha)
 
 
 def count_rows(table: HubTable) -> int:
     """How many rows a table has by its metadata, nothing read; 0 where that is not known."""
-    try:
-        import datasets
-
+    with suppress(Exception), _refusals(table) as datasets:
         builder = datasets.load_dataset_builder(**_arguments(table, datasets))
         return sum(split.num_examples or 0 for split in (builder.info.splits or {}).values())
-    except Exception:
-        return 0
+    return 0
 
 
 def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     if table.local is None:
         named = {"path": table.repo, "revision": table.revision}
-        if (table.revision or "").startswith(CONVERTED):
-            from huggingface_hub import HfApi
-
-            paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
-            return {**named, "data_files": whole_splits(table.title, paths, table.config)}
-        return {**named, "name": table.config}
+        converted = (table.revision or "").startswith(CONVERTED)
+        return named | ({"data_files": _whole_splits(table)} if converted else {"name": table.config})
     for suffix, builder in ((".parquet", "parquet"), (".jsonl", "json"), (".jsonl.gz", "json")):
         path = table.local / f"{table.config}{suffix}"
         if path.is_file():
@@ -157,6 +165,31 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
     if not (table.local / table.config).is_dir():
         raise FileNotFoundError(f"no configuration, subfolder, .parquet or .jsonl file {table.config!r}")
     return {"path": folder, "data_dir": table.config}
+
+
+def _whole_splits(table: HubTable) -> dict[str, list[str]]:
+    """The files of one configuration of a converted branch by split: CONFIGURATION/SPLIT/NUMBER.parquet.
+
+    Raises:
+        DataError: there is no such configuration, or the branch holds the first gigabytes of a split alone.
+    """
+    from huggingface_hub import HfApi
+
+    paths = HfApi().list_repo_files(str(table.repo), repo_type="dataset", revision=table.revision)
+    placed = [path.split("/") for path in sorted(paths) if path.endswith(".parquet") and path.count("/") == 2]
+    configs = sorted({config for config, *_ in placed})
+    wanted = table.config or (configs[0] if len(configs) == 1 else "default")
+    splits: dict[str, list[str]] = {}
+    for config, split, name in placed:
+        if config == wanted:
+            splits.setdefault(split, []).append(f"{config}/{split}/{name}")
+    if not splits:
+        reason = f"no configuration {wanted!r} in the converted branch; it has {', '.join(configs)}"
+        raise DataError(f"{table.title}: {reason}")
+    if cut := [split for split in splits if split.startswith(_PART)]:
+        reason = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
+        raise DataError(f"{table.title}: {reason}; take a repository in Parquet or JSON Lines, or the original files")
+    return splits
 
 
 def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
@@ -191,47 +224,22 @@ def whole_cell(where: str, number: int, row: dict[str, Any], column: str) -> int
     return int(value)
 
 
-def refusal(title: str, repo: str, revision: str | None, error: Exception) -> DataError:
+def _refusal(table: HubTable, error: Exception) -> DataError:
     """The error for what the hub's client raised, with what to do about it."""
-    at = f" at revision {revision}" if revision else ""
-    if script := _SCRIPT.search(str(error)):
-        reason = f"the repository holds a loading script ({script[1]}), which is never executed"
-        owner, _, name = repo.partition("/")
-        converted = f"its converted branch, dataset.revision={CONVERTED}parquet"
-        instead = f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else f"take {converted}"
-        return DataError(f"{title}{at} cannot be opened: {reason}; {instead}")
-    if "gated" in str(error).lower():
-        return DataError(f"{title}{at} cannot be opened: it is gated; {gate_advice('datasets/' + repo)}")
-    advice = "check the name and the network, or give a local folder"
-    return DataError(f"{title}{at} cannot be opened: {first_line(error).rstrip('.')}; {advice}")
-
-
-def gate_advice(path: str) -> str:
-    """What a user does before the hub lets files of a gated repository through."""
     from huggingface_hub import constants
 
-    return f"accept its terms on {constants.ENDPOINT}/{path}, then `hf auth login`"
-
-
-def whole_splits(title: str, paths: list[str], config: str | None) -> dict[str, list[str]]:
-    """The Parquet files of one configuration of a converted branch by split: CONFIGURATION/SPLIT/NUMBER.parquet.
-
-    Raises:
-        DataError: there is no such configuration, or the branch holds the first gigabytes of a split alone.
-    """
-    placed = [path.split("/") for path in sorted(paths) if path.endswith(".parquet") and path.count("/") == 2]
-    configs = sorted({parts[0] for parts in placed})
-    wanted = config or (configs[0] if len(configs) == 1 else "default")
-    if wanted not in configs:
-        raise DataError(f"{title}: no configuration {wanted!r} in the converted branch; it has {', '.join(configs)}")
-    splits: dict[str, list[str]] = {}
-    for parts in placed:
-        if parts[0] == wanted:
-            splits.setdefault(parts[1], []).append("/".join(parts))
-    if cut := [split for split in splits if split.startswith(_PART)]:
-        reason = f"the converted branch holds a part alone ({wanted}/{cut[0]}), as it does of large tables"
-        raise DataError(f"{title}: {reason}; take a repository in Parquet or JSON Lines, or the original files")
-    return splits
+    opening = f"{table.title}{f' at revision {table.revision}' if table.revision else ''} cannot be opened:"
+    if script := _SCRIPT.search(str(error)):
+        owner, _, name = str(table.repo).partition("/")
+        instead = f"take its converted branch, dataset.revision={CONVERTED}parquet"
+        instead = f"take hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else instead
+        reason = f"the repository holds a loading script ({script[1]}), which is never executed"
+        return DataError(f"{opening} {reason}; {instead}")
+    if "gated" in str(error).lower():
+        terms = f"accept its terms on {constants.ENDPOINT}/datasets/{table.repo}, then `hf auth login`"
+        return DataError(f"{opening} it is gated; {terms}")
+    reason = first_line(error).rstrip(".")
+    return DataError(f"{opening} {reason}; check the name and the network, or give a local folder")
 
 
 def look_up(tables: Iterable[HubTable]) -> Lookup:
@@ -241,42 +249,21 @@ def look_up(tables: Iterable[HubTable]) -> Lookup:
         DataError: a table does not open, has no such split, or is behind a gate.
         MissingDependency: the `datasets` package is not installed.
     """
-    there, ahead, seen = 0, 0, set()
+    there, ahead = dict[str, int](), dict[str, int]()
     for table in tables:
-        for address, size in _files(table):
-            if address not in seen:
-                seen.add(address)
-                there, ahead = (there + size, ahead) if table.local else (there, ahead + size)
-    return Lookup(there, ahead)
+        with _refusals(table) as datasets:
+            builder = datasets.load_dataset_builder(**_arguments(table, datasets))
+            chosen = _chosen(table, builder.config.data_files or {})
+            addresses = [str(address) for files in chosen.values() for address in files]
+            if table.local is not None:
+                there |= {address: Path(address).stat().st_size for address in addresses}
+                continue
+            from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
 
-
-def _files(table: HubTable) -> Iterator[tuple[str, int]]:
-    datasets = _import_datasets()
-    with _refusals(table):
-        builder = datasets.load_dataset_builder(**_arguments(table, datasets))
-        addresses = [address for files in _chosen(table, builder.config.data_files or {}).values() for address in files]
-        if table.local is not None:
-            yield from ((str(address), Path(address).stat().st_size) for address in addresses)
-            return
-        from huggingface_hub import get_hf_file_metadata, hf_hub_url
-
-        path, revision = _in_repository(addresses[0])
-        get_hf_file_metadata(hf_hub_url(str(table.repo), path, repo_type="dataset", revision=revision))
-        yield from _sizes(table, addresses)
-
-
-def _sizes(table: HubTable, addresses: Sequence[str]) -> Iterator[tuple[str, int]]:
-    from huggingface_hub import HfApi
-
-    named = {path: address for address in addresses for path in [_in_repository(address)[0]]}
-    paths, revision = list(named), _in_repository(addresses[0])[1]
-    for first in range(0, len(paths), _AT_ONCE):
-        part = paths[first : first + _AT_ONCE]
-        for info in HfApi().get_paths_info(str(table.repo), part, revision=revision, repo_type="dataset"):
-            yield named[info.path], int(getattr(info, "size", 0))
-
-
-def _in_repository(address: str) -> tuple[str, str]:
-    """Path and commit of `hf://datasets/OWNER/NAME@COMMIT/PATH`."""
-    commit, _, path = address.partition("@")[2].partition("/")
-    return path, commit
+            # addresses are hf://datasets/OWNER/NAME@COMMIT/PATH
+            commit, _, first = addresses[0].partition("@")[2].partition("/")
+            get_hf_file_metadata(hf_hub_url(str(table.repo), first, repo_type="dataset", revision=commit))
+            about = HfApi().dataset_info(str(table.repo), revision=commit, files_metadata=True)
+            sizes = {each.rfilename: each.size or 0 for each in about.siblings or ()}
+            ahead |= {address: sizes.get(address.partition(f"@{commit}/")[2], 0) for address in addresses}
+    return Lookup(sum(there.values()), sum(ahead.values()))

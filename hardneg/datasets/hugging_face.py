@@ -1,26 +1,31 @@
-"""Collections on the Hugging Face hub, or in local folders of the same layout, as Parquet or JSON Lines."""
+"""Collections on the Hugging Face hub, or in local folders of the same layout: tables of BEIR's form, or Tevatron's."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
+    CONVERTED,
     HubTable,
     count_rows,
     id_cell,
     look_up,
     numbered_rows,
     open_table,
+    row_part,
     table_digest,
     text_cell,
     whole_cell,
 )
-from hardneg.formats.source_files import JudgedQueries, order_splits
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.source_files import Part, order_splits
 from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.records.types import Answers, Document, Judgement, Lookup, Query
 from hardneg.store.digest import digest
 
-_CORPUS, _QUERIES, _QRELS = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
+_CORPUS, _QUERIES, _TABLE = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,31 @@ class Columns:
     relevance: str = "score"
 
 
+class _OfTables:
+    """A loader of tables, of which the first is the corpus."""
+
+    def _tables(self) -> tuple[HubTable, ...]:
+        raise NotImplementedError
+
+    def look_up(self) -> Lookup:
+        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
+        return look_up(self._tables())
+
+    def size_hint(self) -> int:
+        """The number of documents by the repository's metadata, 0 where that does not say."""
+        return count_rows(self._tables()[0])
+
+    def _corpus(self) -> tuple[str, Any]:
+        """Title and rows of the corpus. Raises DataError where it has several splits."""
+        table = self._tables()[0]
+        splits = open_table(table)
+        if len(splits) != 1:
+            raise DataError(f"{table.title}: splits {', '.join(splits)}; choose one as `corpus.split`")
+        return table.title, partial(iter, *splits.values())
+
+
 @dataclass(frozen=True)
-class HuggingFace:
+class HuggingFace(_OfTables):
     """A corpus, queries and qrels on the hub, streamed with `datasets`; nothing of a repository is executed.
 
     `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
@@ -65,24 +93,38 @@ class HuggingFace:
     revision: str | None = None
     corpus: HubTable = _CORPUS
     queries: HubTable = _QUERIES
-    qrels: HubTable = _QRELS
+    qrels: HubTable = _TABLE
     columns: Columns = Columns()
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "hub"
 
-    def load(self) -> "HuggingFaceCollection":
+    def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
-        corpus, queries, qrels = self._tables()
-        documents = open_table(corpus)
-        if len(documents) != 1:
-            raise DataError(f"{corpus.title}: splits {', '.join(documents)}; choose one as `corpus.split`")
-        judged = open_table(qrels)
-        return HuggingFaceCollection(
-            self.columns,
-            Opened(corpus, documents),
-            Opened(queries, open_table(queries)),
-            Opened(qrels, {split: judged[split] for split in order_splits(judged)}),
-        )
+        _, queries, qrels = self._tables()
+        corpus, asked, judged = self._corpus(), open_table(queries), open_table(qrels)
+        queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
+        for split in order_splits(judged):
+            own = {split: asked[split]} if split in asked else asked
+            rows = partial(chain.from_iterable, own.values())
+            part = row_part(queries.title, rows, self._query)
+            queries_in[split] = replace(part, name=f"{queries.title} {' '.join(own)}")
+            qrels_in[split] = row_part(qrels.title, partial(iter, judged[split]), self._judgement, split)
+        return PartedCollection([row_part(*corpus, self._document)], queries_in, qrels_in)
+
+    def _document(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
+        names = self.columns
+        doc_id = id_cell(where, number, row, names.doc_id)
+        title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
+        yield Document(doc_id, text_cell(where, number, row, names.text), title)
+
+    def _query(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
+        query_id = id_cell(where, number, row, self.columns.query_id)
+        yield Query(query_id, text_cell(where, number, row, self.columns.query))
+
+    def _judgement(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Judgement]:
+        names = self.columns
+        query_id, doc_id = (id_cell(where, number, row, name) for name in (names.judged_query, names.judged_doc))
+        yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
 
     def fingerprint(self) -> str:
         """A digest of the local files, or of the hub's commits, and of the options."""
@@ -90,14 +132,6 @@ class HuggingFace:
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
         return digest(["hf", self.version, content, layout, asdict(self.columns)])
-
-    def look_up(self) -> Lookup:
-        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
-        return look_up(self._tables())
-
-    def size_hint(self) -> int:
-        """The number of documents by the repository's metadata, 0 where that does not say."""
-        return count_rows(self._tables()[0])
 
     def _tables(self) -> tuple[HubTable, HubTable, HubTable]:
         corpus, queries, qrels = (
@@ -116,61 +150,100 @@ class HuggingFace:
 
 
 @dataclass(frozen=True)
-class Opened:
-    """A table and its splits as streaming datasets."""
+class Tevatron(_OfTables):
+    """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
 
-    table: HubTable
-    splits: dict[str, Any]
+    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
+    `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
+    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
+    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
 
-    def rows(self, split: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The numbered rows of one split."""
-        return numbered_rows(self.table.title, self.splits[split])
+    Args:
+        source: a hub id, or a local folder of the same layout.
+        revision: branch, tag or commit of the repository.
+        corpus: the table of documents, where it is not the repository or folder `source`-corpus.
+        config: the configuration of `source` that holds the rows, where there are several.
+    """
+
+    source: str
+    revision: str | None = None
+    corpus: HubTable = _TABLE
+    config: str | None = None
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "hub"
+
+    def load(self) -> "TevatronCollection":
+        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        documents, rows = row_part(*self._corpus(), _document), self._tables()[1]
+        splits = open_table(rows)
+        return TevatronCollection.of(rows.title, documents, {split: splits[split] for split in order_splits(splits)})
+
+    def fingerprint(self) -> str:
+        """A digest of the local files, or of the hub's commits, and of the tables' names."""
+        tables = self._tables()
+        layout = [[table.config, table.split] for table in tables]
+        return digest(["tevatron", self.version, [table_digest(table) for table in tables], layout])
+
+    def _tables(self) -> tuple[HubTable, HubTable]:
+        corpus = self.corpus
+        if corpus.repo is None:
+            source = self.source.rstrip("/")
+            # the converted branch is in any repository; a commit or tag of this one is not in the other
+            branch = self.revision if (self.revision or "").startswith(CONVERTED) else None
+            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
+        return corpus, HubTable(repo=self.source, config=self.config, revision=self.revision)
 
 
 @dataclass(frozen=True)
-class HuggingFaceCollection:
-    """The opened tables."""
+class TevatronCollection(PartedCollection):
+    """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
 
-    columns: Columns
-    corpus: Opened
-    query_table: Opened
-    judgements: Opened
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    negatives: dict[str, int] = field(default_factory=dict)
 
-    def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
-        where, names = self.corpus.table.title, self.columns
-        for number, row in self.corpus.rows(next(iter(self.corpus.splits))):
-            doc_id = id_cell(where, number, row, names.doc_id)
-            title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
-            yield Document(doc_id, text_cell(where, number, row, names.text), title)
+    @classmethod
+    def of(cls, title: str, documents: Part, rows: Mapping[str, Any]) -> "TevatronCollection":
+        """The collection of a corpus, and of rows of splits that errors call `title`."""
+        negatives = dict.fromkeys(rows, 0)
+        opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
+        queries = {split: row_part(*table, _query, split) for split, table in opened.items()}
+        judged = {
+            split: row_part(*table, partial(_judgements, negatives, split), split) for split, table in opened.items()
+        }
+        return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
-    def splits(self) -> Sequence[str]:
-        """The splits of the qrels."""
-        return list(self.judgements.splits)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's judgements name, in the table's order."""
-        named = {judgement.query_id for judgement in self.qrels(split)}
-        own = [split] if split in self.query_table.splits else list(self.query_table.splits)
-        source = f"{self.query_table.table.title} {' '.join(own)}"
-        return self._judged.select(source, self._numbered_queries(own), named)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
-        where, names = self.judgements.table.title, self.columns
-        for number, row in self.judgements.rows(split):
-            query_id = id_cell(where, number, row, names.judged_query)
-            doc_id = id_cell(where, number, row, names.judged_doc)
-            yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split, where the rows have them."""
+        where = self.queries_in[split].name
+        for number, row in numbered_rows(where, self.rows[split]):
+            answers = row.get("answers") or ()
+            if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
+                raise DataError.at(where, number, "column 'answers' must hold lists of texts")
+            yield Answers(id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
-        """How many queries no judgement names."""
-        return self._judged.notes()
+        """How many negatives the rows hold."""
+        words = "negatives left out: a collection holds positives alone"
+        found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
+        return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
 
-    def _numbered_queries(self, splits: list[str]) -> Iterator[tuple[int, Query]]:
-        where, names = self.query_table.table.title, self.columns
-        for split in splits:
-            for number, row in self.query_table.rows(split):
-                query_id = id_cell(where, number, row, names.query_id)
-                yield number, Query(query_id, text_cell(where, number, row, names.query))
+
+def _document(where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
+    title = text_cell(where, number, row, "title") if row.get("title") is not None else ""
+    yield Document(id_cell(where, number, row, "docid"), text_cell(where, number, row, "text"), title)
+
+
+def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
+    yield Query(id_cell(where, number, row, "query_id"), text_cell(where, number, row, "query"))
+
+
+def _judgements(
+    negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
+) -> Iterator[Judgement]:
+    """Relevance 1 for each positive passage; negative ones are counted."""
+    before = negatives[split] if number > 1 else 0  # a table may be read again
+    negatives[split] = before + len(row.get("negative_passages") or ())
+    query_id, passages = id_cell(where, number, row, "query_id"), row.get("positive_passages")
+    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
+        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+    yield from (Judgement(query_id, id_cell(where, number, passage, "docid"), 1) for passage in passages)

@@ -2,20 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.datasets.hub_tables import numbered_rows
-from hardneg.formats.source_files import JudgedQueries, order_splits
+from hardneg.datasets.hub_tables import numbered_rows, row_part
+from hardneg.datasets.topic_files import PartedCollection
+from hardneg.formats.source_files import Part, order_splits
 from hardneg.records.errors import DataError, MissingDependency
-from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest, file_digest
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
-_DEEPEST = 12
 
 
 @dataclass(frozen=True)
@@ -39,45 +39,47 @@ class IrDatasets:
     version: ClassVar[int] = 2
     extra: ClassVar[str] = "ir-datasets"
 
-    def load(self) -> "IrCollection":
+    def load(self) -> PartedCollection:
         """The collection, opened for streaming.
 
         Raises:
             DataError: there is no such id, or it has no documents, or no split has queries and qrels.
             MissingDependency: `ir_datasets` is not installed.
         """
-        corpus = _open(self.source)
-        if not corpus.has_docs():
-            raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
-        named = {split: _open(name) for split, name in self._judged(corpus).items()}
-        poor = [split for split, opened in named.items() if not (opened.has_queries() and opened.has_qrels())]
-        if poor or not named:
-            lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
-            raise DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
-        return IrCollection(self.source, corpus, {split: named[split] for split in order_splits(named)})
+        where, (corpus, judged) = f"ir-datasets:{self.source}", self._opened()
+        queries, qrels = dict[str, Part](), dict[str, Part]()
+        for split, (_, opened) in judged.items():
+            queries[split] = row_part(f"{where} queries of {split}", opened.queries_iter, _query, split)
+            qrels[split] = row_part(f"{where} qrels of {split}", opened.qrels_iter, _judgement, split)
+        return PartedCollection([row_part(f"{where} documents", corpus.docs_iter, _document)], queries, qrels)
 
     def fingerprint(self) -> str:
         """A digest of the ids and of what the catalogue says of their files, of which none is fetched.
 
         Of a dataset that is not in the catalogue, but was registered by the user, the content counts.
         """
-        collection = self.load()
-        judged = self._judged(collection.corpus)
-        content = [catalogued(self.source) or _content(collection.corpus, "docs")]
+        corpus, judged = self._opened()
+        content = [_catalogued(self.source) or _content(corpus, "docs")]
         content += [
-            catalogued(judged[split]) or _content(opened, part)
-            for split, opened in collection.judged.items()
+            _catalogued(name) or _content(opened, part)
+            for name, opened in judged.values()
             for part in ("queries", "qrels")
         ]
-        names = [self.source, *sorted(judged.items())]
-        return digest(["ir-datasets", self.version, names, list(collection.splits()), content])
+        names = [self.source, *sorted((split, name) for split, (name, _) in judged.items())]
+        return digest(["ir-datasets", self.version, names, list(judged), content])
 
-    def look_up(self) -> Lookup:
-        """The files behind the ids, and their sizes by the catalogue. Raises DataError where there is no such id."""
-        collection = self.load()
-        judged = collection.judged.values()
-        handlers = [handler() for opened in judged for handler in (opened.queries_handler, opened.qrels_handler)]
-        return look_up([collection.corpus.docs_handler(), *handlers])
+    def _opened(self) -> tuple[Any, dict[str, tuple[str, Any]]]:
+        """The id of the documents, opened; and for each split the id of its queries and qrels, and that opened."""
+        corpus = _open(self.source)
+        if not corpus.has_docs():
+            raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
+        named = self._judged(corpus)
+        judged = {split: (named[split], _open(named[split])) for split in order_splits(named)}
+        poor = [split for split, (_, each) in judged.items() if not (each.has_queries() and each.has_qrels())]
+        if poor or not judged:
+            lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
+            raise DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
+        return corpus, judged
 
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""
@@ -100,40 +102,6 @@ class IrDatasets:
         return ids
 
 
-@dataclass(frozen=True)
-class IrCollection:
-    """The opened dataset: documents of one id, queries and qrels of one id a split."""
-
-    source: str
-    corpus: Any
-    judged: Mapping[str, Any]
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
-
-    def documents(self) -> Iterator[Document]:
-        """The corpus, in the dataset's order."""
-        return (_document(item) for _, item in _rows(f"{self.source} documents", self.corpus.docs_iter()))
-
-    def splits(self) -> Sequence[str]:
-        """The splits that have queries and qrels."""
-        return list(self.judged)
-
-    def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's judgements name, in the dataset's order."""
-        named = {judgement.query_id for judgement in self.qrels(split)}
-        where = f"{self.source} queries of {split}"
-        items = _rows(where, self.judged[split].queries_iter())
-        return self._judged.select(where, ((number, _query(item)) for number, item in items), named)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
-        items = _rows(f"{self.source} qrels of {split}", self.judged[split].qrels_iter())
-        return (Judgement(item.query_id, item.doc_id, int(item.relevance)) for _, item in items)
-
-    def notes(self) -> Sequence[str]:
-        """How many queries no judgement names."""
-        return self._judged.notes()
-
-
 def _open(name: str) -> Any:
     try:
         import ir_datasets
@@ -148,23 +116,24 @@ def _open(name: str) -> Any:
         raise DataError(f"ir-datasets:{name} cannot be opened: {str(error).splitlines()[0:1]}") from error
 
 
-def _rows(where: str, items: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    return numbered_rows(f"ir-datasets:{where}", items)
-
-
-def _document(item: Any) -> Document:
+def _document(where: str, number: int, item: Any) -> Iterator[Document]:
     values = (getattr(item, name, None) for name in ("text", "body"))
     text = next((value for value in values if value is not None), None)
-    if not isinstance(text, str):
-        return Document(item.doc_id, item.default_text())
-    return Document(item.doc_id, text, getattr(item, "title", None) or "")
+    if isinstance(text, str):
+        yield Document(item.doc_id, text, getattr(item, "title", None) or "")
+    else:
+        yield Document(item.doc_id, item.default_text())
 
 
-def _query(item: Any) -> Query:
-    return Query(item.query_id, item.default_text() if hasattr(item, "default_text") else item.text)
+def _query(where: str, number: int, item: Any) -> Iterator[Query]:
+    yield Query(item.query_id, item.default_text() if hasattr(item, "default_text") else item.text)
 
 
-def catalogued(name: str) -> str:
+def _judgement(where: str, number: int, item: Any) -> Iterator[Judgement]:
+    yield Judgement(item.query_id, item.doc_id, int(item.relevance))
+
+
+def _catalogued(name: str) -> str:
     """What the installed catalogue says of the files behind an id, as a digest; empty for an id that it lacks."""
     import ir_datasets
 
@@ -182,37 +151,6 @@ def _content(opened: Any, part: str) -> str:
         if path.is_file():
             return file_digest(path)
     state = hashlib.blake2b(digest_size=16)
-    for _, item in _rows(part, getattr(opened, f"{part}_iter")()):
+    for _, item in numbered_rows(f"ir-datasets:{part}", getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))
     return state.hexdigest()
-
-
-def look_up(handlers: list[Any]) -> Lookup:
-    """The bytes of the downloads of handlers of ids: those that are in ir_datasets' folder, and those to come."""
-    there, ahead, unknown = 0, 0, 0
-    for download in {id(each): each for item in handlers for each in _downloads(item, _DEEPEST)}.values():
-        size = int(getattr(download, "_size_hint", None) or 0)
-        if (path := _kept_path(download)) is not None and path.exists():
-            there += path.stat().st_size
-        else:
-            ahead, unknown = ahead + size, unknown + (not size)
-    note = f"{unknown} files of unknown size; ir_datasets fetches them" if unknown else "ir_datasets fetches them"
-    return Lookup(there, ahead, note if ahead or unknown else "")
-
-
-def _kept_path(download: Any) -> Path | None:
-    """Where a download is kept, by the attributes of its class; None where it is not kept."""
-    kept = getattr(download, "_path", None) or getattr(download, "_cache_path", None)
-    return Path(kept) if isinstance(kept, str | Path) else None
-
-
-def _downloads(item: Any, depth: int) -> Iterator[Any]:
-    """The downloads that an object of ir_datasets holds, directly or in its parts."""
-    kept = _kept_path(item)
-    if hasattr(item, "_size_hint") or (kept is not None and kept.is_file()):
-        yield item
-        return
-    held = item if isinstance(item, list | tuple) else getattr(item, "__dict__", {}).values()
-    for value in held if depth else ():
-        inside = isinstance(value, list | tuple) or type(value).__module__.startswith("ir_datasets")
-        yield from _downloads(value, depth - 1) if inside else ()

@@ -1,12 +1,12 @@
 """MS MARCO's passages and documents as their tab-separated files, each maybe with `.gz`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.datasets.topic_files import Pairs, PartedCollection, find_pairs
+from hardneg.datasets.topic_files import PartedCollection, paired
 from hardneg.formats.queries import query_line
 from hardneg.formats.source_files import line_part, order_splits
 from hardneg.formats.text_lines import checked_id, estimate_lines, find_file
@@ -50,16 +50,13 @@ class MsMarcoPassage:
             )
         if not self.judged:
             return PartedCollection([line_part(corpus, _passage)], {}, {})
-        queries, qrels = _files(folder, "queries"), _files(folder, "qrels")
-        pairs = {name: (queries[name], qrels[name]) for name in queries if name in qrels}
-        if not pairs:
-            raise DataError(f"{folder}: no split has both queries.SPLIT.tsv and qrels.SPLIT.tsv")
-        unpaired = queries.keys() ^ qrels.keys()
-        alone = sorted(({**queries, **qrels})[name].name for name in unpaired)
-        shorter = {name: name.removesuffix(_SMALL) for name in pairs}
-        named = {name if shorter[name] in pairs else shorter[name]: pair for name, pair in pairs.items()}
-        paired = Pairs({split: named[split] for split in order_splits(named)}, alone)
-        return PartedCollection([line_part(corpus, _passage)], paired.queries(), paired.qrels(), paired.notes())
+        whole = paired(folder, [line_part(corpus, _passage)], {})
+        known = whole.queries_in
+        shorter = {name: name.removesuffix(_SMALL) for name in known}
+        named = {name if short in known else short: name for name, short in shorter.items()}
+        order = {split: named[split] for split in order_splits(named)}
+        queries, qrels = ({split: of[name] for split, name in order.items()} for of in (known, whole.qrels_in))
+        return replace(whole, queries_in=queries, qrels_in=qrels)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read."""
@@ -68,13 +65,6 @@ class MsMarcoPassage:
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the collection file."""
         return estimate_lines(Path(self.load().documents_in[0].name))
-
-
-def _files(folder: Path, part: str) -> dict[str, Path]:
-    names = {path.name.removesuffix(".gz") for path in folder.glob(f"{part}.*")}
-    names = {name for name in names if name.endswith(".tsv") and len(name) > len(f"{part}..tsv")}
-    files = {name[len(part) + 1 : -4]: find_file(folder, name) for name in sorted(names)}
-    return {name: path for name, path in files.items() if path is not None}
 
 
 def _passage(path: Path, number: int, line: str) -> Document:
@@ -106,9 +96,7 @@ class MsMarcoDocument:
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         corpus = self._corpus()
-        pairs = find_pairs(corpus.parent, self.splits)
-        documents = line_part(corpus, partial(_document, self.url))
-        return PartedCollection([documents], pairs.queries(), pairs.qrels(), pairs.notes())
+        return paired(corpus.parent, [line_part(corpus, partial(_document, self.url))], self.splits)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, of their splits, and of `url`."""

@@ -1,24 +1,59 @@
-"""The embedded datasets: docstrings of the libraries that hardneg depends on, as queries and passages.
+"""The embedded datasets: docstrings of installed packages as queries, and what they describe as passages.
 
-And as questions with short answers: what is it called that this summary describes?
+`pydocs` finds the rest of a docstring, `pycode` the code, `pynames` the name of what is described.
 """
 
 import re
-from collections import Counter
+import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import ClassVar, NamedTuple
 
-from hardneg.datasets.docstrings import read_docstrings
-from hardneg.datasets.summaries import FromDocstrings, Summary, text_key
+from hardneg.datasets.docstrings import installed_packages, package_version, read_docstrings
 from hardneg.formats.answer_matching import has_answer
-from hardneg.records.types import Answers, Document, Judgement, Query
-from hardneg.runtime.seeding import derive_seed
+from hardneg.formats.python_code import Definition, code_of, first_sentence
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
+from hardneg.runtime.seeding import FIXED, derive_seed
 from hardneg.store.digest import digest
+from hardneg.store.identity import options_in_key
+
+_UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
+_SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
+
+
+class SplitShares(NamedTuple):
+    """The parts of the queries that are for development and for tests; the others are for training."""
+
+    dev: float
+    test: float
+    seed: int
+
+    @property
+    def by_split(self) -> dict[str, float]:
+        """The share of each split."""
+        return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
+
+    def split(self, item_id: str) -> str:
+        """The split of an id; it depends on nothing else, and one in `test` stays there under a larger share."""
+        share = derive_seed(self.seed, "split", item_id) / 2**64
+        if share < self.test:
+            return "test"
+        return "dev" if share < self.test + self.dev else "train"
+
+
+class _Entry(NamedTuple):
+    """A summary and its passage; the queries of a group are in one split."""
+
+    doc_id: str
+    query: str
+    passage: str
+    group: str
 
 
 @dataclass(frozen=True)
-class PyDocs(FromDocstrings):
+class PyDocs:
     """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
 
     A docstring's first paragraph is the query, the rest is its passage, labelled 1. Passages whose summaries
@@ -26,7 +61,7 @@ class PyDocs(FromDocstrings):
     `DataFrame.mean`) stay: they are the hard negatives. Source files are parsed, never imported.
 
     Args:
-        packages: top-level names of installed packages.
+        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
         max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
         min_passage_words: shorter passages are left out.
         query_words: shortest and longest query.
@@ -35,7 +70,15 @@ class PyDocs(FromDocstrings):
         test_share: the part of the queries that is for tests; the others are for training.
     """
 
+    packages: tuple[str, ...] = ("numpy", "scipy", "pandas", "sklearn", "matplotlib", "networkx")
+    max_passages: int = 6000
+    min_passage_words: int = 20
+    query_words: tuple[int, int] = (3, 40)
+    seed: int = FIXED
+    dev_share: float = 0.055
+    test_share: float = 0.12
     name: ClassVar[str] = "pydocs"
+    version: ClassVar[int] = 1
     later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
 
     def load(self) -> "PyDocsCollection":
@@ -45,44 +88,87 @@ class PyDocs(FromDocstrings):
             MissingDependency: a package is not installed.
             UsageError: no package, a dotted name, a cap under 1, or shares that leave a split nothing.
         """
-        self._check()
+        return PyDocsCollection(*self._parts())
+
+    def fingerprint(self) -> str:
+        """A digest of the packages' versions (or their sources), the options and Python's version."""
+        versions = [[package, package_version(package)] for package in self._names]
+        return digest([self.name, self.version, options_in_key(self), versions, list(sys.version_info[:2])])
+
+    def size_hint(self) -> int:
+        """The cap; the default packages reach it."""
+        return self.max_passages
+
+    def query_hint(self) -> Mapping[str, int]:
+        """Each split's share of the cap; some summaries are no query of their own."""
+        return {split: round(share * self.max_passages) for split, share in self._shares.by_split.items()}
+
+    @property
+    def _names(self) -> list[str]:
+        chosen = set(self.packages)
+        return sorted(chosen.difference("*").union(installed_packages()) if "*" in chosen else chosen)
+
+    @property
+    def _shares(self) -> SplitShares:
+        return SplitShares(self.dev_share, self.test_share, self.seed)
+
+    def _parts(self) -> tuple[list[Document], dict[str, list[tuple[Query, list[str]]]], dict[str, int], dict[str, str]]:
+        """Passages by id, queries with the ids of their passages by split, counts of what is left out, and groups."""
+        if not self.packages or self.max_passages < 1:
+            raise UsageError(f"{self.name}: give at least one package, and a max_passages of 1 or more")
+        if min(self._shares.by_split.values()) <= 0:
+            raise UsageError(f"{self.name}: give a dev_share and a test_share above 0, and below 1 together")
         left_out: Counter[str] = Counter()
         entries = list(self._entries(left_out))
-        entries.sort(key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
-        left_out[f"passages above the cap of {self.max_passages}"] = max(0, len(entries) - self.max_passages)
-        return self._collect(entries[: self.max_passages], left_out)
+        kept = self._sample(entries)
+        left_out[f"passages above the cap of {self.max_passages}"] = len(entries) - len(kept)
+        same: defaultdict[str, list[_Entry]] = defaultdict(list)
+        for entry in self._clear(entries, kept, left_out):
+            same[_text_key(entry.query)].append(entry)
+        by_split: dict[str, list[tuple[Query, list[str]]]] = {split: [] for split in self._shares.by_split}
+        for first, *others in sorted(same.values(), key=lambda alike: alike[0].doc_id):
+            doc_ids = sorted([first.doc_id, *(entry.doc_id for entry in others)])
+            by_split[self._shares.split(first.group)].append((Query(first.doc_id, first.query), doc_ids))
+        passages = sorted(Document(entry.doc_id, entry.passage) for entry in kept)
+        return passages, by_split, dict(left_out), {entry.doc_id: entry.group for entry in kept}
 
-    def _entries(self, left_out: Counter[str]) -> Iterator["_Entry"]:
+    def _entries(self, left_out: Counter[str]) -> Iterator[_Entry]:
         files: set[bytes] = set()
         known: set[tuple[str, str]] = set()
+        short = f"docstrings with under {self.min_passage_words} words after the first paragraph"
         for package in self._names:
             for docstring in read_docstrings(package, left_out, files):
                 first, *rest = re.split(r"\n[ \t]*\n", docstring.text.strip(), maxsplit=1)
-                entry = _Entry(docstring.name, " ".join(first.split()), " ".join("".join(rest).split()))
-                same = (text_key(entry.query), entry.passage)
-                reason = self._unfit(first, entry)
-                if reason or same in known:
-                    left_out[reason or "docstrings that are the same as another"] += 1
+                query, passage = " ".join(first.split()), " ".join("".join(rest).split())
+                reason = self._unfit("paragraph", first, passage, short)
+                if not reason and (_text_key(query), passage) in known:
+                    reason = "docstrings that are the same as another"
+                if reason:
+                    left_out[reason] += 1
                 else:
-                    known.add(same)
-                    yield entry
+                    known.add((_text_key(query), passage))
+                    yield _Entry(docstring.name, query, passage, docstring.name)
 
-    def _unfit(self, first: str, entry: "_Entry") -> str | None:
-        if len(entry.passage.split()) < self.min_passage_words:
-            return f"docstrings with under {self.min_passage_words} words after the first paragraph"
-        return Summary("paragraph", first, entry.query).unfit(entry.passage, self.query_words)
+    def _unfit(self, part: str, source: str, passage: str, short: str) -> str | None:
+        """Why the first `part` of a docstring cannot be the query of a passage; None where it can."""
+        query, (least, most) = " ".join(source.split()), self.query_words
+        if len(passage.split()) < self.min_passage_words:
+            return short
+        if not least <= len(query.split()) <= most:
+            return f"docstrings whose first {part} has not {least} to {most} words"
+        if source.startswith("..") or _UNDERLINE.search(source) or _SIGNATURE.search(query):
+            return "docstrings that start with a heading, a directive or a signature"
+        if _text_key(query) in " ".join(passage.split()).casefold():
+            return f"docstrings that repeat their first {part}"
+        return None
 
-    def _collect(self, entries: list["_Entry"], left_out: dict[str, int]) -> "PyDocsCollection":
-        groups: dict[str, list[_Entry]] = {}
-        for entry in entries:
-            groups.setdefault(text_key(entry.query), []).append(entry)
-        by_split: dict[str, list[tuple[Query, list[str]]]] = {"train": [], "dev": [], "test": []}
-        for group in sorted(groups.values(), key=lambda group: group[0].doc_id):
-            first = group[0]
-            query = Query(first.doc_id, first.query)
-            by_split[self._shares.split(first.doc_id)].append((query, sorted(entry.doc_id for entry in group)))
-        passages = sorted(Document(entry.doc_id, entry.passage) for entry in entries)
-        return PyDocsCollection(passages, by_split, dict(left_out))
+    def _sample(self, entries: list[_Entry]) -> list[_Entry]:
+        order = sorted(entries, key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
+        return order[: self.max_passages]
+
+    def _clear(self, entries: list[_Entry], kept: list[_Entry], left_out: Counter[str]) -> list[_Entry]:
+        """Those whose summary can be a query."""
+        return kept
 
 
 @dataclass(frozen=True)
@@ -92,6 +178,7 @@ class PyDocsCollection:
     passages: Sequence[Document]
     by_split: dict[str, list[tuple[Query, list[str]]]]
     left_out: dict[str, int]
+    group_of: Mapping[str, str]
 
     def documents(self) -> Iterator[Document]:
         """The passages, without titles: an object's name would give the query away."""
@@ -114,55 +201,38 @@ class PyDocsCollection:
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 
-class _Entry(NamedTuple):
-    doc_id: str
-    query: str
-    passage: str
-
-
 @dataclass(frozen=True)
-class PyNames:
+class PyNames(PyDocs):
     """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
 
     An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
     passage; about half the queries have one, the others have no answer.
 
     Args:
-        packages: top-level names of installed packages.
+        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
         max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+        min_passage_words: shorter passages are left out.
+        query_words: shortest and longest query.
         seed: changes the sample and the splits.
+        dev_share: the part of the queries that is for development.
+        test_share: the part of the queries that is for tests; the others are for training.
     """
 
-    packages: tuple[str, ...] = PyDocs.packages
-    max_passages: int = PyDocs.max_passages
-    seed: int = PyDocs.seed
-    version: ClassVar[int] = 1
+    name: ClassVar[str] = "pynames"
+    later: ClassVar[frozenset[str]] = PyDocs.later | {"min_passage_words", "query_words"}
 
     def load(self) -> "PyNamesCollection":
         """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
-        found = self._docs.load()
-        return PyNamesCollection(found.passages, found.by_split, found.left_out)
+        return PyNamesCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """That of `pydocs`, under another name."""
-        return digest(["pynames", self.version, self._docs.fingerprint()])
-
-    def size_hint(self) -> int:
-        """The cap; the default packages reach it."""
-        return self._docs.size_hint()
-
-    def query_hint(self) -> Mapping[str, int]:
-        """That of `pydocs`."""
-        return self._docs.query_hint()
-
-    @property
-    def _docs(self) -> PyDocs:
-        return PyDocs(packages=self.packages, max_passages=self.max_passages, seed=self.seed)
+        """A digest of the fingerprint of `pydocs` with these options."""
+        return digest([self.name, self.version, PyDocs(**asdict(self)).fingerprint()])
 
 
 @dataclass(frozen=True)
 class PyNamesCollection(PyDocsCollection):
-    """What `pydocs` found, and answers."""
+    """The collection of `pydocs`, with answers."""
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
@@ -171,3 +241,92 @@ class PyNamesCollection(PyDocsCollection):
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
             told = [name for doc_id, name in names.items() if has_answer(texts[doc_id], [name])]
             yield Answers(query.query_id, tuple(dict.fromkeys(told)))
+
+
+@dataclass(frozen=True)
+class PyCode(PyDocs):
+    """A retrieval problem that is on every machine: find the function or class that a sentence describes.
+
+    The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
+    in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
+    is the same as another's, white space aside, is left out. A sentence that describes passages of several groups is no
+    query, as nothing says which of them it asks for; the passages stay. Source files are parsed, never imported.
+
+    Args:
+        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
+        max_passages: the cap. Whole groups are kept; which, depends on their names alone, and a higher cap only adds.
+        min_passage_words: shorter passages are left out.
+        query_words: shortest and longest query.
+        seed: changes the sample and the splits.
+        dev_share: the part of the groups whose queries are for development.
+        test_share: the part of the groups whose queries are for tests; the others are for training.
+    """
+
+    max_passages: int = 10_000
+    min_passage_words: int = 10
+    name: ClassVar[str] = "pycode"
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    def load(self) -> "PyCodeCollection":
+        """Reads and parses the sources: half a minute, of all packages some minutes; raises what `pydocs` raises."""
+        return PyCodeCollection(*self._parts())
+
+    def _entries(self, left_out: Counter[str]) -> Iterator[_Entry]:
+        files: set[bytes] = set()
+        names: set[str] = set()
+        codes: set[str] = set()
+        short = f"definitions with under {self.min_passage_words} words of code"
+        for package in self._names:
+            for docstring in read_docstrings(package, left_out, files):
+                if not isinstance(docstring.node, Definition):
+                    continue
+                passage, first = code_of(docstring.node, docstring.file), first_sentence(docstring.text)
+                code = "".join(passage.split())
+                reason = self._unfit("sentence", first, passage, short)
+                if not reason and code in codes:
+                    reason = "definitions whose code is the same as another's"
+                elif not reason and docstring.name in names:
+                    reason = "further docstrings of one name"
+                if reason:
+                    left_out[reason] += 1
+                else:
+                    codes.add(code)
+                    names.add(docstring.name)
+                    yield _Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
+
+    def _sample(self, entries: list[_Entry]) -> list[_Entry]:
+        """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""
+        groups: defaultdict[str, list[_Entry]] = defaultdict(list)
+        for each in entries:
+            groups[each.group].append(each)
+        kept: list[_Entry] = []
+        for group in sorted(groups, key=lambda group: derive_seed(self.seed, "sample", group)):
+            if len(kept) + len(groups[group]) > self.max_passages:
+                break
+            kept += groups[group]
+        return sorted(kept)
+
+    def _clear(self, entries: list[_Entry], kept: list[_Entry], left_out: Counter[str]) -> list[_Entry]:
+        groups: defaultdict[str, set[str]] = defaultdict(set)
+        for each in entries:
+            groups[_text_key(each.query)].add(each.group)
+        clear = [each for each in kept if len(groups[_text_key(each.query)]) == 1]
+        left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
+        return clear
+
+
+@dataclass(frozen=True)
+class PyCodeCollection(PyDocsCollection):
+    """Passages, queries and judgements as `pydocs` has them, and groups."""
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """The class or module of each passage; of a query, that of the passages it asks for."""
+        ids: Sequence[str] = [document.doc_id for document in self.passages]
+        if side == "query":
+            ids = [query.query_id for split in self.by_split.values() for query, _ in split]
+        return (Membership(item_id, self.group_of[item_id]) for item_id in ids)
+
+
+def _text_key(text: str) -> str:
+    """The same for two queries that differ in case, or in the punctuation at their ends."""
+    return text.casefold().rstrip(" .:")

@@ -1,15 +1,23 @@
 """Collections as Pyserini indexes them: folders of JSON documents, with topics and qrels beside them."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.datasets.topic_files import PartedCollection, find_pairs
-from hardneg.formats.json_rows import id_field, json_row, read_array, text_field, title_field
+from hardneg.datasets.topic_files import PartedCollection, paired
 from hardneg.formats.source_files import Part, Record, line_part
-from hardneg.formats.text_lines import estimate_lines, no_folder, read_chunks
+from hardneg.formats.text_lines import (
+    estimate_lines,
+    id_field,
+    json_row,
+    no_folder,
+    read_array,
+    read_chunks,
+    text_field,
+    title_field,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document
 from hardneg.store.digest import digest
@@ -47,9 +55,8 @@ class Pyserini:
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise no_folder(folder)
-        pairs = find_pairs(folder, self.splits)
-        documents = [_documents_part(path, self.title_line) for path in self._corpus_files()]
-        return PartedCollection(documents, pairs.queries(self.topic_field), pairs.qrels(), pairs.notes())
+        judged = paired(folder, [], self.splits, self.topic_field)
+        return replace(judged, documents_in=[_documents_part(path, self.title_line) for path in self._corpus_files()])
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, of their splits, and of the options."""
@@ -73,7 +80,7 @@ class Pyserini:
 
 
 def _documents_part(path: Path, title_line: bool) -> Part:
-    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path, 4096), "").lstrip().startswith("["):
+    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path), "").lstrip().startswith("["):
         return Part(str(path), partial(_array_documents, path, title_line))
     return line_part(path, lambda path, number, line: _document(title_line, path, number, json_row(path, number, line)))
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from hardneg.formats.queries import topics_part
-from hardneg.formats.source_files import JudgedQueries, Part, order_splits, qrels_part, records
-from hardneg.formats.text_lines import find_file
+from hardneg.formats.source_files import Part, order_splits, qrels_part, records
+from hardneg.formats.text_lines import checked_id, find_file
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
+from hardneg.records.wording import counted
 from hardneg.store.digest import tree_digest
 
 _TOPICS = (
@@ -31,14 +32,16 @@ _T = TypeVar("_T", Document, Query, Judgement)
 class PartedCollection:
     """Documents, and queries and judgements by split, as parts; a split's queries are those that its qrels name.
 
-    left_out: one line for each file that is not read.
+    left_out: one line for each file that is not read. all_queries: queries that no judgement names stay.
     """
 
     documents_in: Sequence[Part]
     queries_in: Mapping[str, Part]
     qrels_in: Mapping[str, Part]
     left_out: Sequence[str] = ()
-    _judged: JudgedQueries = field(default_factory=JudgedQueries)
+    all_queries: bool = False
+    _used: dict[str, set[str]] = field(default_factory=dict)
+    _totals: dict[str, int] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the files' order."""
@@ -49,11 +52,23 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries that the split's qrels name, in the file's order."""
-        named = {judgement.query_id for judgement in self.qrels(split)}
+        """The queries that the split's qrels name, in the file's order.
+
+        Raises:
+            DataError: an id occurs twice, is empty or has white space.
+        """
         part = self.queries_in[split]
-        numbered = cast(Iterator[tuple[int, Query]], records(part))
-        return self._judged.select(part.name, numbered, named)
+        named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}
+        seen, used = set[str](), self._used.setdefault(part.name, set())
+        for number, query in cast(Iterator[tuple[int, Query]], records(part)):
+            checked_id(part.name, number, query.query_id)
+            if query.query_id in seen:
+                raise DataError.at(part.name, number, f"query id {query.query_id!r} stands there twice")
+            seen.add(query.query_id)
+            if named is None or query.query_id in named:
+                used.add(query.query_id)
+                yield query
+        self._totals[part.name] = len(seen)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of one split."""
@@ -61,7 +76,10 @@ class PartedCollection:
 
     def notes(self) -> Sequence[str]:
         """Files that are not read, and how many queries no judgement names."""
-        return [*self.left_out, *self._judged.notes()]
+        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
+        told = ((source, counted(count, "query")) for source, count in left.items() if count)
+        unjudged = [f"{source}: {queries} left out: no judgement names them" for source, queries in told]
+        return [*self.left_out, *unjudged]
 
     def parts(self) -> Iterator[Part]:
         """All files, documents first, then queries, then judgements."""
@@ -71,50 +89,43 @@ class PartedCollection:
 
     def digest(self, root: Path) -> str:
         """A digest of the bytes of all files, which are named relative to `root`."""
-        return tree_digest(root, [Path(part.name).relative_to(root).as_posix() for part in self.parts()])
+        names = dict.fromkeys(Path(part.name).relative_to(root).as_posix() for part in self.parts())
+        return tree_digest(root, list(names))
 
 
 def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
     return (record for _, record in records(part) if isinstance(record, record_type))
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """For each split its topics and its qrels, and the names of files that have no counterpart."""
+def paired(
+    folder: Path, documents: Sequence[Part], named: Mapping[str, tuple[str, str]], field: str = "title"
+) -> PartedCollection:
+    """The documents with the topics and qrels of each split that a folder has both of.
 
-    files: Mapping[str, tuple[Path, Path]]
-    alone: Sequence[str] = ()
-
-    def queries(self, field: str = "title") -> dict[str, Part]:
-        """The topics as parts by split; `field` as `hardneg.formats.queries.topics_part` has it."""
-        return {split: topics_part(topics, split, field) for split, (topics, _) in self.files.items()}
-
-    def qrels(self) -> dict[str, Part]:
-        """The qrels as parts by split."""
-        return {split: qrels_part(qrels, split) for split, (_, qrels) in self.files.items()}
-
-    def notes(self) -> list[str]:
-        """One line for each file without its counterpart."""
-        return [f"{name}: left out, it has no counterpart" for name in self.alone]
-
-
-def find_pairs(folder: Path, named: Mapping[str, tuple[str, str]]) -> Pairs:
-    """Topics and qrels of the same split: the named ones (relative to the folder), or else by the names of the files.
+    Args:
+        folder: where topics and qrels are; files of it that have no counterpart are noted.
+        documents: the corpus.
+        named: for each split its topics and qrels, relative to the folder; empty finds them by the names of the files.
+        field: as `hardneg.formats.queries.topics_part` has it.
 
     Raises:
         DataError: a named file is missing, two files are of one split, or no split has both.
     """
-    if named:
-        return Pairs(
-            {split: (_named_file(folder, named[split][0]), _named_file(folder, named[split][1])) for split in named}
-        )
-    topics, qrels = _by_split(folder, _TOPICS), _by_split(folder, _QRELS)
-    both = order_splits(topics.keys() & qrels.keys())
+    topics, qrels = (
+        {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)
+        for side, patterns in enumerate((_TOPICS, _QRELS))
+    )
+    both = list(named) or order_splits(topics.keys() & qrels.keys())
     if not both:
-        reason = "no split has both topics and qrels, such as topics.test.txt and qrels.test.txt; name them in `splits`"
-        raise DataError(f"{folder}: {reason}")
+        reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
+        raise DataError(f"{folder}: {reason}; give files these names")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
-    return Pairs({split: (topics[split], qrels[split]) for split in both}, alone)
+    return PartedCollection(
+        documents,
+        {split: topics_part(topics[split], split, field) for split in both},
+        {split: qrels_part(qrels[split], split) for split in both},
+        [f"{name}: left out, it has no counterpart" for name in alone],
+    )
 
 
 def _named_file(folder: Path, name: str) -> Path:

@@ -8,12 +8,18 @@ from typing import Any
 
 from hardneg.api.argument_values import file_path
 from hardneg.api.workplace import usual_store
-from hardneg.diagnosis.check_result import CheckResult
-from hardneg.diagnosis.finished_run import FinishedRun
-from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies, seen_documents
-from hardneg.diagnosis.texts import cut_texts, shared_queries, training_sets, unused_prompts
-from hardneg.diagnosis.training import learning_curve, outcome, trained_rows
-from hardneg.diagnosis.vectors import collapse, trained_indexes
+from hardneg.diagnosis.data import (
+    above_positive,
+    cut_texts,
+    hidden_positives,
+    near_copies,
+    seen_documents,
+    shared_queries,
+    training_sets,
+    unused_prompts,
+)
+from hardneg.diagnosis.finished_run import CheckResult, FinishedRun
+from hardneg.diagnosis.training import collapse, learning_curve, outcome, trained_indexes, trained_rows
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import HardnegError
 from hardneg.verbs.mine import Mine

@@ -1,15 +1,15 @@
-"""A finished run as checks read it: its recipe, artifacts, collection, and a sample of what was mined."""
+"""A finished run as checks read it (recipe, artifacts, collection, a sample of what was mined), and what they say."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.formats.collection import StoredCollection
@@ -27,8 +27,33 @@ from hardneg.verbs.mine import Mine
 from hardneg.verbs.shared.stage_spec import StageSpec
 from hardneg.verbs.shared.training_options import Judging
 
+State = Literal["suspect", "fine", "unknown"]
+Figures = dict[str, float | int | str]
+"""Of a check, as JSON holds them."""
+
 SAMPLED = 1_000
 """The most queries, documents or vectors that a check looks at."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check says of one subject.
+
+    check: its name. subject: a stage, a row of the metrics or a side; empty for the whole run. state: `unknown` where
+    the check could not be made, or decides nothing. advice: what to change; empty where there is nothing to.
+    """
+
+    state: State
+    sentence: str
+    figures: Figures = field(default_factory=dict)
+    advice: str = ""
+    check: str = ""
+    subject: str = ""
+
+    @classmethod
+    def of(cls, suspect: bool, sentence: str, figures: Figures, advice: str) -> "CheckResult":
+        """Suspect, with what to change, or fine."""
+        return cls("suspect", sentence, figures, advice) if suspect else cls("fine", sentence, figures)
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
@@ -118,7 +143,7 @@ class FinishedRun:
         if stage := self.recipe.outputs.get(MODEL_FOLDER):
             folder = self.part(stage, MODEL_FOLDER)
             return folder, read_spec(folder)
-        resolved = resolve(self.recipe.model)
+        resolved = self.recipe.models.of(self.recipe.model)
         return resolved.path, resolved.full
 
     def encoder_of(self, index: str) -> str:

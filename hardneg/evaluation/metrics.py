@@ -1,15 +1,17 @@
 """Effectiveness of a run by query, equal to trec_eval's figures to the last digits.
 
-Names are `kind@cutoff` or, for the whole list, `kind`: see `KINDS`. Queries without a relevant document
-score 0 and count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c).
+Names are `kind@cutoff` or, for the whole list, `kind`: see `MEASURES`. Queries without a relevant document score 0 and
+count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c). Notes say what one must know
+beside the figures: what a run lacks, judgements that count for nothing.
 """
 
 import difflib
 import math
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
 from hardneg.records.errors import UsageError
+from hardneg.records.wording import counted, joined
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 if TYPE_CHECKING:
@@ -56,15 +59,6 @@ class Metric:
         return self.measure == "ndcg"
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
-    """Queries that a run and qrels share; those only the qrels have (scoring 0); those only the run has."""
-
-    shared: int
-    unranked: int
-    unjudged: int
-
-
 def parse_metrics(names: Sequence[str]) -> list[Metric]:
     """The metrics of these names, each once, in the order given.
 
@@ -85,14 +79,8 @@ def is_metric(name: str) -> bool:
     return isinstance(_parse(name), Metric)
 
 
-def coverage(run: Run, judged: Collection[str]) -> Coverage:
-    """Counts the queries that `evaluate` scores, scores 0 for want of a ranking, and leaves out."""
-    shared = sum(query_id in judged for query_id in run)
-    return Coverage(shared, len(judged) - shared, len(run) - shared)
-
-
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Scores every query of the qrels; queries that only the run has are left out (`coverage` counts them).
+    """Scores every query of the qrels; queries that only the run has are left out (`run_notes` counts them).
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that the
     other, binary, measures take as relevant (trec_eval -l).
@@ -236,3 +224,89 @@ def _first_ranks(
             ranks = np.where(hits.any(1), above + 1 + hits.argmax(1), np.inf)
             first[open_] = ranks
     return first
+
+
+def averaged(scores: Sequence[Scores]) -> Scores:
+    """The mean over seeds of each query's score, by metric; one is as it is.
+
+    Raises:
+        UsageError: they are not of the same queries.
+    """
+    if len(scores) == 1:
+        return scores[0]
+    for name, by_query in scores[0].items():
+        if any(other[name].keys() != by_query.keys() for other in scores):
+            raise UsageError("the runs of a system with several seeds are of different queries: search the same split")
+    return {
+        name: {query_id: fmean(each[name][query_id] for each in scores) for query_id in by_query}
+        for name, by_query in scores[0].items()
+    }
+
+
+def by_system(
+    paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
+) -> dict[str, dict[int, Scores]]:
+    """The scores of each system with several seeds, by seed; paths: the system and the seed of each of `scores`."""
+    systems: dict[str, dict[int, Scores]] = {}
+    for path, run_scores in scores.items():
+        label, seed = paths[path]
+        if seed is not None:
+            systems.setdefault(label, {})[seed] = run_scores
+    return systems
+
+
+def run_notes(
+    label: str, run: Run, query_ids: Collection[str], metrics: Sequence[str], documents: int | None = None
+) -> list[str]:
+    """A line on judged queries without a ranking, on queries that nobody judged, and on metrics cut below all lists.
+
+    query_ids: the judged ones. documents: how many there are to find; None where that is not known.
+    """
+    shared = sum(query_id in query_ids for query_id in run)
+    unranked, unjudged = len(query_ids) - shared, len(run) - shared
+    if not shared:
+        return [f"{label}: no query of the run is judged; are these the right judgements?"]
+    notes = []
+    if unranked:
+        missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
+        notes.append(f"{label}: {counted(unranked, *missing)}")
+    if unjudged:
+        aside = "query has no judgement and is left out", "queries have no judgement and are left out"
+        notes.append(f"{label}: {counted(unjudged, *aside)}")
+    longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
+    if deeper := cut_below(metrics, longest if documents is None or longest < documents else None):
+        are = "is" if len(deeper) == 1 else "are"
+        notes.append(f"{label}: no list has more than {counted(longest, 'document')}: {joined(deeper)} {are} cut there")
+    return notes
+
+
+def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
+    """A line on a relevance level that no judgement reaches, or that those of some queries do not reach."""
+    binary = [name for name in metrics if name not in graded(metrics)]
+    highest = [max(grades.values(), default=0) for grades in qrels.values()]
+    lacking = sum(grade < level for grade in highest)
+    if not binary or not lacking:
+        return
+    zero = f"0 by {joined(binary)}"
+    if lacking == len(highest):
+        yield f"relevance level {level}: no judgement reaches it, the highest is {max(highest)}, so all is {zero}"
+    else:
+        queries = "query has no document of grade", "queries have no document of grade"
+        yield f"{counted(lacking, *queries)} {level} or higher and {'scores' if lacking == 1 else 'score'} {zero}"
+
+
+def graded(names: Sequence[str]) -> set[str]:
+    """The metrics in which grades count, so that the relevance level does not."""
+    return {name for name in names if Metric(name.partition("@")[0]).graded}
+
+
+def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
+    """The metrics that are cut deeper than the longest list, in order; none where its length is not known."""
+    if longest is None:
+        return []
+    return [name for name in metrics if cutoff(name) > longest]
+
+
+def cutoff(name: str) -> int:
+    """Where a metric is cut, `answer@k` among them; 0: it looks at the whole list."""
+    return int(name.partition("@")[2] or 0)

@@ -17,13 +17,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation.equivalence import tost, verdict
 from hardneg.evaluation.intervals import Interval, distributions
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Comparison, holm
-from hardneg.evaluation.two_level import TwoLevel
-from hardneg.evaluation.variance import system_intervals
+from hardneg.evaluation.significance import Comparison, holm, tost, verdict
+from hardneg.evaluation.two_level import TwoLevel, system_intervals
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
 

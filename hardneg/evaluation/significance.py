@@ -2,17 +2,22 @@
 
 With fewer than two queries nothing can be said: p is 1 and there is no interval. Where queries come in groups, the
 units of all tests are groups: variances and signs are those of sums by group.
+
+A difference that is not significant may be nothing, or may be too small for so few queries. Two systems are equivalent
+where the data rule out that they differ by the margin or more, either way: two one-sided tests (TOST). Source:
+Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power approach for assessing the
+equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
-from hardneg.evaluation.equivalence import Design, tost
 from hardneg.evaluation.intervals import (
     GroupIndex,
     Interval,
@@ -23,10 +28,11 @@ from hardneg.evaluation.intervals import (
     mean_variance,
     unit_count,
 )
-from hardneg.evaluation.levels import LEVEL
+from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import FIXED, generator
 
+Verdict = Literal["difference", "equivalent", "undecided"]
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 
@@ -37,6 +43,21 @@ class Randomisation:
 
     samples: int = 100_000
     seed: int = FIXED
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What tests take for granted: the margin in which systems are equal, and the group of each query, if any."""
+
+    margin: float = MARGIN
+    groups: Mapping[str, str] | None = None
+
+
+class _Tested(Protocol):
+    @property
+    def equivalence_holm(self) -> float: ...
+
+    def significant(self, level: float) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +129,34 @@ def randomisation_test(
     bound = abs(total) - _TOLERANCE * size
     count = sum(int(np.count_nonzero(np.abs(total - 2.0 * (flips @ moved)) >= bound)) for flips in blocks)
     return count / patterns if exact else (1 + count) / (1 + options.samples)
+
+
+def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
+    """The p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
+
+    Where no query differs there is no error to go by. Scores are at most 1, so that a difference of `margin` needs one
+    query in 1 / margin: p is then the chance to meet none of these, (1 - margin)^units.
+
+    Args:
+        difference: the mean difference.
+        error: its standard error.
+        freedom: degrees of freedom of the error; without any p is 1.
+        units: how many queries, or groups of queries, there are.
+        margin: the least difference that matters.
+    """
+    distance = margin - abs(difference)
+    if freedom <= 0 or units < 2:
+        return 1.0
+    if error <= _TOLERANCE * max(margin, abs(difference)):
+        return float(max(0.0, 1.0 - distance) ** units) if distance > 0 else 1.0
+    return float(distributions().t.sf(distance / error, freedom))
+
+
+def verdict(test: _Tested, level: float) -> Verdict:
+    """A difference where the tests of one are significant; else equivalent where TOST is, corrected; else undecided."""
+    if test.significant(level):
+        return "difference"
+    return "equivalent" if test.equivalence_holm < level else "undecided"
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

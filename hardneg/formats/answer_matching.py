@@ -160,10 +160,7 @@ class PassageAnswers:
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """The same for lists of document ids, one a question: bool [Q, k], k the length of the longest."""
-        lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
-        rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
-        rows[np.arange(rows.shape[1]) < lengths[:, None]] = self._corpus.rows([i for part in lists for i in part])
-        return self.contained(query_ids, rows)
+        return self.contained(query_ids, self._corpus.list_rows(lists))
 
     def _block(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         wanted = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
@@ -176,15 +173,3 @@ class PassageAnswers:
         pairs = zip(owners, numbers.tolist(), strict=True)
         has_answers[wanted] = [self._finders[query_ids[owner]](texts[number]) for owner, number in pairs]
         return has_answers
-
-
-def first_with_answer(
-    query_ids: Sequence[str], lists: Sequence[Sequence[str]], answers: PassageAnswers
-) -> dict[str, str]:
-    """The first document of each list that has an answer, by query id; questions without one are left out."""
-    has_answers = answers.in_lists(query_ids, lists)
-    return {
-        query_id: doc_ids[int(row.argmax())]
-        for query_id, doc_ids, row in zip(query_ids, lists, has_answers, strict=True)
-        if row.any()
-    }

@@ -10,9 +10,8 @@ from typing import Any
 
 from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.excluded import Exclusion, HasExcluded, read_excluded, write_excluded
-from hardneg.formats.groups import read_groups, write_groups
 from hardneg.formats.hash_index import normalise
+from hardneg.formats.id_pairs import Exclusion, HasExcluded, read_excluded, read_groups, write_excluded, write_groups
 from hardneg.formats.problems import Unplaced
 from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
@@ -298,3 +297,43 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
     }
     known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]
     return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
+
+
+_SHOWN = 10
+
+
+def extended(
+    known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
+) -> dict[str, list[str]]:
+    """The positives of each query: the known ones, then those of the files, each once.
+
+    Args:
+        known: by query id.
+        files: judgements in TREC's or BEIR's form. A relevance of zero or less takes nothing away.
+        collection: what has the queries and the documents.
+
+    Raises:
+        DataError: a file has a mistake, or judges a query or a document that the collection lacks; up to ten of the
+            lines in one message.
+    """
+    queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
+    more: Qrels = {}
+    for path in files:
+        judged = list(iter_qrels(path))
+        if not judged:
+            raise DataError(f"{path}: holds no judgements; leave it out")
+        rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
+        problems = [
+            f"line {number}, {f'document {item.doc_id!r}' if item.query_id in queries else f'query {item.query_id!r}'}"
+            for (number, item), row in zip(judged, rows, strict=True)
+            if item.query_id not in queries or row < 0
+        ]
+        if problems:
+            beyond = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
+            shown = "; ".join(problems[:_SHOWN])
+            raise DataError(f"{path}: judges what the dataset does not have: {shown}{beyond}")
+        for _, (query_id, doc_id, relevance) in judged:
+            grades = more.setdefault(query_id, {})
+            grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
+    added = positives(more)
+    return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

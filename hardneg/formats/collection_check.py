@@ -1,45 +1,40 @@
 """Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
 
 import re
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
+from itertools import combinations, islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
-from hardneg.formats.excluded import Exclusion
-from hardneg.formats.groups import TWICE, two_groups
-from hardneg.formats.hash_index import hash_texts, normalise
+from hardneg.formats.hash_index import Hashes, among, fold, hash_texts, normalise
+from hardneg.formats.id_pairs import TWICE, Exclusion, two_groups
 from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
-from hardneg.formats.record_hashes import (
-    Hashes,
-    Judged,
-    Locations,
-    Members,
-    Seen,
-    across_splits,
-    among,
-    as_array,
-    joined,
-    leaked,
-    members,
-    repeats,
-)
 from hardneg.formats.source_files import Part, Record, parts_of, split_problem
 from hardneg.formats.text_lines import id_problem, one_word
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Membership, Query
 from hardneg.runtime.progress import Progress, Silent, Task
 
-_BLOCK = 4096
+_BLOCK, _LINE_BITS = 4096, 48
 _HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
 _STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_TEXTS = np.dtype([(name, np.uint64) for name in ("at", "id", "text", "folded", "own", "number")])
+"""A document or query: its location, and hashes of its id, its text, its folded text, and of id and text together.
 
-Located = tuple[int, Record]
-"""A record with its location."""
+An empty text has the hash 0. number: how many queries were read before.
+"""
+_JUDGED = np.dtype([("at", np.uint64), ("query", np.uint64), ("pair", np.uint64), ("relevance", np.int64)])
+
+Rows = NDArray[Any]
+"""Rows of `_TEXTS` or of `_JUDGED`."""
+Located = Sequence[tuple[int, Any]]
+"""Records, each with its location: the number of its part and its line in that, as one integer."""
 
 
 def check(
@@ -62,19 +57,47 @@ def check(
     yield from checker.finish()
 
 
+class _Table:
+    """Rows of numbers, appended in blocks."""
+
+    def __init__(self, columns: np.dtype[Any]) -> None:
+        self._columns, self._content = columns, bytearray()
+
+    def add(self, located: Located, **columns: Any) -> None:
+        block = np.zeros(len(located), self._columns)
+        block["at"] = [location for location, _ in located]
+        for name, values in columns.items():
+            block[name] = values
+        self._content += block.tobytes()
+
+    @property
+    def rows(self) -> Rows:
+        return np.frombuffer(self._content, self._columns)
+
+
+class _Members(NamedTuple):
+    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, or their own."""
+
+    split: str
+    rows: Rows
+    lines: Hashes
+
+
 class _Checker:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._locations = Locations()
-        self._asking: set[int] = set()
-        self._documents, self._own = Seen(), array("Q")
-        self._queries: dict[str | None, Seen] = {}
-        self._judged: dict[str, Judged] = {}
-        self._known: dict[str | None, Hashes] = {}
+        self._parts: list[Part] = []
+        self._documents = _Table(_TEXTS)
+        self._queries: dict[str | None, _Table] = {}
+        self._query_ids: list[pa.Array] = []
+        self._asked = 0
+        self._judged: dict[str, _Table] = {}
+        self._known: dict[str, Hashes] = {}
         self._groups: dict[tuple[int, str], str] = {}
 
     def read(self, part: Part, task: Task) -> Iterator[Problem]:
-        base, count, empty = self._locations.begin(part), 0, True
+        self._parts.append(part)
+        base, count, empty = len(self._parts) - 1 << _LINE_BITS, 0, True
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
             if reason := split_problem(part.split):
@@ -83,9 +106,16 @@ class _Checker:
         records = _opened(part)
         while block := list(islice(records, _BLOCK)):
             yield from (unreadable(item, part.name, line) for line, item in block if isinstance(item, DataError))
-            located = [(base | line, item) for line, item in block if not isinstance(item, DataError)]
-            yield from self._take(located, part)
-            count += len(located)
+            for kind, take in (
+                (Document, self._take_documents),
+                (Query, self._take_queries),
+                (Judgement, self._take_judgements),
+                (Exclusion, self._exclusions),
+                (Membership, self._memberships),
+            ):
+                if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
+                    count += len(located)
+                    yield from take(located, part.split)
             empty = False
             task.advance(len(block))
         if part.split is None and empty:
@@ -93,176 +123,246 @@ class _Checker:
         if part.split is not None and not count:
             yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
-    def _take(self, located: list[Located], part: Part) -> Iterator[Problem]:
-        documents = [(location, item) for location, item in located if isinstance(item, Document)]
-        queries = [(location, item) for location, item in located if isinstance(item, Query)]
-        judgements = [(location, item) for location, item in located if isinstance(item, Judgement)]
-        if documents:
-            texts = [item.contents for _, item in documents]
-            self._documents.add((location for location, _ in documents), (item.doc_id for _, item in documents), texts)
-            self._own.frombytes(_named_texts(item for _, item in documents).tobytes())
-        if queries:
-            self._asking.add(len(self._locations.parts) - 1)
-            seen = self._queries.setdefault(part.split, Seen())
-            texts = [item.text for _, item in queries]
-            seen.add((location for location, _ in queries), (item.query_id for _, item in queries), texts)
-            own = among(self._every_own, _named_texts(item for _, item in queries))
-            for location, item in (queries[i] for i in np.flatnonzero(own).tolist()):
-                reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
-                yield self._locations.problem("queries that are documents", location, reason, warning=True)
-        for location, document in documents:
-            yield from self._text_problems(location, document)
-        for location, query in queries:
-            yield from self._text_problems(location, query)
-        if judgements:
-            yield from self._judgements(judgements, part.split or "")
-        yield from self._exclusions([(location, item) for location, item in located if isinstance(item, Exclusion)])
-        yield from self._memberships([(location, item) for location, item in located if isinstance(item, Membership)])
-
     def finish(self) -> Iterator[Problem]:
-        self._known.clear()
-        known, every = self._queries, self._queries.get(None)
-        splits = {split: members(known.get(split), every, self._judged.get(split)) for split in self._contents.splits}
-        self._count(splits)
-        yield from self._repeated_ids(self._documents, "document")
-        for seen in self._queries.values():
-            yield from self._repeated_ids(seen, "query")
-        yield from across_splits(splits, self._locations, self._asking)
-        yield from self._repeated_texts([self._documents], "document", set())
-        yield from self._repeated_texts(list(self._queries.values()), "query", leaked(splits))
-        for judged in self._judged.values():
-            yield from self._judged_twice(judged)
+        members = [self._members(split) for split in self._contents.splits]
+        self._count(members)
+        yield from self._repeated_ids(self._documents.rows, "document")
+        for table in self._queries.values():
+            yield from self._repeated_ids(table.rows, "query")
+        yield from self._other_texts(members)
+        leaked = set[int]()
+        for one, other in combinations(members, 2):
+            if not (one.split.startswith(f"{other.split}.") or other.split.startswith(f"{one.split}.")):
+                yield from self._shared(one, other, leaked)
+        yield from self._repeated_texts(self._documents.rows, "document", set())
+        yield from self._repeated_texts(_joined(self._queries.values()), "query", leaked)
+        for table in self._judged.values():
+            yield from self._judged_twice(table.rows)
         yield from self._nothing()
 
-    def _count(self, splits: dict[str, Members]) -> None:
-        self._contents.documents = len(self._documents.ids)
-        for split, own in splits.items():
-            counts = self._contents.splits[split]
-            counts.queries = len(own.ids)
-            relevance = np.array(self._judged[split].relevance if split in self._judged else [], np.int64)
-            counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
-            counts.negative = len(relevance) - counts.relevant - counts.zero
-        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(own.locations for own in splits.values())]))
-        lists = [as_array(seen.locations) for seen in self._queries.values()]
-        self._contents.unjudged = sum(len(locations) - int(among(used, locations).sum()) for locations in lists)
+    def _at(self, location: int) -> tuple[str, int]:
+        location = int(location)
+        return self._parts[location >> _LINE_BITS].name, location & (1 << _LINE_BITS) - 1
 
-    def _nothing(self) -> Iterator[Problem]:
-        if not self._documents.ids:
-            yield Problem("nothing to search", self._locations.parts[0].name, 0, "no document that can be read")
-        for split, counts in self._contents.splits.items():
-            if split in self._judged and not counts.relevant:
-                part = self._locations.part_of(self._judged[split].locations[0])
-                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
-        if not self._judged and not self._contents.splits:
-            yield Problem("nothing to judge by", self._locations.parts[-1].name, 0, "no split", warning=True)
+    def _place(self, location: int) -> str:
+        return "{}:{}".format(*self._at(location))
 
-    def _text_problems(self, location: int, item: Document | Query) -> Iterator[Problem]:
-        name, contents = item[0], item.contents if isinstance(item, Document) else item.text
-        if not one_word(name):
-            yield self._locations.problem("ids that are not one word", location, id_problem(name))
-        elif not name.isprintable():
-            yield self._locations.problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
-        if name.lower() in _HEADS and self._locations.split(location)[1] == 1:
-            yield self._locations.problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
-        if not contents.strip():
-            yield self._locations.problem("empty texts", location, f"{name} has no text")
-        elif not item.text.strip():
-            yield self._locations.problem("titles without text", location, f"{name} has a title alone", warning=True)
-        strange = not contents.isprintable() or "\ufffd" in contents
-        if strange and (match := _STRANGE.search(contents)):
-            reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
-            yield self._locations.problem("control and replacement characters in texts", location, reason, warning=True)
+    def _problem(self, category: str, location: int, reason: str, warning: bool = False) -> Problem:
+        return Problem(category, *self._at(location), reason, warning)
 
-    def _judgements(self, block: list[tuple[int, Judgement]], split: str) -> Iterator[Problem]:
-        queries = hash_texts(item.query_id for _, item in block)
-        documents = hash_texts(item.doc_id for _, item in block)
+    def _take_documents(self, located: Located, split: str | None) -> Iterator[Problem]:
+        _add_texts(self._documents, located, [item.contents for _, item in located])
+        return self._text_problems(located)
+
+    def _take_queries(self, located: Located, split: str | None) -> Iterator[Problem]:
+        table = self._queries.setdefault(split, _Table(_TEXTS))
+        numbers = np.arange(self._asked, self._asked + len(located))
+        own = _add_texts(table, located, [item.text for _, item in located], numbers)
+        self._query_ids.append(pa.array([item.query_id for _, item in located], pa.string()))
+        self._asked += len(located)
+        for i in np.flatnonzero(among(self._every["own"], own)).tolist():
+            location, item = located[i]
+            reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
+            yield self._problem("queries that are documents", location, reason, warning=True)
+        yield from self._text_problems(located)
+
+    def _text_problems(self, located: Located) -> Iterator[Problem]:
+        for location, item in located:
+            name, contents = item[0], item.contents if isinstance(item, Document) else item.text
+            if not one_word(name):
+                yield self._problem("ids that are not one word", location, id_problem(name))
+            elif not name.isprintable():
+                yield self._problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
+            if name.lower() in _HEADS and self._at(location)[1] == 1:
+                yield self._problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
+            if not contents.strip():
+                yield self._problem("empty texts", location, f"{name} has no text")
+            elif not item.text.strip():
+                yield self._problem("titles without text", location, f"{name} has a title alone", warning=True)
+            strange = not contents.isprintable() or "\ufffd" in contents
+            if strange and (match := _STRANGE.search(contents)):
+                reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
+                category = "control and replacement characters in texts"
+                yield self._problem(category, location, reason, warning=True)
+
+    def _take_judgements(self, located: Located, split: str | None) -> Iterator[Problem]:
+        """All documents, and the queries of the split, have been read."""
+        split = split or ""
         if split not in self._known:
-            self._known[split] = np.unique(joined([self._queries[n].ids for n in (split, None) if n in self._queries]))
+            tables = [self._queries[name] for name in (split, None) if name in self._queries]
+            self._known[split] = np.unique(_joined(tables)["id"])
+        queries, documents = (hash_texts(item[at] for _, item in located) for at in (0, 1))
         for i in np.flatnonzero(~among(self._known[split], queries)).tolist():
-            reason = f"query {block[i][1].query_id!r} is not among the queries"
-            yield self._locations.problem("judgements of unknown queries", block[i][0], reason)
-        if None not in self._known:
-            self._known[None] = np.unique(as_array(self._documents.ids))
-        for i in np.flatnonzero(~among(self._known[None], documents)).tolist():
-            reason = f"document {block[i][1].doc_id!r} is not in the corpus"
-            yield self._locations.problem("judgements of unknown documents", block[i][0], reason)
-        judged = self._judged.setdefault(split, Judged())
-        judged.add([location for location, _ in block], [item for _, item in block], queries)
+            reason = f"query {located[i][1].query_id!r} is not among the queries"
+            yield self._problem("judgements of unknown queries", located[i][0], reason)
+        for i in np.flatnonzero(~among(self._every["documents"], documents)).tolist():
+            reason = f"document {located[i][1].doc_id!r} is not in the corpus"
+            yield self._problem("judgements of unknown documents", located[i][0], reason)
+        pairs, relevance = hash_texts(_pair(item) for _, item in located), [item.relevance for _, item in located]
+        self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
 
-    def _exclusions(self, block: list[tuple[int, Exclusion]]) -> Iterator[Problem]:
+    def _exclusions(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All other parts have been read."""
-        if not block:
-            return
-        queries, documents = (hash_texts(item[at] for _, item in block) for at in range(2))
-        known = among(self._every["queries"], queries) & among(self._every["documents"], documents)
-        relevant = among(self._every["relevant"], hash_texts(f"{query_id} {doc_id}" for _, (query_id, doc_id) in block))
-        for location, item in (block[i] for i in np.flatnonzero(~known).tolist()):
+        queries, documents = (hash_texts(item[at] for _, item in located) for at in (0, 1))
+        known = among(self._every_query, queries) & among(self._every["documents"], documents)
+        relevant = among(self._every_relevant, hash_texts(_pair(item) for _, item in located))
+        for location, item in (located[i] for i in np.flatnonzero(~known).tolist()):
             reason = f"query {item.query_id!r} or document {item.doc_id!r} is unknown"
-            yield self._locations.problem("exclusions that exclude nothing", location, reason, warning=True)
-        for location, item in (block[i] for i in np.flatnonzero(relevant).tolist()):
+            yield self._problem("exclusions that exclude nothing", location, reason, warning=True)
+        for location, item in (located[i] for i in np.flatnonzero(relevant).tolist()):
             reason = f"document {item.doc_id!r} is relevant to query {item.query_id!r}: leave one of the two out"
-            yield self._locations.problem("excluded documents that are relevant", location, reason)
+            yield self._problem("excluded documents that are relevant", location, reason)
 
-    def _memberships(self, block: list[tuple[int, Membership]]) -> Iterator[Problem]:
+    def _memberships(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All documents, queries and judgements have been read."""
-        if not block:
-            return
-        ids, file = hash_texts(item.member_id for _, item in block), len(self._locations.parts) - 1
-        known = among(self._every["queries"], ids) | among(self._every["documents"], ids)
-        for (location, item), there in zip(block, known.tolist(), strict=True):
+        ids, file = hash_texts(item.member_id for _, item in located), len(self._parts) - 1
+        known = among(self._every_query, ids) | among(self._every["documents"], ids)
+        for (location, item), there in zip(located, known.tolist(), strict=True):
             group = self._groups.setdefault((file, item.member_id), item.group)
             if group != item.group:
-                yield self._locations.problem(TWICE, location, two_groups(item.member_id, group, item.group))
+                yield self._problem(TWICE, location, two_groups(item.member_id, group, item.group))
             if not there:
                 reason = f"{item.member_id!r} is neither a document nor a query"
-                yield self._locations.problem("groups of nothing", location, reason, warning=True)
+                yield self._problem("groups of nothing", location, reason, warning=True)
 
     @cached_property
-    def _every_own(self) -> Hashes:
-        """Hashes of each document's id and text together, ascending. All documents have been read."""
-        return np.unique(as_array(self._own))
+    def _every(self) -> Mapping[str, Hashes]:
+        """Hashes of all documents' ids, and of ids and texts together, ascending. All documents have been read."""
+        rows = self._documents.rows
+        return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
 
     @cached_property
-    def _every(self) -> dict[str, Hashes]:
-        """Hashes of all ids of queries and of documents, and of all relevant pairs, ascending."""
-        pairs = [as_array(each.pairs)[np.array(each.relevance) > 0] for each in self._judged.values()]
-        queries = [as_array(seen.ids) for seen in self._queries.values()]
-        parts = {"queries": queries, "documents": [as_array(self._documents.ids)], "relevant": pairs}
-        return {name: np.unique(np.concatenate([np.empty(0, np.uint64), *each])) for name, each in parts.items()}
+    def _every_query(self) -> Hashes:
+        return np.unique(_joined(self._queries.values())["id"])
 
-    def _repeated_ids(self, seen: Seen, what: str) -> Iterator[Problem]:
-        for first, again in repeats(as_array(seen.ids)):
-            reason = f"the {what} id of {self._locations.named(seen.locations[first])} stands here again"
-            yield self._locations.problem(f"{what} ids that stand twice", seen.locations[again], reason)
+    @cached_property
+    def _every_relevant(self) -> Hashes:
+        rows = _joined(self._judged.values(), _JUDGED)
+        return np.unique(rows["pair"][rows["relevance"] > 0])
 
-    def _repeated_texts(self, lists: Sequence[Seen], what: str, reported: set[int]) -> Iterator[Problem]:
-        ids, texts, folded, locations = (
-            joined([getattr(seen, name) for seen in lists]) for name in ("ids", "texts", "folded", "locations")
-        )
+    def _members(self, split: str) -> _Members:
+        """Of the split's own queries and those of all splits, the ones that it judges; unjudged, all of its own."""
+        names = (split, None) if split in self._judged else (split,)
+        rows = _joined(self._queries[name] for name in names if name in self._queries)
+        if split not in self._judged:
+            return _Members(split, rows, rows["at"])
+        judged = self._judged[split].rows
+        named, first = np.unique(judged["query"], return_index=True)
+        rows = rows[among(named, rows["id"])]
+        return _Members(split, rows, judged["at"][first][np.searchsorted(named, rows["id"])])
+
+    def _count(self, members: Sequence[_Members]) -> None:
+        self._contents.documents = len(self._documents.rows)
+        for split, rows, _ in members:
+            counts = self._contents.splits[split]
+            counts.queries = len(rows)
+            judged = [self._judged[split]] if split in self._judged else []
+            relevance = _joined(judged, _JUDGED)["relevance"]
+            counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
+            counts.negative = len(relevance) - counts.relevant - counts.zero
+        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(rows["at"] for _, rows, _ in members)]))
+        self._contents.unjudged = int((~among(used, _joined(self._queries.values())["at"])).sum())
+
+    def _nothing(self) -> Iterator[Problem]:
+        if not self._contents.documents:
+            yield Problem("nothing to search", self._parts[0].name, 0, "no document that can be read")
+        for split, counts in self._contents.splits.items():
+            if split in self._judged and not counts.relevant:
+                part = self._parts[int(self._judged[split].rows["at"][0]) >> _LINE_BITS]
+                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
+        if not self._judged and not self._contents.splits:
+            yield Problem("nothing to judge by", self._parts[-1].name, 0, "no split", warning=True)
+
+    def _repeated_ids(self, rows: Rows, what: str) -> Iterator[Problem]:
+        for first, again in _repeats(rows["id"]):
+            reason = f"the {what} id of {self._place(rows['at'][first])} stands here again"
+            yield self._problem(f"{what} ids that stand twice", rows["at"][again], reason)
+
+    def _repeated_texts(self, rows: Rows, what: str, reported: set[int]) -> Iterator[Problem]:
         same = f"{what} texts under two ids", "the same text as {}, under another id"
         alike = f"{what} texts that differ in case alone", "the text of {}, but for case and form, under another id"
-        reported = set(reported)
-        for (category, reason), values in ((same, texts), (alike, folded)):
-            for first, again in repeats(values):
-                location = int(locations[again])
-                if values[again] and ids[first] != ids[again] and location not in reported:
+        for (category, reason), values in ((same, rows["text"]), (alike, rows["folded"])):
+            for first, again in _repeats(values):
+                location = rows["at"][again]
+                if values[again] and rows["id"][first] != rows["id"][again] and location not in reported:
                     reported.add(location)
-                    there = self._locations.named(int(locations[first]))
-                    yield self._locations.problem(category, location, reason.format(there), warning=True)
+                    there = self._place(int(rows["at"][first]))
+                    yield self._problem(category, location, reason.format(there), warning=True)
 
-    def _judged_twice(self, judged: Judged) -> Iterator[Problem]:
-        for first, again in repeats(as_array(judged.pairs)):
-            before, now = judged.relevance[first], judged.relevance[again]
-            location, earlier = judged.locations[again], self._locations.named(judged.locations[first])
+    def _judged_twice(self, rows: Rows) -> Iterator[Problem]:
+        for first, again in _repeats(rows["pair"]):
+            before, now = rows["relevance"][first], rows["relevance"][again]
+            location, earlier = rows["at"][again], self._place(int(rows["at"][first]))
             if before == now:
-                yield self._locations.problem("judgements that stand twice", location, f"as at {earlier}", warning=True)
+                yield self._problem("judgements that stand twice", location, f"as at {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
-                yield self._locations.problem("judgements that contradict each other", location, reason)
+                yield self._problem("judgements that contradict each other", location, reason)
+
+    def _other_texts(self, members: Sequence[_Members]) -> Iterator[Problem]:
+        """Ids that splits give different texts."""
+        rows = np.concatenate([np.empty(0, _TEXTS), *(each.rows for each in members)])
+        owner = np.repeat(np.arange(len(members)), [len(each.rows) for each in members])
+        for first, again in _repeats(rows["id"]):
+            if owner[first] != owner[again] and rows["text"][first] != rows["text"][again]:
+                reason = f"another text than at {self._place(rows['at'][first])}, under the same id"
+                yield self._problem("query ids with two texts", rows["at"][again], reason)
+
+    def _shared(self, one: _Members, other: _Members, leaked: set[int]) -> Iterator[Problem]:
+        """Queries of two splits, by id, and then by text under another id, whose locations go into `leaked`."""
+        ids = pa.chunked_array(self._query_ids, pa.string())
+        for a, b in _matches(one.rows["id"], other.rows["id"], other.lines):
+            name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
+            reason = f"query {name!r} is judged here, in {other.split}, and in {one.split} at {there}"
+            yield self._problem("queries in two splits", other.lines[b], reason)
+        in_both = among(np.unique(one.rows["id"]), other.rows["id"])
+        for a, b in _matches(one.rows["folded"], other.rows["folded"], other.lines):
+            first, second = one.rows[a], other.rows[b]
+            if in_both[b] or not second["folded"]:
+                continue
+            leaked.add(int(second["at"]))
+            own, theirs = (ids[each["number"]].as_py() for each in (second, first))
+            same = "the text" if first["text"] == second["text"] else "the text, but for case and form,"
+            reason = f"query {own!r} of {other.split} has {same} of query {theirs!r} of {one.split} at"
+            places = " and ".join(self._place(each["at"]) for each in (second, first))
+            reason = f"{reason} {self._place(one.lines[a])}; texts at {places}"
+            yield self._problem("leakage between splits", other.lines[b], reason, warning=True)
 
 
-def _named_texts(items: Iterable[Document | Query]) -> Hashes:
-    return hash_texts(f"{item[0]} {normalise(item.text)}" for item in items)
+def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers: Any = 0) -> Hashes:
+    """Adds documents or queries; returns hashes of their ids and texts together, titles aside."""
+    texts = [normalise(text) for text in contents]
+    filled = np.array([bool(text) for text in texts])
+    own = hash_texts(f"{item[0]} {normalise(item.text)}" for _, item in located)
+    text, folded = (np.where(filled, hash_texts(forms), np.uint64(0)) for forms in (texts, map(fold, texts)))
+    ids = hash_texts(item[0] for _, item in located)
+    table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
+    return own
+
+
+def _joined(tables: Iterable[_Table], columns: np.dtype[Any] = _TEXTS) -> Rows:
+    return np.concatenate([np.empty(0, columns), *(table.rows for table in tables)])
+
+
+def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
+    """For each value that was there before: the position of its first, and its own, in the order of its own."""
+    _, position, number = np.unique(values, return_index=True, return_inverse=True)
+    first = position[number]
+    again = np.flatnonzero(first != np.arange(len(values)))
+    return zip(first[again].tolist(), again.tolist(), strict=True)
+
+
+def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
+    """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
+    values, position = np.unique(first, return_index=True)
+    shared = np.flatnonzero(among(values, second))
+    shared = shared[np.argsort(lines[shared], stable=True)]
+    found = position[np.searchsorted(values, second[shared])]
+    return zip(found.tolist(), shared.tolist(), strict=True)
+
+
+def _pair(item: Judgement | Exclusion) -> str:
+    return f"{item.query_id} {item.doc_id}"
 
 
 def _nothing_to_judge_by(part: Part, reason: str) -> Problem:

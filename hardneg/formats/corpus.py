@@ -1,9 +1,10 @@
 """The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents.
 
-Also what is made of it for a miner, and how long its documents are.
+It is written as it streams by: record batches of bounded size, then the two indexes of sorted hashes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -12,14 +13,112 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.corpus_writer import DOC_INDEX, HASHES, ORDER, TEXTS
-from hardneg.formats.corpus_writer import write_corpus as write_corpus
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
+from hardneg.formats.problems import Unplaced
 from hardneg.formats.sentences import WORD
-from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches
+from hardneg.formats.text_lines import id_problem, one_word
+from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches, save_array
 from hardneg.records.errors import DataError
 from hardneg.records.types import Candidates, Document, RankedList
+from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import link_file
+
+TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"
+"""The files of a corpus."""
+
+COLUMNS = ["doc_id", "title", "text"]
+_SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
+_BATCH = 8192
+_CHARACTERS = 1 << 24
+_LONGEST = 1 << 29
+
+
+def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
+    """Writes documents in the order given into `folder`, which the caller renames when all is done.
+
+    Memory: one batch of documents, and at the end 16 bytes a document to sort the hashes.
+
+    Returns:
+        the number of documents.
+
+    Raises:
+        DataError: an id occurs twice, is empty or has white space, or a text is not Unicode.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
+    count = 0
+    with (folder / TEXTS).open("wb") as file:
+        with (
+            pa.ipc.new_file(file, _SCHEMA) as writer,
+            spools[0].open("wb") as ids,
+            spools[1].open("wb") as contents,
+            progress.task("corpus", None, "passages") as task,
+        ):
+            for block in _blocks(documents):
+                writer.write_batch(_batch(block))
+                hash_texts(document.doc_id for document in block).tofile(ids)
+                hash_texts(normalise(document.contents) for document in block).tofile(contents)
+                count += len(block)
+                task.advance(len(block))
+        file.flush()
+        os.fsync(file.fileno())
+    hashes = np.fromfile(spools[0], np.uint64)
+    order = np.argsort(hashes, stable=True)
+    _refuse_repeats(folder, hashes[order], order)
+    save_array(folder / DOC_INDEX, np.stack([hashes[order], order.astype(np.uint64)]))
+    hashes = np.fromfile(spools[1], np.uint64)
+    save_array(folder / HASHES, hashes)
+    save_array(folder / ORDER, np.argsort(hashes, stable=True))
+    for spool in spools:
+        spool.unlink()
+    return count
+
+
+def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    block: list[Document] = []
+    characters = 0
+    for document in documents:
+        if not all(isinstance(part, str) for part in document):
+            raise DataError(f"document {document.doc_id!r}: id, title and text must be strings")
+        if not one_word(document.doc_id):
+            raise DataError(f"document {id_problem(document.doc_id)}")
+        size = len(document.text) + len(document.title)
+        if size > _LONGEST:
+            raise DataError(f"document {document.doc_id!r} has {size} characters; split it into passages")
+        if block and (len(block) == _BATCH or characters + size > _CHARACTERS):
+            yield block
+            block, characters = [], 0
+        block.append(document)
+        characters += size
+    if block:
+        yield block
+
+
+def _batch(block: list[Document]) -> pa.RecordBatch:
+    try:
+        columns = [pa.array([getattr(document, name) for document in block], pa.string()) for name in COLUMNS]
+    except (UnicodeEncodeError, pa.ArrowException) as error:
+        ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
+        raise DataError(f"documents {ends} hold a title or text that is not Unicode text: {error}") from error
+    return pa.record_batch(columns, schema=_SCHEMA)
+
+
+def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
+    equal = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if not len(equal):
+        return
+    batches = map_batches(folder / TEXTS, COLUMNS)
+    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
+    seen: dict[str, int] = {}
+    for row in np.unique(order[np.concatenate([equal, equal + 1])]).tolist():
+        number = int(np.searchsorted(starts, row, "right")) - 1
+        doc_id = batches[number].column(0)[row - int(starts[number])].as_py()
+        if doc_id in seen:
+            where = f"as documents {seen[doc_id] + 1} and {row + 1}"
+            reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
+            raise Unplaced("document ids that stand twice", reason)
+        seen[doc_id] = row
+
 
 _ROWS = 4096
 
@@ -42,11 +141,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Maps the files of a folder.
-
-        Raises:
-            ArtifactError: one is missing, cut off or foreign.
-        """
+        """Maps the files of a folder. Raises ArtifactError where one is missing, cut off or foreign."""
         folder = Path(folder)
         batches = map_batches(folder / TEXTS, ["doc_id", "title", "text"])
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
@@ -79,11 +174,7 @@ class Corpus:
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
-        texts: list[str] = []
-        for batch, local in self._located(rows):
-            title, text = (batch.column(i)[local].as_py() for i in (1, 2))
-            texts.append(f"{title} {text}" if title else text)
-        return texts
+        return [document.contents for document in self.documents_at(rows)]
 
     def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
         """The documents in `rows`: int64 [n], any order, repeats allowed."""
@@ -98,7 +189,8 @@ class Corpus:
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])
-            yield [text for part in parts for text in _joined(part)]
+            columns = ([column.to_pylist() for column in part.columns] for part in parts)
+            yield [f"{title} {text}" if title else text for each in columns for title, text in zip(*each, strict=True)]
 
     def documents(self) -> Iterator[Document]:
         """All documents in row order."""
@@ -146,10 +238,16 @@ class Corpus:
         Raises:
             DataError: the corpus lacks one; the message ends in `advice`.
         """
-        counts = np.array([len(doc_ids) for doc_ids in lists])
-        rows = np.full((len(lists), length), -1, np.int64)
-        flat = [doc_id for doc_ids in lists for doc_id in doc_ids]
-        rows[np.arange(length) < counts[:, None]] = self.known_rows(flat, "negative", advice)
+        rows = self.list_rows(lists)
+        if int((rows >= 0).sum()) < sum(map(len, lists)):
+            self.known_rows([doc_id for doc_ids in lists for doc_id in doc_ids], "negative", advice)
+        return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
+
+    def list_rows(self, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Rows of the documents of lists, int64 [Q, length of the longest]; -1 pads, and stands for unknown ones."""
+        lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
+        rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
     def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -220,15 +318,6 @@ class CorpusIds(Sequence[str]):
             yield from self[start : start + 8192]
 
 
-def _joined(part: pa.RecordBatch) -> list[str]:
-    import pyarrow.compute as pc
-
-    title, text = part.columns
-    both = pc.binary_join_element_wise(title, text, " ")
-    texts: list[str] = pc.if_else(pc.equal(title, ""), text, both).to_pylist()
-    return texts
-
-
 def document_lengths(corpus: Corpus) -> dict[str, float]:
     """Words of title and text together: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
 
@@ -258,3 +347,53 @@ def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mappin
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
+
+
+Rows = NDArray[np.int64]
+
+
+def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
+    """Documents that are the query itself: of its text, or of its id and, title aside, of its text.
+
+    White space does not count.
+
+    Returns:
+        int64 [n], rows of the corpus, some twice; int64 [n], the position of each one's query.
+    """
+    plain = [normalise(text) for text in texts]
+    position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
+    named = corpus.rows(query_ids)
+    rows = np.concatenate([corpus.content_order[position], named[named >= 0]])
+    owner = np.concatenate([owner, np.flatnonzero(named >= 0)])
+    documents = zip(corpus.documents_at(rows), owner.tolist(), strict=True)
+    same = np.array([plain[at] in (normalise(each.contents), normalise(each.text)) for each, at in documents], bool)
+    return rows[same], owner[same]
+
+
+def set_aside(
+    corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
+) -> tuple[dict[int, Rows], set[str]]:
+    """Documents that are the query itself, and what is positive for any query of the same text, with copies of both.
+
+    Returns:
+        By the query's position: int64 [n], rows of the corpus, one array for all queries of one text; and the ids of
+        the queries that share their text with another one.
+    """
+    own, members = dict[str, list[int]](), dict[str, list[int]]()
+    plain = [normalise(text) for text in texts]
+    rows, owner = own_documents(corpus, query_ids, texts)
+    for row, at in zip(rows.tolist(), owner.tolist(), strict=True):
+        own.setdefault(plain[at], []).append(row)
+    for at, text in enumerate(plain):
+        members.setdefault(text, []).append(at)
+    aside, sharing = dict[int, Rows](), set[str]()
+    for text, group in members.items():
+        names = dict.fromkeys(query_ids[at] for at in group)
+        if len(names) == 1 and text not in own:
+            continue
+        names = names if len(names) > 1 else {}
+        sharing |= names.keys()
+        known = corpus.rows([doc_id for name in names for doc_id in positives.get(name, ())])
+        several = corpus.copies(np.array([*known[known >= 0].tolist(), *own.get(text, ())], np.int64))
+        aside |= dict.fromkeys(group, several)
+    return aside, sharing

@@ -42,16 +42,26 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
     """Writes negatives as they stream by, whole or not at all, and returns the number of queries.
 
     What a miner dropped is not kept in the file: whoever streams counts it.
-
-    Raises:
-        DataError: a query comes twice, or has another number of scores than of negatives.
+    Raises DataError where a query comes twice, or has another number of scores than of negatives.
     """
     known: set[str] = set()
     rows = iter(negatives)
     with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
         while block := list(islice(rows, _ROWS)):
-            _check(block, known)
-            writer.write_batch(_batch(block))
+            for item in block:
+                if item.query_id in known:
+                    raise DataError(f"query {item.query_id!r} comes twice among the negatives; mine each query once")
+                if len(item.scores) != len(item.negatives):
+                    counts = f"{len(item.scores)} scores for {len(item.negatives)} negatives"
+                    raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
+                known.add(item.query_id)
+            columns = [pa.array([item.query_id for item in block], pa.string())]
+            columns += [
+                pa.array([list(getattr(item, name)) for item in block], _SCHEMA.field(name).type)
+                for name in ("positives", "negatives")
+            ]
+            columns.append(pa.array([np.asarray(item.scores, np.float32) for item in block], pa.list_(pa.float32())))
+            writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return len(known)
 
 
@@ -140,38 +150,17 @@ class NegativesFile(Sequence[Negatives]):
         return self._batches[number], row - int(self._starts[number])
 
 
-def _check(block: list[Negatives], known: set[str]) -> None:
-    for item in block:
-        if item.query_id in known:
-            raise DataError(f"query {item.query_id!r} comes twice among the negatives; mine each query once")
-        if len(item.scores) != len(item.negatives):
-            counts = f"{len(item.scores)} scores for {len(item.negatives)} negatives"
-            raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
-        known.add(item.query_id)
-
-
-def _batch(block: list[Negatives]) -> pa.RecordBatch:
-    columns = [
-        pa.array([item.query_id for item in block], _SCHEMA.types[0]),
-        pa.array([list(item.positives) for item in block], _SCHEMA.types[1]),
-        pa.array([list(item.negatives) for item in block], _SCHEMA.types[2]),
-        pa.array([np.asarray(item.scores, np.float32) for item in block], _SCHEMA.types[3]),
-    ]
-    return pa.record_batch(columns, schema=_SCHEMA)
-
-
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
     """The same negatives; what they dropped is written to `path` as they go by, if the first of them has any."""
     waiting = iter(negatives)
     first = next(waiting, None)
-    if first is None:
-        return
-    if first.drops is None:
-        yield from chain([first], waiting)
+    rows = chain([] if first is None else [first], waiting)
+    if first is None or first.drops is None:
+        yield from rows
         return
     with replacing(path) as file, pa.ipc.new_file(file, _DROPS) as writer:
         block: list[Negatives] = []
-        for item in chain([first], waiting):
+        for item in rows:
             block.append(item)
             if len(block) == _ROWS:
                 writer.write_batch(_drop_batch(block))

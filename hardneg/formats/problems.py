@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -83,14 +82,6 @@ class Contents:
     def not_read(self, folder: Path) -> list[Path]:
         """The files in a folder, and in those in it, that are no part; hidden ones are not looked for."""
         read = {os.path.realpath(path) for path in self.files()}
-        others = (path for path in _files(folder) if os.path.realpath(path) not in read)
-        return sorted(others)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    def walk() -> Iterator[Path]:
-        for path, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from (Path(path, name) for name in sorted(names) if not name.startswith("."))
-
-    return islice(walk(), _MOST)
+        files = (path for path in folder.rglob("[!.]*") if path.is_file())
+        shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+        return sorted(path for path in islice(shown, _MOST) if os.path.realpath(path) not in read)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from itertools import accumulate
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
@@ -25,6 +25,23 @@ class SourceFile:
     def lines(self) -> list[bytes]:
         """Its lines in UTF-8, without their ends: a node's `lineno` counts them from 1, its `col_offset` bytes."""
         return [line.encode() for line in importlib.util.decode_source(self.content).split("\n")]
+
+    @cached_property
+    def text(self) -> bytes:
+        """All of them in one."""
+        return b"\n".join(self.lines)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line) + 1 for line in self.lines)]
+
+    def at(self, line: int, column: int) -> int:
+        """Where a position stands in `text`."""
+        return self._starts[line - 1] + column
+
+    def end(self, node: ast.stmt) -> int:
+        """Where a node ends in `text`."""
+        return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
 
 def first_sentence(docstring: str) -> str:
@@ -49,48 +66,31 @@ def children(node: ast.AST) -> list[ast.AST]:
     return [child for block in _BLOCKS for child in getattr(node, block, ())]
 
 
-class _Cut(NamedTuple):
-    start: tuple[int, int]  # line, counted from 1, and byte
-    end: tuple[int, int]
-    put: bytes
-
-
 def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
     """The code from `def` or `class` on, as it is in the file, with or without its docstring.
 
     What is documented within it is code of its own: its body is `...` here, so that no passage holds another, nor
     another's docstring. Decorators, empty lines and the indentation of the whole are left out.
     """
-    own, cuts = node.body[0], list(_documented_within(node))
+    own, position, parts = node.body[0], file.at(node.lineno, 0), []
+    cuts = [(file.at(each.body[0].lineno, each.body[0].col_offset), file.end(each), b"...") for each in _inner(node)]
     if not docstring:
-        cuts.append(_Cut((own.lineno, own.col_offset), _end(own), b""))
-    position, parts = (node.lineno, 0), []
-    for cut in sorted(cuts):
-        parts += [_between(file.lines, position, cut.start), cut.put]
-        position = cut.end
-    parts.append(_between(file.lines, position, _end(node)))
+        cuts.append((file.at(own.lineno, own.col_offset), file.end(own), b""))
+    for start, end, put in sorted(cuts):
+        parts += [file.text[position:start], put]
+        position = end
+    parts.append(file.text[position : file.end(node)])
     indentation = file.lines[node.lineno - 1][: node.col_offset]
     lines = (line.removeprefix(indentation).rstrip() for line in b"".join(parts).split(b"\n"))
     return b"\n".join(line for line in lines if line).decode()
 
 
-def _documented_within(node: ast.AST) -> Iterator[_Cut]:
-    """The bodies of the outermost documented definitions within a node."""
+def _inner(node: ast.AST) -> Iterator[Definition]:
+    """The outermost documented definitions within a node."""
     waiting = children(node)
     while waiting:
         child = waiting.pop()
         if isinstance(child, Definition) and ast.get_docstring(child, clean=False):
-            yield _Cut((child.body[0].lineno, child.body[0].col_offset), _end(child), b"...")
+            yield child
         else:
             waiting += children(child)
-
-
-def _between(lines: list[bytes], start: tuple[int, int], end: tuple[int, int]) -> bytes:
-    if start[0] == end[0]:
-        return lines[start[0] - 1][start[1] : end[1]]
-    first, last = lines[start[0] - 1][start[1] :], lines[end[0] - 1][: end[1]]
-    return b"\n".join([first, *lines[start[0] : end[0] - 1], last])
-
-
-def _end(node: ast.stmt) -> tuple[int, int]:
-    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset

@@ -10,15 +10,24 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import unescape
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow as pa
 
-from hardneg.formats.json_rows import id_field, json_row, text_field, texts_field
 from hardneg.formats.problems import Unplaced
-from hardneg.formats.source_files import Part, Record
-from hardneg.formats.text_lines import checked_id, id_problem, lines_or_errors, one_word, read_lines
+from hardneg.formats.source_files import Part, Record, parsed
+from hardneg.formats.text_lines import (
+    checked_id,
+    id_field,
+    id_problem,
+    json_row,
+    lines_or_errors,
+    one_word,
+    read_lines,
+    text_field,
+    texts_field,
+)
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Answers, Query
@@ -57,11 +66,7 @@ class Queries:
 
     @classmethod
     def open(cls, path: Path) -> "Queries":
-        """Reads the file that `write_queries` wrote.
-
-        Raises:
-            ArtifactError: it is missing or damaged.
-        """
+        """Reads the file that `write_queries` wrote. Raises ArtifactError where it is missing or damaged."""
         try:
             with pa.memory_map(str(path)) as file:
                 table = pa.ipc.open_file(file).read_all()
@@ -78,15 +83,17 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
         DataError: a query id occurs twice, is empty or has white space; or a query has no text.
     """
     known: dict[str, None] = {}
+    rows, block = iter(queries), [Query("", "")] * _ROWS
     with replacing(path) as file, pa.ipc.new_file(file, _SCHEMA) as writer:
-        block: list[Query] = []
-        for query in queries:
-            _check(query, known)
-            block.append(query)
-            if len(block) == _ROWS:
-                writer.write_batch(_batch(block))
-                block = []
-        writer.write_batch(_batch(block))
+        while len(block) == _ROWS:
+            block = list(islice(rows, _ROWS))
+            for query in block:
+                _check(query, known)
+            try:
+                columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
+            except (UnicodeEncodeError, pa.ArrowException) as error:
+                raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
+            writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 
 
@@ -101,14 +108,6 @@ def _check(query: Query, known: dict[str, None]) -> None:
         reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
         raise Unplaced("query ids that stand twice", reason)
     known[query.query_id] = None
-
-
-def _batch(block: list[Query]) -> pa.RecordBatch:
-    try:
-        columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
-    except (UnicodeEncodeError, pa.ArrowException) as error:
-        raise DataError(f"queries from {block[0].query_id!r} on: not Unicode text: {error}") from error
-    return pa.record_batch(columns, schema=_SCHEMA)
 
 
 def write_answers(path: Path, answers: Iterable[Answers]) -> int:
@@ -147,22 +146,16 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> P
 
 def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
     lines = lines_or_errors(path)
-    first: list[tuple[int, str | DataError]] = []
+    first = list[tuple[int, str | DataError]]()
     for item in lines:
         first.append(item)
         if not isinstance(item[1], DataError):
             break
-    start = first[-1][1] if first else ""
-    whole = chain(first, lines)
-    if isinstance(start, str) and start.lstrip().startswith("<"):
-        yield from _blocks(path, whole, field)
-        return
-    parse = _json_query if isinstance(start, str) and start.lstrip().startswith("{") else query_line
-    for number, line in whole:
-        try:
-            yield number, line if isinstance(line, DataError) else parse(path, number, line)
-        except DataError as error:
-            yield number, error
+    start, whole = first[-1][1] if first else "", chain(first, lines)
+    begins = start.lstrip()[:1] if isinstance(start, str) else ""
+    if begins == "<":
+        return _blocks(path, whole, field)
+    return parsed(path, whole, _json_query if begins == "{" else query_line)
 
 
 def query_line(path: Path, number: int, line: str) -> Query:

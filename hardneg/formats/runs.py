@@ -4,28 +4,131 @@ trec_eval ignores the rank column and the order of lines: it sorts by score (as 
 document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
 """
 
-import codecs
-import gzip
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.run_lines import RunLines, parse_lines
-from hardneg.formats.text_lines import one_word, other_format, refuse_device
+from hardneg.formats.text_lines import checked_id, one_word, read_bytes
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
+from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing
 
-_CHUNK = 1 << 20
+_COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
+_TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
+_CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
+_MORE_CONTROLS = [chr(code).encode() for code in (*range(128, 160), 0x2028, 0x2029, 0xFEFF)]
+
+
+class RunLines(NamedTuple):
+    """Lines of a run in file order: codes index into ids; int64 [L], int64 [L], float32 [L]."""
+
+    query_ids: list[str]
+    query_codes: NDArray[np.int64]
+    doc_ids: list[str]
+    doc_codes: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
+    """The lines in `data`, which `path` holds from line `first` on; separated by blanks or tabs.
+
+    Raises:
+        DataError: naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
+            score that is not a finite float32, or a document that stands twice for one query.
+    """
+    lines = _parse_at_once(data)
+    return _parse_by_line(path, data, first) if lines is None else lines
+
+
+def _parse_at_once(data: bytes) -> RunLines | None:
+    """Parses a file without any irregularity; None where `_parse_by_line` has to look closer."""
+    delimiter = b"\t" if b"\t" in data else b" "
+    if not data or not _is_regular(data, delimiter):
+        return None
+    try:
+        data.isascii() or data.decode()
+        table = csv.read_csv(
+            pa.BufferReader(data),
+            read_options=csv.ReadOptions(column_names=_COLUMNS),
+            parse_options=csv.ParseOptions(delimiter=delimiter.decode(), quote_char=False),
+            convert_options=csv.ConvertOptions(
+                include_columns=list(_TYPES), column_types=_TYPES, strings_can_be_null=False, null_values=[]
+            ),
+        )
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+    query_ids, query_codes = _encoded(table["query_id"])
+    doc_ids, doc_codes = _encoded(table["doc_id"])
+    scores = _as_float32(table["score"].to_numpy())
+    pairs = np.sort(query_codes * len(doc_ids) + doc_codes)
+    good = np.isfinite(scores).all() and not (pairs[1:] == pairs[:-1]).any()
+    return RunLines(query_ids, query_codes, doc_ids, doc_codes, scores) if good else None
+
+
+def _is_regular(data: bytes, delimiter: bytes) -> bool:
+    other = b" " if delimiter == b"\t" else b"\t"
+    irregular = (other, b"\r", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
+    inside = any(part in data for part in (*irregular, *_CONTROLS))
+    inside = inside or (not data.isascii() and any(part in data for part in _MORE_CONTROLS))
+    return not (inside or data.startswith(delimiter) or data.endswith(delimiter))
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
+    encoded = column.combine_chunks().dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+
+
+def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):
+        return scores.astype(np.float32)
+
+
+def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
+    query_index: dict[str, int] = {}
+    doc_index: dict[str, int] = {}
+    seen: set[tuple[int, int]] = set()
+    scores: list[float] = []
+    codes: list[tuple[int, int]] = []
+    for number, line in enumerate(data.split(b"\n"), first):
+        if not line.strip():
+            continue
+        query_id, doc_id, score = _fields(path, number, line)
+        query_code = query_index.setdefault(query_id, len(query_index))
+        pair = query_code, doc_index.setdefault(doc_id, len(doc_index))
+        if pair in seen:
+            raise DataError.at(path, number, f"document {doc_id} comes twice for query {query_id}: keep one")
+        seen.add(pair)
+        codes.append(pair)
+        scores.append(score)
+    pairs = np.array(codes, dtype=np.int64).reshape(-1, 2)
+    return RunLines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array(scores, dtype=np.float32))
+
+
+def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
+    try:
+        fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have blanks, as for trec_eval
+    except UnicodeDecodeError as error:
+        raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
+    if len(fields) != len(_COLUMNS):
+        raise DataError.at(path, number, f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)")
+    try:
+        score = float(fields[4].replace("_", "?"))
+    except ValueError as error:
+        raise DataError.at(path, number, f"score {fields[4]!r} is not a number") from error
+    if not np.isfinite(_as_float32(np.array(score))):
+        raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
+    return checked_id(path, number, fields[0]), checked_id(path, number, fields[2]), score
+
+
 _LONGEST_LINE = 1 << 24
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
@@ -48,7 +151,7 @@ def read_run(path: Path) -> Run:
             control characters, a score that is not a finite float32, or a document that stands twice for one query;
             naming the file, where it holds nothing.
     """
-    run = dict(_ranked(parse_lines(path, b"".join(_chunks(path)))))
+    run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path, _LONGEST_LINE)))))
     if not run:
         raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
     return run
@@ -94,36 +197,10 @@ def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> It
         yield query_id, dict(zip(runs, lists, strict=True))
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, unpacked and without a mark of their order."""
-    refuse_device(path)
-    line, unended = 1, 0
-    try:
-        with path.open("rb") as raw:
-            packed = raw.peek(2)[:2] == b"\x1f\x8b"
-            source: IO[bytes] = gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[assignment]
-            data = source.read(_CHUNK)
-            if other := other_format(data[:64]):
-                raise DataError(f"{path}: not a text file but {other}")
-            start = data.removeprefix(codecs.BOM_UTF8)
-            line += start.count(b"\n")
-            yield start
-            while chunk := source.read(_CHUNK):
-                unended = 0 if b"\n" in chunk else unended + len(chunk)
-                if unended > _LONGEST_LINE:
-                    raise DataError.at(path, line, f"a line of over {_LONGEST_LINE:,} bytes: no run")
-                line += chunk.count(b"\n")
-                yield chunk
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError.at(path, line, f"the gzip file is damaged ({error}): fetch it again") from error
-    except OSError as error:
-        raise DataError(f"{path}: the run cannot be read ({error.strerror})") from error
-
-
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """All lines of some queries that follow each other, and the number of the first line."""
     first, rest = 1, b""
-    for chunk in _chunks(path):
+    for chunk in read_bytes(path, _LONGEST_LINE):
         rest += chunk
         if end := _last_query(rest):
             yield first, rest[:end]
@@ -272,26 +349,25 @@ def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Pa
     Raises:
         DataError: the run has a mistake, or none of its queries is in the split, or of its documents in the corpus.
     """
-    run, facts = read_run(path), Counter[str]()
-    write_run(target, _entries(run, collection.queries(split).query_ids, collection.corpus, facts))
+    run, facts, documents = read_run(path), Counter[str](), 0
+    query_ids = collection.queries(split).query_ids
+    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
+    facts["queries that are not in the run"] = len(query_ids) - len(run.keys() & set(query_ids))
+    facts["queries in the run"] = len(query_ids) - facts["queries that are not in the run"]
+
+    def entries() -> Iterator[tuple[str, RankedList]]:
+        nonlocal documents
+        for query_id in (each for each in query_ids if each in run):
+            ranked = run[query_id]
+            known = collection.corpus.rows(ranked.doc_ids) >= 0
+            doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
+            documents += len(doc_ids)
+            facts["run documents that are not in the corpus"] += len(known) - len(doc_ids)
+            yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))
+
+    write_run(target, entries())
     if not facts["queries in the run"]:
         raise DataError(f"{path}: none of its queries is in split {split}; name the split it is of")
-    if not facts.pop("documents", 0) and facts["run documents that are not in the corpus"]:
+    if not documents and facts["run documents that are not in the corpus"]:
         raise DataError(f"{path}: none of its documents is in the corpus; name the dataset that was searched")
     return {name: count for name, count in facts.items() if count}
-
-
-def _entries(
-    run: Run, query_ids: Sequence[str], corpus: Corpus, facts: Counter[str]
-) -> Iterator[tuple[str, RankedList]]:
-    facts["run queries that are not in the split"] = len(run.keys() - set(query_ids))
-    for query_id in query_ids:
-        if (ranked := run.get(query_id)) is None:
-            facts["queries that are not in the run"] += 1
-            continue
-        facts["queries in the run"] += 1
-        known = corpus.rows(ranked.doc_ids) >= 0
-        facts["documents"] += int(known.sum())
-        facts["run documents that are not in the corpus"] += int((~known).sum())
-        doc_ids = [doc_id for doc_id, there in zip(ranked.doc_ids, known.tolist(), strict=True) if there]
-        yield query_id, RankedList(doc_ids, strictly_decreasing(ranked.scores[known]))

@@ -4,6 +4,7 @@ The vectors of a document lie one after the other, under the ids `D#0`, `D#1`, .
 `--max-passage` reads them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 DELIMITER = "#"
 _CHUNK = 16 << 20  # bytes of a docid file, read at a time
-_DIGITS = 9
+_ID = re.compile(rb".+#([0-9]{1,9})\n?")
 _SHORTEST, _LONGEST, _MOST = 3, 1_000_000, 100_000
 
 
@@ -124,52 +125,18 @@ def first_rows(path: Path) -> "NDArray[np.int64]":
     """
     import numpy as np
 
-    parts = [np.empty(0, np.int64)]
-    row, begun = 0, -1
-    for text in _whole_lines(path):
-        numbers = _numbers(text)
-        rows = np.arange(row, row + len(numbers))
-        begins = rows[numbers == 0]
-        of = np.searchsorted(begins, rows, "right")
-        expected = rows - np.concatenate([[begun], begins])[of]
-        wrong = (numbers != expected) | ((of == 0) & (begun < 0))
-        if wrong.any():
-            line = row + int(np.argmax(wrong)) + 1
-            raise ArtifactError(f"{path}:{line}: ids of segments go D#0, D#1, ... without a gap: encode again")
-        parts.append(begins)
-        row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
-    return np.concatenate([*parts, [row]])
-
-
-def _whole_lines(path: Path) -> "Iterator[NDArray[np.uint8]]":
-    import numpy as np
-
-    rest = b""
+    parts, row, begun = [np.empty(0, np.int64)], 0, -1
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            head, newline, tail = chunk.rpartition(b"\n")
-            if newline:
-                yield np.frombuffer(rest + head + newline, np.uint8)
-                rest = b""
-            rest += tail
-    if rest:
-        yield np.frombuffer(rest + b"\n", np.uint8)
-
-
-def _numbers(text: "NDArray[np.uint8]") -> "NDArray[np.int64]":
-    """The number after the last delimiter of each line: int64 [lines], -1 where there is none."""
-    import numpy as np
-
-    ends = np.flatnonzero(text == ord("\n"))
-    begins = np.append(0, ends[:-1] + 1)
-    marks = np.append(-1, np.flatnonzero(text == ord(DELIMITER)))
-    first = marks[np.searchsorted(marks, ends) - 1] + 1
-    digits = ends - first
-    fine = (first > begins) & (digits > 0) & (digits <= _DIGITS)
-    numbers = np.zeros(len(ends), np.int64)
-    for digit in range(int(digits[fine].max(initial=0))):
-        here = fine & (digit < digits)
-        value = text[(first + digit)[here]].astype(np.int64) - ord("0")
-        fine[here] &= (value >= 0) & (value <= 9)
-        numbers[here] = 10 * numbers[here] + value
-    return np.where(fine, numbers, -1)
+        while lines := file.readlines(_CHUNK):
+            numbers = np.array([int(found[1]) if (found := _ID.fullmatch(line)) else -1 for line in lines])
+            rows = np.arange(row, row + len(numbers))
+            begins = rows[numbers == 0]
+            of = np.searchsorted(begins, rows, "right")
+            expected = rows - np.concatenate([[begun], begins])[of]
+            wrong = (numbers != expected) | ((of == 0) & (begun < 0))
+            if wrong.any():
+                line = row + int(np.argmax(wrong)) + 1
+                raise ArtifactError(f"{path}:{line}: ids of segments go D#0, D#1, ... without a gap: encode again")
+            parts.append(begins)
+            row, begun = row + len(numbers), int(begins[-1]) if len(begins) else begun
+    return np.concatenate([*parts, [row]])

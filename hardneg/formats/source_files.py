@@ -1,21 +1,20 @@
 """The parts of a collection: files or streams of records, in which a mistake does not end the reading.
 
-Also the names of splits: their order, and which a collection may have; and which of a source's queries are used.
+Also the names of splits: their order, and which a collection may have.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from hardneg.formats.excluded import Exclusion, HasExcluded
+from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
-from hardneg.formats.text_lines import checked_id, lines_or_errors
+from hardneg.formats.text_lines import lines_or_errors
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Membership, Query
-from hardneg.records.wording import counted
 
 Record = Document | Query | Judgement | Exclusion | Membership
 LineParser = Callable[[Path, int, str], Record | None]
@@ -51,10 +50,9 @@ def parts_of(collection: Collection) -> Iterator[Part]:
         yield from collection.parts()
         return
     yield Part("documents", lambda: _numbered(collection.documents()))
-    for split in collection.splits():
-        yield Part(f"queries of {split}", partial(_stream, collection.queries, split), split)
-    for split in collection.splits():
-        yield Part(f"judgements of {split}", partial(_stream, collection.qrels, split), split)
+    for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
+        for split in collection.splits():
+            yield Part(f"{what} of {split}", partial(_stream, read, split), split)
     if isinstance(collection, HasExcluded):
         yield Part("excluded documents", lambda: _numbered(collection.excluded()))
 
@@ -69,7 +67,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 def line_part(path: Path, parse: LineParser) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
-    return Part(str(path), lambda: _parsed(path, parse))
+    return Part(str(path), lambda: parsed(path, lines_or_errors(path), parse))
 
 
 def qrels_part(path: Path, split: str) -> Part:
@@ -77,7 +75,7 @@ def qrels_part(path: Path, split: str) -> Part:
 
     def read() -> Iterator[tuple[int, Record | DataError]]:
         parse = qrels_parser(path)
-        return _parsed(path, lambda _, number, line: parse(number, line))
+        return parsed(path, lines_or_errors(path), lambda _, number, line: parse(number, line))
 
     return Part(str(path), read, split)
 
@@ -86,16 +84,15 @@ def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tup
     return _numbered(read(split))
 
 
-def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
-    for number, line in lines_or_errors(path):
-        if isinstance(line, DataError):
-            yield number, line
-            continue
+def parsed(
+    path: Path, lines: Iterable[tuple[int, str | DataError]], parse: LineParser
+) -> Iterator[tuple[int, Record | DataError]]:
+    """The record of each line, or the error that stands in its place."""
+    for number, line in lines:
         try:
-            record = parse(path, number, line)
+            record = line if isinstance(line, DataError) else parse(path, number, line)
         except DataError as error:
-            yield number, error
-            continue
+            record = error
         if record is not None:
             yield number, record
 
@@ -119,34 +116,3 @@ def split_problem(name: str) -> str:
     if _NAME.fullmatch(name):
         return ""
     return f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
-
-
-@dataclass
-class JudgedQueries:
-    """Picks the judged queries of each source and remembers what is left."""
-
-    _totals: dict[str, int] = field(default_factory=dict)
-    _used: dict[str, set[str]] = field(default_factory=dict)
-
-    def select(self, source: str, queries: Iterable[tuple[int, Query]], named: set[str]) -> Iterator[Query]:
-        """The queries whose id is in `named`, in order; each comes with the number of its line or row.
-
-        Raises:
-            DataError: an id occurs twice, is empty or has white space.
-        """
-        seen: set[str] = set()
-        used = self._used.setdefault(source, set())
-        for number, query in queries:
-            checked_id(source, number, query.query_id)
-            if query.query_id in seen:
-                raise DataError.at(source, number, f"query id {query.query_id!r} stands there twice")
-            seen.add(query.query_id)
-            if query.query_id in named:
-                used.add(query.query_id)
-                yield query
-        self._totals[source] = len(seen)
-
-    def notes(self) -> list[str]:
-        """After all splits were read: how many queries of each source no judgement names."""
-        left = {source: total - len(self._used[source]) for source, total in self._totals.items()}
-        return [f"{source}: {counted(n, 'query')} left out: no judgement names them" for source, n in left.items() if n]

@@ -1,23 +1,23 @@
-"""Lines of text files, plain or gzip, with their numbers; what cannot be read is a `DataError`."""
+"""Lines of text files, plain or gzip, and JSON objects; a mistake is a `DataError` with file and line."""
 
 import codecs
 import gzip
 import io
+import json
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from hardneg.records.errors import DataError
 
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
-_SAMPLE = 1 << 22
+_SAMPLE, _CHUNK = 1 << 22, 1 << 20
 LONGEST_LINE = 1 << 30
 """Bytes of a line; a pipe may send one that has no end."""
 _OTHER_FORMATS = (
@@ -38,7 +38,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
-    refuse_device(path)
+    _refuse_device(path)
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -60,9 +60,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
     Gzip is recognised by content, not by name.
-
-    Raises:
-        DataError: the file is missing, is damaged gzip, or a line is not UTF-8.
+    Raises DataError where the file is missing, is damaged gzip, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -98,27 +96,41 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             yield number + 1, DataError.at(path, number + 1, f"cannot be read: {error}")
 
 
-def read_chunks(path: Path, size: int = 1 << 20) -> Iterator[str]:
-    """A file's text in pieces of about `size` bytes, for what has no lines; plain or gzip.
+def read_bytes(path: Path, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+    """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
     Raises:
-        DataError: the file is missing, is damaged gzip, or is not UTF-8.
+        DataError: the file is missing, is damaged gzip, of another format, or has a line that is longer than `longest`.
     """
-    decoder, line = codecs.getincrementaldecoder("utf-8-sig")(), 1
+    line, unended = 1, 0
     with _opened(path) as (_, file):
         try:
             if other := other_format(file.peek(64)):
                 raise DataError(f"{path}: not a text file but {other}")
-            while chunk := file.read(size):
-                text = decoder.decode(chunk)
-                line += text.count("\n")
-                yield text
-            yield decoder.decode(b"", final=True)
-        except UnicodeDecodeError as error:
-            line += error.object.count(b"\n", 0, error.start)
-            raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
+            while chunk := file.read(_CHUNK):
+                unended = 0 if b"\n" in chunk else unended + len(chunk)
+                if unended > longest:
+                    raise DataError.at(path, line, f"a line of over {longest:,} bytes")
+                line += chunk.count(b"\n")
+                yield chunk
         except (EOFError, OSError, zlib.error) as error:
-            raise DataError.at(path, line, f"cannot be read: {error}") from error
+            raise DataError.at(path, line, f"cannot be read: {error}; fetch it again") from error
+
+
+def read_chunks(path: Path) -> Iterator[str]:
+    """A file's text in pieces of about a megabyte, for what has no lines. Raises as `read_bytes`, and if not UTF-8."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    try:
+        for chunk in read_bytes(path):
+            text = decoder.decode(chunk)
+            line += text.count("\n")
+            yield text
+        yield decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line += error.object.count(b"\n", 0, error.start)
+        raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
 
 
 def estimate_lines(path: Path) -> int:
@@ -158,29 +170,19 @@ def no_folder(path: Path) -> DataError:
     return DataError(f"{path}: {reason}")
 
 
-def refuse_device(path: Path) -> None:
+def _refuse_device(path: Path) -> None:
     """Raises DataError for a device instead of a file: its bytes may have no end."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return  # whoever opens it says so
-    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise DataError(f"{path}: {_file_type(path)}, where a file is expected")
+    with suppress(OSError):  # whoever opens it says so
+        if path.is_char_device() or path.is_block_device():
+            raise DataError(f"{path}: a device, where a file is expected")
 
 
 def _file_type(path: Path) -> str:
     """What is at a path instead of a file."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return f"a link to {os.readlink(path)}, which cannot be followed ({error.strerror})"
-    types = {
-        stat.S_IFREG: "a file",
-        stat.S_IFDIR: "a folder",
-        stat.S_IFIFO: "a pipe, which cannot be read twice",
-        stat.S_IFSOCK: "a socket",
-    }
-    return types.get(stat.S_IFMT(mode), "a device")
+    if not path.exists():
+        return f"a link to {os.readlink(path)}, which leads nowhere"
+    types = {"a file": path.is_file(), "a folder": path.is_dir(), "a pipe, which cannot be read twice": path.is_fifo()}
+    return next((name for name, fits in types.items() if fits), "a device")
 
 
 def one_word(text: str) -> bool:
@@ -203,3 +205,173 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
+
+
+_LONGEST, _TAIL = 1 << 26, 16
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
+class _Doubled(dict[str, Any]):
+    """An object in which a key stands twice."""
+
+    twice: str
+
+
+def _paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) == len(pairs):
+        return row
+    doubled, names = _Doubled(row), [name for name, _ in pairs]
+    doubled.twice = next(name for name in names if names.count(name) > 1)
+    return doubled
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_paired)
+
+
+def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
+    """The object that a line holds. Raises DataError where it holds none, or one with a key that stands twice."""
+    try:
+        row = _DECODER.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError.at(path, number, f"not JSON: {_json_fault(error, line)}") from error
+    return _object(path, number, row)
+
+
+def _json_fault(error: Exception, line: str) -> str:
+    """What is wrong with a line that is not JSON."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if not isinstance(error, json.JSONDecodeError):
+        return "a number in it is too long"
+    if line.strip() == "{":
+        return "an object over several lines; write each in a line of its own"
+    if line.startswith("["):
+        return "an array; write one object a line"
+    return f"{error.msg} (column {error.colno})"
+
+
+def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
+    """The text under `key`. Raises DataError where there is none, or it is no text."""
+    if key not in row:
+        raise DataError.at(path, number, f"no {key!r} in this object")
+    return _text(path, number, key, row[key])
+
+
+def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
+    """The text under `title`, empty where that is missing or null. Raises DataError where it is no text."""
+    return "" if row.get("title") is None else text_field(path, number, row, "title")
+
+
+def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
+    """The id under the first of `keys` that is there; a whole number is taken as text.
+
+    Raises:
+        DataError: there is none, or it is not one word.
+    """
+    key = next((key for key in keys if key in row), keys[0])
+    if isinstance(row.get(key), int) and not isinstance(row[key], bool):
+        return str(row[key])
+    return checked_id(path, number, text_field(path, number, row, key))
+
+
+def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
+    """The list of texts under `key`, empty where it is missing. Raises DataError where it is something else."""
+    values = row.get(key) or []
+    if not isinstance(values, list):
+        raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
+    if odd := [value for value in values if not isinstance(value, str)]:
+        raise DataError.at(path, number, f"{key!r} must be a list of strings, and holds {json.dumps(odd[0])[:40]}")
+    return tuple(_text(path, number, key, value) for value in values)
+
+
+def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file that holds one JSON array, each with the line it starts on, as a stream.
+
+    Memory: one object and a megabyte or two, however long the file and its lines.
+    Raises DataError where the file is cut off, not JSON, or not an array of objects.
+    """
+    array = _Array(path)
+    if array.mark() != "[":
+        raise array.error("this file must hold one JSON array")
+    array.move(1)
+    ended = array.mark() == "]"
+    while not ended:
+        array.mark()
+        line = array.line
+        yield line, _object(path, line, array.item())
+        if (mark := array.mark()) not in (",", "]"):
+            raise array.error("cut off: the array has no end" if not mark else "not JSON: a comma is missing")
+        if not (ended := mark == "]"):
+            array.move(1)
+    array.move(1)
+    if array.mark():
+        raise array.error("not JSON: there is more after the array's end")
+
+
+class _Array:
+    """A window on the text of one array; `line` is that of the position in it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._chunks = path, read_chunks(path)
+        self._window, self._at, self.line = "", 0, 1
+
+    def item(self) -> Any:
+        while True:
+            try:
+                item, end = _DECODER.raw_decode(self._window, self._at)
+                self.move(end - self._at)
+                return item
+            except json.JSONDecodeError as error:
+                whole = not (error.msg.startswith("Unterminated string") or error.pos >= len(self._window) - _TAIL)
+                if whole or len(self._window) > _LONGEST or not self._more():
+                    line = self.line + self._window.count("\n", self._at, error.pos)
+                    raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
+            except (ValueError, RecursionError) as error:
+                raise self.error(f"not JSON: {_json_fault(error, '')}") from error
+
+    def mark(self) -> str:
+        """Moves to the next character that is not white space, and returns it; nothing at the end of the file."""
+        while True:
+            self.move(len(_BLANKS.match(self._window, self._at)[0]))  # type: ignore[index]
+            if self._at < len(self._window):
+                return self._window[self._at]
+            if not self._more():
+                return ""
+
+    def move(self, characters: int) -> None:
+        self.line += self._window.count("\n", self._at, self._at + characters)
+        self._at += characters
+
+    def _more(self) -> bool:
+        """Reads on, as much again as the window holds, and forgets what lies before it."""
+        pieces, size = [self._window[self._at :]], 0
+        for chunk in self._chunks:
+            pieces.append(chunk)
+            size += len(chunk)
+            if size > len(pieces[0]):
+                break
+        self._window, self._at = "".join(pieces), 0
+        return size > 0
+
+    def error(self, reason: str) -> DataError:
+        return DataError.at(self._path, self.line, reason)
+
+
+def _object(path: Path, number: int, row: Any) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise DataError.at(path, number, "a JSON value that is not an object")
+    if isinstance(row, _Doubled):
+        raise DataError.at(path, number, f"the key {row.twice!r} stands twice in this object; keep one")
+    return row
+
+
+def _text(path: Path, number: int, key: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise DataError.at(path, number, f"{key!r} must be a string, not {json.dumps(value)[:40]}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
+    return value

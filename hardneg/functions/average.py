@@ -72,16 +72,15 @@ def _positive(weights: Any) -> list[float]:
 def _averaged(shares: Mapping[str, float], workplace: "Workplace") -> "TrainedModel":
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import TrainedModel
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open.model_card import model_card, without_folder
-    from hardneg.encoders.open.resolved import resolve
+    from hardneg.encoders.open.resolved import load_learner, resolve
     from hardneg.encoders.spec import ModelSpec
     from hardneg.records.layout import MODEL_FOLDER
     from hardneg.store.digest import Content
     from hardneg.training.averaging import weighted
 
     def opened(name: str) -> "Encoder":
-        return Encoder.load(ModelSpec(name), workplace.device)
+        return load_learner(ModelSpec(name), workplace.device)
 
     def make(folder: Path) -> dict[str, int]:
         mean = weighted(opened, shares)

@@ -18,20 +18,13 @@ def encode(
     *,
     shards: Annotated[int | None, Arg("Write the index in this many shards.", panel=_SHARDS, least=1)] = None,
     shard_rows: Annotated[int | None, Arg("Or in shards of this many rows each.", panel=_SHARDS, least=1)] = None,
-    place: Annotated[str | None, Arg("A URL for the shards: s3, gs, hf, file.", panel=_SHARDS)] = None,
-    take: Annotated[
-        str | None, Arg("Make only these, such as 0:4, counted from 0; other machines make the others.", panel=_SHARDS)
-    ] = None,
     **where: Unpack[Where],
 ) -> "BuiltIndex":
     """Encode a corpus into a dense index that Pyserini's FaissSearcher opens.
 
-    Raises:
-        PartDone: this machine's shards are made, and others are left to other machines.
-
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
 
-    Example: hardneg encode --dataset D --model M --shards 8 --place s3://bucket/index --take 0:4 --output index
+    Example: hardneg encode --dataset D --model M --shards 8 --output index
     """
     from hardneg.api.argument_values import stage
     from hardneg.api.model_argument import model_name
@@ -39,6 +32,6 @@ def encode(
     from hardneg.api.workplace import Workplace
 
     workplace = Workplace.of(where, encode)
-    encoded = stage("encode", {"shards": shards, "shard_rows": shard_rows, "place": place, "take": take})
+    encoded = stage("encode", {"shards": shards, "shard_rows": shard_rows})
     plan = workplace.begin(workplace.recipe(encode, dataset, model, {ENCODED: encoded}))
     return built_index(model_name(model), workplace.artifacts(plan)[ENCODED])

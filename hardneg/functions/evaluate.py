@@ -107,7 +107,7 @@ class RunsToScore:
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the tests of their differences."""
         from hardneg.api.judging import tested
-        from hardneg.formats.groups import read_query_groups
+        from hardneg.formats.id_pairs import read_query_groups
 
         groups, by_group = None, self.fields["by_group"]
         if by_group:

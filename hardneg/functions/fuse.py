@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from hardneg.api.arguments import AnyQrels, Arg, Runs, Where, spelled_out
 from hardneg.functions.evaluate import RELEVANCE
-from hardneg.fusion.methods import RRF_CONSTANT, AnyMethod, Missing, Norm
+from hardneg.fusion.methods import Method, Missing, Norm
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("hardneg")
 
 _TUNING = "Tuning"
-_METHODS = "zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's."
+_METHODS = "zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum."
 _MISSING = "Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
 _TUNED = "Runs of other queries to tune on, one for each fused run, in their order."
 _JUDGED = Arg("The judgements of the queries to tune on.", cli=Path, panel=_TUNING)
 _GRID = Arg(
-    "Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all weights in tenths "
-    "that sum to 1.",
+    "Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to "
+    "1.",
     cli=dict[str, list[float]],
     metavar="NAME=VALUE,VALUE",
     panel=_TUNING,
@@ -43,13 +43,12 @@ Metric = Annotated[str, Arg("The metric to tune on.", same=("metrics",), panel=_
 @spelled_out
 def fuse(
     runs: Runs,
-    method: Annotated[AnyMethod, Arg(_METHODS)] = "weighted-sum",
+    method: Annotated[Method, Arg(_METHODS)] = "weighted-sum",
     *,
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
-    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
+    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = 60,
     norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
-    parameter: Annotated[float | None, Arg("The number that gmnz, logn_isr, rbc or rrf has.")] = None,
     depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = LIST_DEPTH,
     tune_runs: TuneRuns = None,
     qrels: Annotated[AnyQrels | None, _JUDGED] = None,
@@ -58,7 +57,7 @@ def fuse(
     grid: Annotated[Mapping[str, Sequence[float]], _GRID] = {},
     **where: Unpack[Where],
 ) -> "RankedRun":
-    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by a method of ranx.
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by one of ranx's methods.
 
     Raises:
         UsageError: the method has no such number, or a label is unknown.
@@ -78,7 +77,7 @@ def fuse(
         "missing_scores": missing_scores,
         "constant": constant,
     }
-    fields |= {"norm": norm, "parameter": parameter, "depth": depth}
+    fields |= {"norm": norm, "depth": depth}
     tuning = {"tuning.metric": metric, "tuning.relevance_level": relevance_level, "tuning.grid": grid}
     checked = stage("fuse", {**fields, **tuning})
     return _fused(workplace, runs, tune_runs, named_qrels(qrels), checked)
@@ -130,11 +129,9 @@ def _fusion(fields: Mapping[str, Any], labels: Sequence[str]) -> "Fusion":
         problem = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
         raise UsageError(f"{{weights}}: {problem}", "weights")
     weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
-    numbers = (fields["constant"], fields.get("norm"), fields.get("parameter"), fields["depth"])
-    fusion, tuned = Fusion(fields["method"], weights, fields["missing_scores"], *numbers), fields["tuning.grid"]
-    if problems := [
-        each for each in fusion.problems() if not each.startswith("parameter: ") or "parameter" not in tuned
-    ]:
+    numbers = (fields["constant"], fields.get("norm"), fields["depth"])
+    fusion = Fusion(fields["method"], weights, fields["missing_scores"], *numbers)
+    if problems := fusion.problems():
         raise UsageError("; ".join(problems))
     return fusion
 

@@ -1,7 +1,6 @@
 """`write-queries`: queries written from documents alone, as a collection in files."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
@@ -11,12 +10,11 @@ from hardneg.api.arguments import Arg, Dataset, Model, Setting, Where, spelled_o
 from hardneg.functions.rerank import Reranker
 from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
 from hardneg.records.errors import UsageError
-from hardneg.records.types import Document, Judgement, Membership, Query, Side
+from hardneg.records.types import Judgement, Membership, Side
 
 if TYPE_CHECKING:
     from hardneg.api.results import WrittenQueries
     from hardneg.api.workplace import Workplace
-    from hardneg.formats.collection import StoredCollection
     from hardneg.recipe.plan import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
@@ -96,13 +94,16 @@ def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQu
     from hardneg.api.dataset_argument import write_beir
     from hardneg.api.results import WrittenQueries
     from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.groups import write_groups
+    from hardneg.formats.id_pairs import write_groups
 
     artifacts = workplace.artifacts(plan)
     last = artifacts[last_stage]
 
     def write(folder: Path) -> None:
-        write_beir(_Stored(collection := StoredCollection.open(last.path)), folder)
+        collection = StoredCollection.open(last.path)
+        queries = (query for split in collection.splits for query in collection.queries(split))
+        judged = {split: _judgements(collection.qrels(split)) for split in collection.splits}
+        write_beir(folder, collection.corpus.documents(), queries, judged)
         for side in get_args(Side):
             write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))
 
@@ -111,27 +112,5 @@ def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQu
     return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
 
 
-@dataclass(frozen=True)
-class _Stored:
-    """A stored collection as one that is written to files."""
-
-    stored: "StoredCollection"
-
-    def documents(self) -> Iterator[Document]:
-        return self.stored.corpus.documents()
-
-    def splits(self) -> Sequence[str]:
-        return self.stored.splits
-
-    def queries(self, split: str) -> Iterator[Query]:
-        return iter(self.stored.queries(split))
-
-    def all_queries(self) -> Iterator[Query]:
-        return (query for split in self.splits() for query in self.queries(split))
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        for query_id, judged in self.stored.qrels(split).items():
-            yield from (Judgement(query_id, *pair) for pair in judged.items())
-
-    def notes(self) -> Sequence[str]:
-        return ()
+def _judgements(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[Judgement]:
+    return (Judgement(query_id, *pair) for query_id, judged in qrels.items() for pair in judged.items())

@@ -7,14 +7,14 @@ from typing import Any
 
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
-from hardneg.fusion.methods import PARAMETERS, WITH_WEIGHTS, Fusion
+from hardneg.fusion.methods import WITH_WEIGHTS, Fusion
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted, suggestion
 from hardneg.runtime.progress import Progress
 
 Grid = Mapping[str, Sequence[float]]
-"""Values to try by name: of a run, whose weight they are, or `constant` or `parameter`."""
+"""Values to try by name: of a run, whose weight they are, or `constant`."""
 
 _STEPS = 10
 
@@ -51,16 +51,14 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusi
             trial = dict(zip(grid, values, strict=True))
             pairs = zip(labels, fusion.weights, strict=True)
             weights = tuple(trial.get(label, weight) for label, weight in pairs)
-            changed = replace(fusion, weights=weights, parameter=trial.get("parameter", fusion.parameter))
-            yield replace(changed, constant=int(trial.get("constant", fusion.constant)))
+            yield replace(fusion, weights=weights, constant=int(trial.get("constant", fusion.constant)))
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
     """Refuse a grid that does not fit, before any work. Raises UsageError."""
-    numbers = ("constant",) if method == "reciprocal-rank" else ("parameter",) if method in PARAMETERS else ()
-    known = (*(labels if method in WITH_WEIGHTS else ()), *numbers)
-    if not known:
-        raise UsageError(f"{method} has no weights and no parameter: there is nothing to tune")
+    if method not in WITH_WEIGHTS:
+        raise UsageError(f"{method} has no weights: there is nothing to tune")
+    known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
     for name, values in grid.items():
         if name not in known:
             raise UsageError(f"grid: {method} has no {name!r}{suggestion(name, known)}; it has {', '.join(known)}")
@@ -68,8 +66,6 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
             raise UsageError(f"grid: {name} has no values to try")
         if name == "constant" and any(value < 0 or value != int(value) for value in values):
             raise UsageError("grid: constant takes whole numbers from 0 on")
-    if not grid and method not in WITH_WEIGHTS:
-        raise UsageError(f"grid: give values of `parameter` to try, the {PARAMETERS[method]} of {method}")
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,5 @@ def to_json(trials: Sequence[Tried], known: Development) -> dict[str, Any]:
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
     """Return the tunable numbers of a fusion that its method has."""
-    weights = dict(zip(labels, fusion.weights, strict=True))
-    chosen: dict[str, Any] = {"weights": weights} if fusion.method in WITH_WEIGHTS else {}
-    chosen |= {"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {}
-    return chosen | ({"parameter": fusion.parameter} if fusion.parameter is not None else {})
+    weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
+    return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

@@ -1,15 +1,190 @@
 """Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
+import numpy as np
+
+from hardneg.formats.answer_matching import Match
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.filtering import Filters
-from hardneg.mining.miners.beside import filled
-from hardneg.records.types import Candidates, Negatives
-from hardneg.registry.protocols import NegativeMiner
+from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
+from hardneg.mining.miners.random import draw
+from hardneg.mining.miners.selection import refusal
+from hardneg.records.errors import PluginError
+from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.registry.plugins import configure, load_plugin
+from hardneg.registry.protocols import EstimatedFilter, NegativeFilter, NegativeMiner
+from hardneg.runtime.seeding import generator
+
+FILLED = "random negatives"
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def paired(
+    items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
+) -> Iterator[tuple[_Item, _Result]]:
+    """Pair each item with the plugin's result for it; only what the plugin reads ahead is held.
+
+    Raises:
+        PluginError: the plugin does not return one result per item.
+    """
+    ahead: deque[_Item] = deque()
+
+    def read() -> Iterator[_Item]:
+        for item in items:
+            ahead.append(item)
+            yield item
+
+    reading = read()
+    for result in through(reading):
+        if not ahead:
+            raise PluginError("a miner or filter returned more results than queries: one per query is needed")
+        yield ahead.popleft(), result
+    if ahead or next(reading, None) is not None:
+        raise PluginError("a miner or filter returned fewer results than queries: one per query is needed")
+
+
+def beside(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int) -> Iterator[tuple[Candidates, Negatives]]:
+    """Pair each query's candidates with its mined negatives."""
+    return paired(candidates, partial(miner.mine, seed=seed))
+
+
+def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, count: int) -> Iterator[Negatives]:
+    """Fill the mined negatives with documents drawn uniformly from the corpus, up to `count` per query.
+
+    They are no positives, no copies of them and none of the others, and have no scores (nan). A small corpus
+    may have fewer.
+
+    Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
+    contrastors) fills short lists with random documents.
+    """
+    for query, mined in beside(miner, candidates, seed):
+        missing = count - len(mined.negatives)
+        yield mined if missing < 1 else _with_random(query, mined, missing, seed)
+
+
+def _with_random(query: Candidates, mined: Negatives, missing: int, seed: int) -> Negatives:
+    draws, reason = generator(seed, "fill", query.query_id), refusal(query, True, mined.negatives)
+    drawn = draw(query, missing, draws, reason, len(mined.negatives))
+    drops = mined.drops
+    if drops is not None:
+        chosen = np.concatenate([drops.chosen, np.zeros(len(drawn.negatives), np.int32)])
+        drops = replace(drops, chosen=chosen)
+    return replace(
+        mined,
+        negatives=[*mined.negatives, *drawn.negatives],
+        scores=np.concatenate([mined.scores, drawn.scores]),
+        drops=drops,
+        noted=(*mined.noted, FILLED),
+    )
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters applied one after another, and the texts that they read; none by default.
+
+    apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
+    aside: by query, documents that are no negatives because of its text.
+    """
+
+    plugins: Sequence[NegativeFilter] = ()
+    texts: MiningTexts | None = None
+    apart: Collection[str] = ()
+    aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        texts: MiningTexts,
+        plugins: Iterable[NegativeFilter],
+        answers: Match | None,
+        positives: Mapping[str, Sequence[str]],
+    ) -> "Filters":
+        """Build the filters of a mining, first those of excluded documents and of the query's text, where any are.
+
+        answers: the match of the filter `answers`, which comes before `plugins`, or None. positives: by query.
+        """
+        aside = texts.aside(positives)
+        first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
+        more = [] if answers is None else [AnswerFilter(answers)]
+        return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
+
+    def left(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
+        """Return the same candidates in the same order, without what the filters drop from their lists.
+
+        Known positives stay in the lists: miners leave them out themselves. `dropped` counts the rest by reason.
+        """
+        for each in self.plugins:
+            candidates = self._left(candidates, each, dropped)
+        return iter(candidates)
+
+    def left_of_drawn(self, mined: Iterable[Negatives]) -> Iterator[Negatives]:
+        """Return the same negatives, without those drawn from the corpus (their score is nan) that a filter drops."""
+        for each in self.plugins:
+            mined = self._left_of_drawn(mined, each)
+        return iter(mined)
+
+    def _left(
+        self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
+    ) -> Iterator[Candidates]:
+        for query, reasons in paired(candidates, lambda queries: self._reasons(by, map(self._seen, queries))):
+            known = frozenset(query.positives)
+            against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
+            if not against:
+                yield query
+                continue
+            seen = self._seen(query).hits
+            for ranked in seen.values():
+                dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
+            left = {name: ranked.without(against) for name, ranked in seen.items()}
+            yield replace(query, hits={**query.hits, **left})
+
+    def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
+        for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):
+            bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
+            if not bad.any():
+                yield item
+                continue
+            kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
+            dropped = Counter(item.dropped)
+            dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
+            drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
+            yield replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
+
+    def _reasons(self, by: NegativeFilter, candidates: Iterable[Candidates]) -> Iterator[Mapping[str, str]]:
+        if self.texts is None:
+            raise ValueError("filters need the texts of the collection")
+        return by.reasons(candidates, texts=self.texts)
+
+    def _seen(self, query: Candidates) -> Candidates:
+        """Return the query with the lists that are filtered."""
+        if not self.apart:
+            return query
+        return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
+
+
+def needs_answers(filters: Iterable[PluginSetting]) -> bool:
+    """Return whether one of these filters requires answers."""
+    return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
+
+
+def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
+    """Return the charge of these filters together for the lists of so many queries."""
+    plugins = [configure("filters", each) for each in filters]
+    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
+
+
+def _drawn(item: Negatives) -> Candidates:
+    """Return the drawn negatives of a query as a list with scores nan."""
+    doc_ids = [item.negatives[i] for i in np.flatnonzero(np.isnan(item.scores)).tolist()]
+    drawn = RankedList(doc_ids, np.full(len(doc_ids), np.nan, np.float32))
+    return Candidates(item.query_id, item.positives, {"drawn": drawn}, ())
+
 
 LEFT_OUT = "dropped as "
 """The prefix of the counts of dropped candidates; the reason follows."""

@@ -1,19 +1,21 @@
-"""Ranked lists of queries: searched by a model, with positives appended, or with an answer's document as positive."""
+"""Ranked lists of queries to mine from: searched by a model, with more positives, or controls of an experiment."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
+from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.records.types import Encoded, Hits
+from hardneg.mining.miners.random import shuffled
+from hardneg.records.types import Encoded, Hits, RankedList
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.progress import Seconds
+from hardneg.runtime.seeding import derive_seed, generator
 
 _LISTS, _QUERIES = 1024, 256
 
@@ -21,7 +23,7 @@ Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
 
 
-def searched(
+def search_queries(
     encode: Callable[[Sequence[str]], Encoded],
     texts: Sequence[str],
     searcher: Searcher,
@@ -42,16 +44,16 @@ def searched(
         yield window, wanted, hits
 
 
-def listed(hits: Hits) -> Iterator[Listed]:
+def as_lists(hits: Hits) -> Iterator[Listed]:
     """Return the hits of each query without pads."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
 
-def without(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
+def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
     """Return the best `depth` hits of each query that are none of its excluded documents."""
     kept = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
-    for query, (doc_ids, out) in enumerate(zip(excluded, rows_of(corpus, excluded), strict=True)):
+    for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
         if doc_ids:
             stays = np.flatnonzero(~np.isin(hits.rows[query], out))[:depth]
             kept.rows[query], kept.scores[query] = -1, -np.inf
@@ -70,31 +72,95 @@ def with_positives(
     """
     for start in range(0, len(known), _LISTS):
         part = slice(start, start + _LISTS)
-        wanted = rows_of(corpus, known[part])
+        wanted = corpus.list_rows(known[part])
         own = rank_candidates(searcher, queries[part], wanted, max(1, wanted.shape[1]))
         some = Hits(hits.rows[part], hits.scores[part])
-        for (rows, scores), (others, theirs) in zip(listed(some), listed(own), strict=True):
+        for (rows, scores), (others, theirs) in zip(as_lists(some), as_lists(own), strict=True):
             lacking = ~np.isin(others, rows)
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-def rows_of(corpus: Corpus, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-    """Return the documents of each list as rows of the corpus, int64 [Q, C], padded with -1."""
-    lengths = np.array([len(doc_ids) for doc_ids in lists])
-    rows = np.full((len(lists), lengths.max(initial=0)), -1, np.int64)
-    inside = np.arange(rows.shape[1]) < lengths[:, None]
-    rows[inside] = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    return rows
-
-
-def labelled(
+def add_pseudo_labels(
     listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
 ) -> Iterator[QueryLists]:
     """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
     while block := list(islice(listed, _QUERIES)):
         unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
         tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
-        for query_id, doc_id in first_with_answer(list(unknown), tops, answers).items():
-            known[query_id] = [doc_id]
-            facts["pseudo-positives"] += 1
+        for query_id, doc_ids, has in zip(unknown, tops, answers.in_lists(list(unknown), tops), strict=True):
+            if has.any():
+                known[query_id] = [doc_ids[int(has.argmax())]]
+                facts["pseudo-positives"] += 1
         yield from block
+
+
+_BLOCK = 1024  # queries
+
+
+def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]], seed: int) -> Iterator[QueryLists]:
+    """Each query with the lists of another one, without the documents that are relevant to that one.
+
+    What one document is worth as a negative of any query stays the same, what it is worth to its own query goes.
+    Queries are permuted in blocks of 1,024; the only query of a block has no lists.
+    """
+    waiting, number = iter(listed), 0
+    while block := list(islice(waiting, _BLOCK)):
+        order = generator(seed, "permuted", str(number)).permutation(len(block)).tolist()
+        donors = dict(zip(order, [*order[1:], order[0]], strict=True))
+        for row, (query_id, _) in enumerate(block):
+            donor, hits = block[donors[row]]
+            known = (
+                set(positives.get(donor, ()))
+                if donors[row] != row
+                else set[str]().union(*(ranked.doc_ids for ranked in hits.values()))
+            )
+            yield query_id, {label: ranked.without(known) for label, ranked in hits.items()}
+        number += 1
+
+
+def drawn_positives(
+    query_ids: Sequence[str], positives: Mapping[str, Sequence[str]], count: int, seed: int
+) -> Iterator[QueryLists]:
+    """Each query with a list of `count` positives of the other queries, drawn at random, without scores (nan).
+
+    As negatives they are what more queries in a batch would bring. Where there are fewer, the list has all.
+    """
+    pool = list(dict.fromkeys(doc_id for query_id in query_ids for doc_id in positives.get(query_id, ())))
+    for query_id in query_ids:
+        own = set(positives.get(query_id, ()))
+        order = shuffled(pool, count + len(own), generator(seed, "drawn positives", query_id))
+        drawn = list(islice((doc_id for doc_id in order if doc_id not in own), count))
+        yield query_id, {"positives": RankedList(drawn, np.full(len(drawn), np.nan, np.float32))}
+
+
+def planted(
+    listed: Iterable[QueryLists],
+    withheld: Mapping[str, Sequence[str]],
+    positives: Mapping[str, Sequence[str]],
+    share: float,
+    seed: int,
+) -> Iterator[QueryLists]:
+    """Lists of withheld positives alone for a share of the queries that have some, lists without them for the others.
+
+    So of the negatives that are drawn, this share is false. Known positives stay in the lists, to be compared with. A
+    withheld positive that a list lacks gets the score of its last document. A larger share plants the same and more.
+    """
+    for query_id, hits in listed:
+        hidden = dict.fromkeys(withheld.get(query_id, ()))
+        if not hidden:
+            yield query_id, hits
+        elif derive_seed(seed, "planted", query_id) < share * 2**64:
+            known = hidden.keys() | set(positives.get(query_id, ()))
+            yield query_id, {label: _with(ranked, known, hidden) for label, ranked in hits.items()}
+        else:
+            yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
+
+
+def _with(ranked: RankedList, known: Container[str], hidden: Iterable[str]) -> RankedList:
+    """The known documents of a list, and at its end those hidden ones that it lacks."""
+    kept = ranked.without(frozenset(doc_id for doc_id in ranked.doc_ids if doc_id not in known))
+    there = frozenset(kept.doc_ids)
+    lacking = [doc_id for doc_id in hidden if doc_id not in there]
+    last = ranked.scores[-1] if len(ranked.scores) else np.nan
+    scores = np.concatenate([kept.scores, np.full(len(lacking), last, np.float32)])
+    return RankedList([*kept.doc_ids, *lacking], scores)

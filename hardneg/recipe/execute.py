@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
 from hardneg.recipe.packages import check_packages
@@ -187,7 +186,7 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
-        facts |= resolve(plan.recipe.model).facts if START in step.inputs.values() else {}
+        facts |= plan.recipe.models.of(plan.recipe.model, fetched=True).facts if START in step.inputs.values() else {}
         try:
             step.check_contents()
         except HardnegError:
@@ -199,8 +198,8 @@ def _make(
 def _context(
     step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
 ) -> StageContext[StageSpec]:
-    inputs = _inputs(step, plan, artifacts)
-    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
+    inputs, models = _inputs(step, plan, artifacts), plan.recipe.models
+    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
 from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
@@ -60,7 +60,7 @@ class Recipe:
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
     sizes: the dataset's size as the recipe states it. notes: what to write otherwise, one line each. copies: of each
-    stage that is made once a seed, its names by seed.
+    stage that is made once a seed, its names by seed. models: those that were resolved for the check.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Recipe:
     tree: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     copies: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
+    models: ResolvedModels = dataclasses.field(default_factory=ResolvedModels, repr=False, compare=False)
 
     @property
     def dataset(self) -> ReadDataset:
@@ -89,7 +90,7 @@ class Recipe:
 
     def view(self, name: str) -> RecipeView:
         """The recipe as one of its stages sees it."""
-        return RecipeView(name, self.stages, self.plugins, self.model)
+        return RecipeView(name, self.stages, self.plugins, self.model, self.models)
 
 
 def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
@@ -123,7 +124,8 @@ def check_recipe(
     written = tree.get("stages")
     known = set(written) if isinstance(written, Mapping) else set[str]()
     plugins = _configure_all(stages, problems)
-    view = RecipeView("", stages, plugins, _model(top, problems))
+    models = ResolvedModels()
+    view = RecipeView("", stages, plugins, _model(top, models, problems), models)
     notes = list[str]()
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
@@ -139,10 +141,8 @@ def check_recipe(
         line = dict.fromkeys([*earlier, *map(located, problems)])
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))
     stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
-    name, title = source.stem, top.title or source.stem
-    recipe = Recipe(
-        name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)
-    )
+    about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
+    recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
 
 
@@ -236,11 +236,11 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
     return plugins
 
 
-def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
+def _model(top: _Top | None, models: ResolvedModels, problems: list[str]) -> ModelSpec:
     """The recipe's model with what is known of it; an unknown family is reported, and left out."""
     spec = top.model if top else ModelSpec("")
     try:
-        return resolve(spec).known or spec
+        return models.full(spec)
     except PluginError as error:
         problems.append(f"model.encoder: {error}")
         return dataclasses.replace(spec, encoder=None)
@@ -252,7 +252,7 @@ def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterato
         if not isinstance(spec, StartModel) or "learning_rate" in written[name].get("options", {}):
             continue
         model = spec.began_with(view.at(name))
-        if rate := usual_rate(model):
+        if rate := usual_rate(view.models.of(model)):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:
             why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"

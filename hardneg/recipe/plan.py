@@ -7,17 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import PluginKind, input_files, marked_fields
-from hardneg.mining.filter_protocol import ReadsContent
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
 from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import suggestion
 from hardneg.registry.plugins import plugin_errors
-from hardneg.registry.protocols import LOCATION_OPTIONS, TrainableReranker
+from hardneg.registry.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.digest import Content, digest, file_digest
 from hardneg.store.identity import plugin_identity
@@ -113,7 +110,7 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
-    content = of_start.digest(lambda: _model_digest(recipe.model)) if used else "not used"
+    content = of_start.digest(lambda: _model_digest(recipe)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
@@ -121,11 +118,12 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     return Plan(recipe, start, steps)
 
 
-def _model_digest(model: ModelSpec) -> str:
+def _model_digest(recipe: Recipe) -> str:
     """The model's digest; where it is what another recipe makes, and that has not run, how to run it."""
+    model = recipe.model
     if (command := maker(model.name)) and not Path(model.name).is_dir():
         raise ModelError(f"model {model.name}: not there yet: make it with `{command}`, or set model.name=FOLDER")
-    return resolve(model).digest
+    return recipe.models.of(model, fetched=True).digest
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A plugin needs nothing of hardneg but this module.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -161,6 +161,11 @@ class RankedList:
 
     doc_ids: Sequence[str]
     scores: "NDArray[np.float32]"
+
+    def without(self, doc_ids: Container[str]) -> "RankedList":
+        """The entries of the other documents, in their order."""
+        rows = [row for row, doc_id in enumerate(self.doc_ids) if doc_id not in doc_ids]
+        return RankedList([self.doc_ids[row] for row in rows], self.scores[rows])
 
 
 SCORES = "scores"

@@ -4,9 +4,10 @@ Every plugin class has `version: ClassVar[int]`, raised whenever the same option
 No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from hardneg.records.types import (
     Candidates,
@@ -270,3 +271,83 @@ class HintsQueries(Protocol):
 
     def query_hint(self) -> Mapping[str, int]:
         """Return about how many queries each split has, without reading the corpus; splits may be left out."""
+
+
+@runtime_checkable
+class SessionWriter(Protocol):
+    """A writer that opens something once for all documents, such as a network or connections to a server."""
+
+    def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
+        """Return the opened writer; when the block ends, it adds to `counts` what it has used, such as tokens."""
+
+
+class WriterCost(NamedTuple):
+    """The cost of writing: requests to a server, their tokens read and written, and its charge."""
+
+    requests: float = 0
+    tokens: float = 0
+    charge: float = 0
+
+
+@runtime_checkable
+class EstimatedWriter(Protocol):
+    """A writer that estimates its cost, for a plan; others count as free."""
+
+    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
+        """Return the cost of `count` queries for each of so many passages of so many tokens."""
+
+
+class FilterTexts(Protocol):
+    """The texts that a filter may read beside ranked lists."""
+
+    def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
+        """Return the text of each query."""
+
+    def documents(self, doc_ids: Sequence[str]) -> Sequence[Document]:
+        """Return documents of the corpus."""
+
+    def answers(self, match: Literal["string", "regex"]) -> "AnswerFinder":
+        """Return the matcher of the queries' short answers. Raises DataError where they have none."""
+
+
+class AnswerFinder(Protocol):
+    """Matches the short answers to queries in documents, as words or by regular expressions."""
+
+    def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
+        """Return whether each document of each query's list has an answer: bool [Q, k], k the length of the longest."""
+
+
+class NegativeFilter(Protocol):
+    """Drops candidates that are no negatives, before a miner selects from the others (`hardneg.filters`).
+
+    One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a recipe whose
+    queries have none is refused before anything runs. One that compares candidates with the scores of positives
+    sets `compares`, as a miner does.
+    """
+
+    version: ClassVar[int]
+
+    def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
+        """For each `Candidates`, in the same order, return the reasons to drop documents, by id; others stay.
+
+        Positives are in the lists, for comparison; reasons against them are ignored. A document that a miner
+        drew from the corpus is in a list of its own, with the score nan.
+        """
+
+
+@runtime_checkable
+class ReadsContent(Protocol):
+    """A filter whose `path_options` name files: keys hold a digest of their content instead."""
+
+    path_options: ClassVar[tuple[str, ...]]
+
+    def fingerprint(self) -> str:
+        """Return a digest of the content."""
+
+
+@runtime_checkable
+class EstimatedFilter(Protocol):
+    """A filter that estimates the charge of its server, for a plan; others count as free."""
+
+    def filtering_charge(self, queries: float) -> float:
+        """Return the charge for the lists of so many queries, in the currency of the server's prices."""

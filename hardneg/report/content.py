@@ -1,21 +1,21 @@
 """The content of a report: systems, paired tests, training, settings, as sentences and tables; `page` lays it out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.significance import Comparison
-from hardneg.evaluation.two_level import TwoLevel
-from hardneg.evaluation.variance import system_intervals
+from hardneg.evaluation.significance import Comparison, verdict
+from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel, interval_over_seeds, system_intervals
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.seed_section import EQUIVALENT, outcome
 from hardneg.report.table import Cell, Section, Table
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
@@ -25,6 +25,16 @@ SEED_ROWS = "Rows of several seeds: means over these, with intervals over querie
 Test = Comparison | TwoLevel
 
 BETTER, WORSE = "▲", "▼"
+
+EQUIVALENT, UNDECIDED = "equivalent", "undecided"
+WITHIN = f"{UNDECIDED}, within the seeds' noise"
+_OVER_SEEDS_EXPLAINED = (
+    "Systems are compared as if both were trained anew, with other seeds, and measured on other queries. "
+    "The t-test is quasi-F: its error has a part of queries and a part of seeds, its degrees of freedom are "
+    "Satterthwaite's. It is the test to go by; signs in tables are its. The bootstrap draws both, and needs "
+    "no normal distribution; with few seeds it is weak. TOST, of equivalence, has the t-test's error and degrees of "
+    "freedom. Holm's correction is over all such comparisons by the metric."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +211,13 @@ def legend(report: ReportContent) -> list[str]:
     return [*lines, *([SEED_ROWS] if report.by_seed else []), *report.notes]
 
 
+_WORDS = {"metric": "metric", "system": "system", "baseline": "baseline", "outcome": "outcome"}
+_WORDS |= {"difference": "difference", "interval": "95 % interval"}
+_EQUIVALENCE = {"equivalence_p": "TOST p", "equivalence_holm": "Holm"}
+_QUERY_COLUMNS = _WORDS | {"t_p": "t-test p", "t_holm": "Holm"}
+_QUERY_COLUMNS |= {"randomisation_p": "randomised p", "randomisation_holm": "Holm", **_EQUIVALENCE}
+_SEED_COLUMNS = _WORDS | {"query_error": "error by queries", "seed_error": "error by seeds", "t_p": "t-test p"}
+_SEED_COLUMNS |= {"t_holm": "Holm", "bootstrap_p": "bootstrap p", "bootstrap_holm": "Holm", **_EQUIVALENCE}
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95 % t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) are of "
@@ -217,80 +234,117 @@ def outcomes_explained(report: ReportContent) -> str:
     )
 
 
-def difference_bounds(comparison: Comparison) -> str:
-    """The interval of a difference with signs, between -1 and 1."""
-    return bounds(within(comparison.interval, -1.0), "+.3f")
-
-
 def tests_section(report: ReportContent) -> Section:
     """Return the section of the tests by query, of pairs that have none over queries and seeds."""
-    return Section("Paired tests", [_tests(report)], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
+    columns = _QUERY_COLUMNS | ({"bootstrap_interval": "bootstrap of groups"} if report.groups else {})
+    table = _tests(report.query_tests, report.level, columns)
+    return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
 
 
 def systems_section(report: ReportContent) -> Section:
     """Return the table of means by system; the highest are bold, significant differences have signs."""
     tops = {metric: best(report, metric) for metric in report.metrics}
-    rows = [
-        [Cell(name), *(_mean(report, name, metric, top) for metric, top in tops.items())] for name in report.systems
-    ]
+    rows = []
+    for name, values in report.systems.items():
+        cells = [Cell("–")] * len(tops)
+        for column, (metric, top) in enumerate(tops.items()):
+            if score := values.get(metric):
+                note = bounds(score.interval, empty="")
+                cells[column] = Cell(number(score.mean), score.mean == top, marks_of(report, name, metric), note)
+        rows.append([Cell(name), *cells])
     queries = f"Means over {counted(report.queries, 'query')}."
     return Section("Effectiveness", [Table(["system", *tops], rows)], lead=queries, lines=legend(report))
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the paired tests for a narrow screen: a table for each metric, with corrected p values alone."""
-    tables, level = [], report.level
-    columns = ["outcome", "difference", "95 % interval", "t-test p", "randomised p"]
-    for metric in dict.fromkeys(test.metric for test in report.query_tests):
-        rows = []
-        for test in report.query_tests:
-            if test.metric == metric:
-                row = _test_row(test, level)
-                pair = Cell(f"{test.system} − {test.baseline}", test.significant(level))
-                rows.append([pair, row.outcome, row.difference, row.interval, row.t_holm, row.randomisation_holm])
-        tables.append(Table([metric, *columns], rows, words=2))
+    """Return the tests for a narrow screen: a table for each metric, with corrected p values alone."""
+    tables, columns = [], ["outcome", "difference", "95 % interval", "t-test p"]
+    kinds: list[tuple[Sequence[Test], str, str, str]] = [
+        (report.query_tests, "", "randomisation_holm", "randomised p"),
+        (report.over_seeds, ", over seeds", "bootstrap_holm", "bootstrap p"),
+    ]
+    for tests, over, name, second in kinds:
+        for metric in dict.fromkeys(test.metric for test in tests):
+            rows = [
+                [
+                    Cell(f"{test.system} − {test.baseline}", test.significant(report.level)),
+                    *_cells(test, report.level, ("outcome", "difference", "interval", "t_holm", name)),
+                ]
+                for test in tests
+                if test.metric == metric
+            ]
+            tables.append(Table([f"{metric}{over}", *columns, second], rows, words=2))
     return tables
 
 
-def _mean(report: ReportContent, system: str, metric: str, top: float | None) -> Cell:
-    score = report.systems[system].get(metric)
-    if score is None:
-        return Cell("–")
-    note = bounds(score.interval) if score.interval else ""
-    return Cell(number(score.mean), score.mean == top, marks_of(report, system, metric), note)
+def _tests(tests: Sequence[Test], level: float, columns: Mapping[str, str]) -> Table:
+    return Table([*columns.values()], [_cells(test, level, columns) for test in tests], words=4)
 
 
-def _tests(report: ReportContent) -> Table:
-    tests = ["t-test p", "Holm", "randomised p", "Holm", "TOST p", "Holm"]
-    columns = ["metric", "system", "baseline", "outcome", "difference", "95 % interval", *tests]
-    rows = [[*_test_row(test, report.level)] for test in report.query_tests]
-    if report.groups:
-        columns.append("bootstrap of groups")
-        for row, test in zip(rows, report.query_tests, strict=True):
-            row.append(Cell(bounds(within(test.bootstrap_interval, -1.0), "+.3f")))
-    return Table(columns, rows, words=4)
+def _cells(test: Test, level: float, names: Iterable[str]) -> list[Cell]:
+    """The cells of a test by the names of its fields; bold where it shows a difference."""
+    return [Cell(_cell_text(test, level, name), test.significant(level)) for name in names]
 
 
-class _TestRow(NamedTuple):
-    """The cells of a paired test, in the order of the table's columns."""
-
-    metric: Cell
-    system: Cell
-    baseline: Cell
-    outcome: Cell
-    difference: Cell
-    interval: Cell
-    t_p: Cell
-    t_holm: Cell
-    randomisation_p: Cell
-    randomisation_holm: Cell
-    equivalence_p: Cell
-    equivalence_holm: Cell
+def _cell_text(test: Test, level: float, name: str) -> str:
+    if name == "outcome":
+        return outcome(test, level)
+    value = getattr(test, name)
+    if name == "difference":
+        return signed(value)
+    if name.endswith("interval"):
+        return bounds(within(value, -1.0), "+.3f")
+    return number(value) if name.endswith("_error") else p_value(value) if isinstance(value, float) else str(value)
 
 
-def _test_row(test: Comparison, level: float) -> _TestRow:
-    texts = {name: p_value(getattr(test, name)) for name in _TestRow._fields if name.endswith(("_p", "_holm"))}
-    texts |= {name: getattr(test, name) for name in ("metric", "system", "baseline")}
-    texts |= {"outcome": outcome(test, level), "difference": signed(test.difference)}
-    texts["interval"] = difference_bounds(test)
-    return _TestRow(**{name: Cell(text, strong=test.significant(level)) for name, text in texts.items()})
+def seed_section(
+    by_seed: Mapping[str, Mapping[int, Scores]],
+    tests: Sequence[TwoLevel],
+    level: float,
+    groups: Mapping[str, str] | None = None,
+) -> Section:
+    """Return a table of means and deviations over seeds, and one of the tests with their outcomes.
+
+    level: below this corrected p a difference or an equivalence is significant. groups: that of each query.
+    """
+    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
+    tables = [Table(columns, list(_systems(by_seed, groups)), words=2)]
+    if tests:
+        tables.append(_tests(tests, level, _SEED_COLUMNS))
+    return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=_lines(tests, level))
+
+
+def outcome(test: TwoLevel | Comparison, level: float) -> str:
+    """Return the outcome of a test in words."""
+    if test.significant(level):
+        return "better" if test.difference > 0 else "worse"
+    if verdict(test, level) == EQUIVALENT:
+        return EQUIVALENT
+    return WITHIN if isinstance(test, TwoLevel) and test.within_seeds else UNDECIDED
+
+
+def _systems(by_seed: Mapping[str, Mapping[int, Scores]], groups: Mapping[str, str] | None) -> Iterator[list[str]]:
+    metrics = dict.fromkeys(name for seeds in by_seed.values() for scores in seeds.values() for name in scores)
+    for metric in metrics:
+        for system, seeds in by_seed.items():
+            scores_by_seed = np.array([means(scores)[metric] for scores in seeds.values()])
+            figures = [scores_by_seed.mean(), scores_by_seed.std(ddof=1), scores_by_seed.min(), scores_by_seed.max()]
+            interval = bounds(within(interval_over_seeds(metric, seeds, groups), 0.0))
+            yield [metric, system, str(len(scores_by_seed)), *(number(float(value)) for value in figures), interval]
+
+
+def _lines(tests: Sequence[TwoLevel], level: float) -> list[str]:
+    """What the outcomes shown mean, and what the tests cannot see."""
+    said = {outcome(each, level) for each in tests}
+    meanings = {
+        WITHIN: f"other seeds may turn the sign on these very queries (p ≥ {SEED_LEVEL:g} by seeds alone).",
+        UNDECIDED: f"more than the seeds' noise on these queries, but p ≥ {level:g} where other queries count too.",
+    }
+    lines = [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
+    counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
+    once = [name for name, count in counts.items() if count == 1]
+    if once:
+        lines.append(
+            f"One run alone: {', '.join(once)}. What a seed does there, if it was trained, is not in the tests."
+        )
+    return lines

@@ -3,14 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from hardneg.report.axis import axis, frame, spread, wide_axis
+from hardneg.report.figure import graphic, lines, plain_axes
 from hardneg.report.numbers import number
-from hardneg.report.svg import Graphic, dot, drawing, fitted, line, words
-from hardneg.report.table import Cell, Section, Table
+from hardneg.report.table import Cell, Graphic, Section, Table
 
-_ACROSS, _NAMES = (13.0, 56.0), 60.0
-_TOP, _FOOT, _GAP = 10.0, 24.0, 15.0
 _DESCRIBED = 12
 _DRAWN = ("training", "steps", "size", "query", "indexing")  # the first that tell systems apart
 _MOST = 4
@@ -103,32 +101,23 @@ def _figure(value: float | None) -> str:
 def _graphics(
     shown: Sequence[Cost], costs: Mapping[str, SystemCosts], means: Mapping[str, float], metric: str
 ) -> Iterator[Graphic]:
-    upright = [means[name] for name in costs if name in means]
     for cost in shown:
         points = {name: (x, means[name]) for name, each in costs.items() if (x := cost.of(each)) and name in means}
         if len({f"{x:.2g}" for x, _ in points.values()}) > 1:
             without = [name for name in costs if name in means and name not in points]
             lacking = f" Not known, or no such step: {', '.join(without)}." if without else ""
-            scale = " (logarithmic)" if wide_axis([x for x, _ in points.values()], _ACROSS).logarithmic else ""
-            caption = f"{metric} by {cost.name}, {cost.unit}{scale}.{lacking}"
-            yield Graphic(_scatter(cost, points, upright, metric), caption)
+            values = [x for x, _ in points.values()]
+            wide = max(values) >= 10 * min(values)
+            caption = f"{metric} by {cost.name}, {cost.unit}{' (logarithmic)' if wide else ''}.{lacking}"
+            named = list(points.items())[:_DESCRIBED]
+            text = "; ".join(f"{name}: {_figure(x)} {cost.unit}, {number(y)}" for name, (x, y) in named)
 
+            def draw(axes: Any, points: Mapping[str, tuple[float, float]] = points, wide: bool = wide) -> None:
+                lines(axes, {name: [point] for name, point in points.items()})
+                if wide:
+                    axes.set_xscale("log")
+                else:
+                    axes.set_xlim(left=0)
+                plain_axes(axes, "", "", "")
 
-def _scatter(cost: Cost, points: Mapping[str, tuple[float, float]], values: Sequence[float], metric: str) -> str:
-    """A dot for each system, its name at the right, level with the dot if there is room, and a line between them.
-
-    values: those of all systems, so that all figures have the same height.
-    """
-    bottom = _TOP + max(150.0, _GAP * len(points))
-    across = wide_axis([x for x, _ in points.values()], _ACROSS)
-    upright = axis(values, (bottom, _TOP))
-    heights = spread([upright.at(y) for _, y in points.values()], _GAP, (_TOP, bottom))
-    parts = [*frame(across, upright)]
-    for (name, (x, y)), height in zip(points.items(), heights, strict=True):
-        parts.append(line((across.at(x), _NAMES - 1), (upright.at(y), height), "lead-line"))
-        parts.append(words(_NAMES, height + 4, fitted(name, 20), look="mark"))
-    parts += [dot(across.at(x), upright.at(y), "dot plain") for x, y in points.values()]
-    text = "; ".join(
-        f"{name}: {_figure(x)} {cost.unit}, {number(y)}" for name, (x, y) in list(points.items())[:_DESCRIBED]
-    )
-    return drawing(f"cost-{cost.field}", f"{metric} by {cost.name}", f"{text}.", bottom + _FOOT, parts)
+            yield graphic(f"cost-{cost.field}", f"{metric} by {cost.name}", f"{text}.", caption, draw)

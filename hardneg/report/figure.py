@@ -1,11 +1,16 @@
 """Figures by matplotlib: a canvas without a screen, colours, axes, equal files for equal numbers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.report.table import Graphic, Table, cell
 from hardneg.store.atomic_write import replacing
 
 Points = list[tuple[float, float]]
@@ -17,7 +22,13 @@ COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Markers of lines, for readers who do not see colours."""
 
+CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, marks of writing direction and code points without a character, which no page may have."""
+
 _IN_A_ROW = 3
+_INK = "#010203"  # written as the colour of the page
+_PAGE_STYLE = dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), _INK)
+_NUMBER = re.compile(r"[-−]?\d[\d,]*\.?\d*(e[-+]?\d+)?")
 
 FORMS = (".png", ".svg", ".pdf")
 
@@ -36,7 +47,7 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
         UsageError: a path has another ending than `FORMS`.
     """
     check_forms(paths)
-    with _canvas(panels, height, width) as (drawn, axes):
+    with _canvas(panels, (width, height)) as (drawn, axes):
         yield axes
         for path in paths:
             with replacing(path) as file:
@@ -44,20 +55,56 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
 
 
 @contextmanager
-def _canvas(panels: int, height: float, width: float) -> Iterator[tuple[Any, list[Any]]]:
+def _canvas(
+    panels: int, size: tuple[float, float], style: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Any, list[Any]]]:
     """An empty figure and its axes; equal drawings give equal bytes."""
+    width, height = size
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingDependency(f'figures need matplotlib ({error}); pip install "hardneg"') from error
-    with rc_context(_STYLE):
+    with rc_context({**_STYLE, **(style or {})}):
         rows = -(-panels // _IN_A_ROW)
         columns = -(-panels // rows)
         drawn = Figure(figsize=(width * columns, height * rows), layout="constrained")
         FigureCanvasAgg(drawn)
         yield drawn, [drawn.add_subplot(rows, columns, number) for number in range(1, panels + 1)]
+
+
+def graphic(
+    name: str, title: str, description: str, caption: str, draw: Callable[[Any], None], height: float = 2.8
+) -> Graphic:
+    """Return a figure for a page, in the colour of the page's text.
+
+    name: unique in the page. title, description: for screen readers. draw: draws into the axes it is given. height: in
+    inches, of 7 wide.
+    """
+    with warnings.catch_warnings(), _canvas(1, (7.0, height), _PAGE_STYLE) as (drawn, (axes,)):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        draw(axes)
+        written = StringIO()
+        drawn.savefig(written, format="svg", transparent=True, metadata=_DATES[".svg"])
+    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", CONTROLS.sub("\ufffd", written.getvalue()), flags=re.DOTALL)
+    text = re.sub(r'(\bid="|href="#|url\(#)', rf"\1{name}-", text[text.index("<svg") :]).replace(_INK, "currentColor")
+    head = f'<title id="{name}-title">{_clean(title)}</title><desc id="{name}-desc">{_clean(description)}</desc>'
+    labels = f'role="img" aria-labelledby="{name}-title" aria-describedby="{name}-desc"'
+    (box,) = re.findall(r'viewBox="[^"]*"', text)
+    opened = f'<svg class="drawn" {labels} width="100%" {box} xmlns="http://www.w3.org/2000/svg" '
+    opened += f'xmlns:xlink="http://www.w3.org/1999/xlink">{head}'
+    return Graphic(opened + text[text.index(">") + 1 :].strip(), caption)
+
+
+def _clean(text: str) -> str:
+    return escape(CONTROLS.sub("\ufffd", " ".join(text.split())))
+
+
+def fitted(text: str, most: int = 30) -> str:
+    """Return a name on one line, its middle left out if it is long: both ends tell names apart."""
+    text, kept = CONTROLS.sub("\ufffd", " ".join(text.split())), most - 1
+    return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
 
 def check_forms(paths: Sequence[Path]) -> None:
@@ -119,7 +166,7 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
             axes.plot(
                 x,
                 y,
-                label=f" {label}" if label.startswith("_") else label,
+                label=f" {fitted(label, 40)}" if label.startswith("_") else fitted(label, 40),
                 markersize=4,
                 linewidth=1.6,
                 markevery=-(-len(x) // 20),
@@ -127,3 +174,46 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
             )
     if any(series.values()):
         axes.legend(frameon=False, fontsize=8)
+
+
+def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
+    """Draw columns of a table, a panel each: a bar for each row, or, along column `across`, a line for each name.
+
+    Rows are named by their words. Along the first column there is one panel, with a line for each column.
+    """
+    names = [cell(name).text for name in table.columns]
+    rows = [[cell(each).text for each in row] for row in table.rows]
+    columns = range(len(names))[drawn]
+    if across is None:
+        with figure(paths, len(columns), width=bar_width(len(rows))) as panels:
+            for axes, column in zip(panels, columns, strict=True):
+                texts = {", ".join(row[: table.words]): row[column] for row in rows}
+                bars(axes, {label: _number(text) or 0.0 for label, text in texts.items()}, texts)
+                plain_axes(axes, names[column], "", "")
+        return
+    series: dict[str, dict[str, Points]] = {names[column] if across else "": {} for column in columns}
+    for column in columns:
+        for row in rows:
+            x, y = _number(row[across]), _number(row[column])
+            panel, line = (names[column], row[0]) if across else ("", names[column])
+            series[panel].setdefault(line, []).extend([] if x is None or y is None else [(x, y)])
+    with figure(paths, len(series)) as panels:
+        for axes, (panel, named) in zip(panels, series.items(), strict=True):
+            lines(axes, {line: sorted(points) for line, points in named.items()})
+            _doubling(axes, [x for points in named.values() for x, _ in points])
+            plain_axes(axes, panel, names[across], "")
+
+
+def _number(text: str) -> float | None:
+    """The first number in a cell's text."""
+    found = _NUMBER.search(text)
+    return float(found[0].replace(",", "").replace("−", "-")) if found else None
+
+
+def _doubling(axes: Any, positions: Sequence[float]) -> None:
+    """Make the axis logarithmic where whole numbers differ by a factor of eight, with these numbers below it."""
+    ticks = sorted(set(positions))
+    if ticks and ticks[0] >= 1 and ticks[-1] >= 8 * ticks[0] and all(tick == int(tick) for tick in ticks):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+        axes.minorticks_off()

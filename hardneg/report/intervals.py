@@ -2,23 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hardneg.evaluation.intervals import Interval, interval_of
-from hardneg.evaluation.metrics import means
-from hardneg.evaluation.seeds import averaged
-from hardneg.report.axis import Axis, axis, mark_of
-from hardneg.report.content import ReportContent, Test, p_of
+from hardneg.evaluation.metrics import averaged, means
+from hardneg.report.content import ReportContent, Test, outcome, p_of
+from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
 from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
-from hardneg.report.seed_section import outcome
-from hardneg.report.svg import Graphic, box, dot, drawing, fitted, line, words
-from hardneg.report.table import Cell, Section, Table
+from hardneg.report.table import Cell, Graphic, Section, Table
 
-ROW = 38
-"""Pixels of a system: its name and figure, and its interval below them."""
-_TOP, _FOOT = 4, 26
-_STRIP = (18, 14)  # pixels from the top of a row, and its height
-_ENDS = (1.0, 99.0)
 _DESCRIBED = 12
+_COLOURS = {"plain": COLOURS[0], "better": COLOURS[0], "worse": COLOURS[1], "same": "#808890", "base": "#808890"}
 _SEEDS = "Thick: over queries; thin: over queries and seeds; short lines: the mean of each seed."
 
 
@@ -27,7 +21,7 @@ class Spot:
     """One system's row in a figure.
 
     value: None if unknown. narrow: its 95 % interval over queries; wide: over queries and seeds, None with one seed.
-    look: the class of the dot. single: the value of each seed. more: shown on wide pages.
+    look: of the dot, one of `_COLOURS`. single: the value of each seed. shown, more: stand beside it.
     """
 
     name: str
@@ -38,13 +32,6 @@ class Spot:
     single: Sequence[float] = ()
     shown: str = "–"
     more: str = ""
-
-    @property
-    def ends(self) -> Iterator[float]:
-        """All values on the axis."""
-        yield from (() if self.value is None else (self.value,))
-        yield from (end for each in (self.narrow, self.wide) if each for end in (each.low, each.high))
-        yield from self.single
 
 
 def comparison_section(report: ReportContent) -> Section | None:
@@ -59,7 +46,7 @@ def comparison_section(report: ReportContent) -> Section | None:
         caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no difference shown."
         caption += " Thick: over queries; thin: over queries and seeds." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
-        graphics.append(Graphic(_drawn("differences", title, differences, 0.0), caption))
+        graphics.append(_drawn(("differences", title), differences, 0.0, caption))
     return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
 
 
@@ -68,8 +55,8 @@ def means_graphic(report: ReportContent, metric: str, name: str = "means") -> Gr
     spots, baseline = list(_means(report, metric)), report.baseline
     caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
     mark = next((spot.value for spot in spots if spot.name == baseline), None)
-    drawn = _drawn(name, f"Mean {metric} by system", spots, mark)
-    return Graphic(drawn, f"{caption} {_SEEDS}" if report.by_seed else caption)
+    caption = f"{caption} {_SEEDS}" if report.by_seed else caption
+    return _drawn((name, f"Mean {metric} by system"), spots, mark, caption)
 
 
 def _table(report: ReportContent) -> Table:
@@ -129,36 +116,29 @@ def _differences(report: ReportContent, tests: Mapping[str, Test], baseline: str
             yield Spot(name, None)
 
 
-def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None) -> str:
-    """A row for each system on one axis; mark: the value of the dashed line."""
-    along = axis([end for spot in spots for end in spot.ends], _ENDS)
-    parts = [part for row, spot in enumerate(spots) for part in _row(spot, _TOP + ROW * row, along, mark)]
-    foot = _TOP + ROW * len(spots)
-    parts += [words(along.at(value), foot + 16, mark_of(value), "middle", "mark") for value in along.marks]
+def _drawn(title: tuple[str, str], spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
+    """A row for each system on one axis; title: the figure's name and title. mark: the value of the dashed line."""
+
+    def draw(axes: Any) -> None:
+        for row, spot in enumerate(spots):
+            colour = _COLOURS[spot.look]
+            for interval, width in ((spot.wide, 1.5), (spot.narrow, 5.0 if spot.wide else 2.5)):
+                if interval:
+                    axes.hlines(row, interval.low, interval.high, colour, linewidth=width)
+            axes.plot(spot.single, [row] * len(spot.single), "|", color=colour, markersize=11)
+            if spot.value is not None:
+                axes.plot(spot.value, row, "o", color=colour, fillstyle="none" if spot.look == "same" else "full")
+            at = {"xycoords": axes.get_yaxis_transform(), "xytext": (6, 0), "textcoords": "offset points"}
+            axes.annotate(f"{spot.shown} {spot.more}".strip(), (1, row), va="center", **at)
+        if mark is not None:
+            axes.axvline(mark, linewidth=1, linestyle="--", zorder=0)
+        axes.set_yticks(range(len(spots)), [fitted(spot.name) for spot in spots])
+        axes.set_ylim(len(spots) - 0.5, -0.5)
+        plain_axes(axes, "", "", "")
+
     texts = [f"{spot.name} {spot.shown}{_ends(spot.wide or spot.narrow)}" for spot in spots[:_DESCRIBED]]
     rest = f"; {len(spots) - _DESCRIBED} more in the tables" if len(spots) > _DESCRIBED else ""
-    return drawing(name, title, f"{'; '.join(texts)}{rest}.", foot + _FOOT, parts)
-
-
-def _row(spot: Spot, top: float, along: Axis, mark: float | None) -> Iterator[str]:
-    strip, middle = top + _STRIP[0], top + _STRIP[0] + _STRIP[1] / 2
-    ends = (strip, strip + _STRIP[1])
-    yield words(0, top + 12, fitted(spot.name), look="name base" if spot.look == "base" else "name")
-    yield words(100, top + 12, spot.shown, "end", "value", spot.more)
-    yield box((0, 100), strip, _STRIP[1], "strip")
-    yield from (line((along.at(value),) * 2, ends, "grid") for value in along.marks)
-    if mark is not None:
-        yield line((along.at(mark),) * 2, ends, "zero")
-    for interval, width in ((spot.wide, "wide"), (spot.narrow, "narrow")):
-        if interval:
-            thin = width if spot.wide else "only"
-            low, high = along.at(interval.low), along.at(interval.high)
-            yield line((low, high), (middle, middle), f"{thin} {spot.look}")
-            caps = (low, high) if width == "wide" else ()
-            yield from (line((end, end), (middle - 4, middle + 4), f"wide {spot.look}") for end in caps)
-    yield from (line((along.at(value),) * 2, (middle - 5, middle + 5), f"seed {spot.look}") for value in spot.single)
-    if spot.value is not None:
-        yield dot(along.at(spot.value), middle, f"dot {spot.look}")
+    return graphic(*title, f"{'; '.join(texts)}{rest}.", caption, draw, 0.8 + 0.35 * len(spots))
 
 
 def _ends(interval: Interval | None) -> str:

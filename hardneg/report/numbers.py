@@ -24,9 +24,9 @@ def equation(name: str, value: float) -> str:
     return f"{name} {shown}" if shown.startswith("<") else f"{name} = {shown}"
 
 
-def bounds(interval: Interval | None, show: str = ".3f") -> str:
-    """Return the two ends in brackets; a dash without an interval."""
-    return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else "–"
+def bounds(interval: Interval | None, show: str = ".3f", empty: str = "–") -> str:
+    """Return the two ends in brackets; `empty` without an interval."""
+    return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else empty
 
 
 def difference(value: float, interval: Interval | None) -> str:

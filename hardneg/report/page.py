@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
-from hardneg.report.content import ReportContent, outcomes_explained, systems_section, tests_section
+from hardneg.report.content import ReportContent, outcomes_explained, seed_section, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
-from hardneg.report.figure import COLOURS
-from hardneg.report.gain_section import gains_section
+from hardneg.report.figure import CONTROLS
 from hardneg.report.intervals import comparison_section
 from hardneg.report.numbers import number
-from hardneg.report.query_section import Passages, query_section, write_query_table
-from hardneg.report.seed_section import seed_section
+from hardneg.report.query_section import Passages, gains_section, query_section, write_query_table
 from hardneg.report.summary import summary
-from hardneg.report.svg import CONTROLS
 from hardneg.report.table import Section, Table, cell
 from hardneg.store.atomic_write import replace_text
 
@@ -32,7 +29,6 @@ NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
 """Rows of a table whose rows open that Markdown has: its reader cannot close them."""
 
-_CONTROLS = re.compile(f"[{CONTROLS}]")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 
 
@@ -57,8 +53,7 @@ def html(report: ReportContent) -> str:
     """
     content = _content(report)
     sortable = any(table.details for section in content["sections"] for table in section.tables)
-    looks = {"sortable": sortable, "colours": COLOURS}
-    return _environment().get_template("report.html.j2").render(content | _script() | looks)
+    return _environment().get_template("report.html.j2").render(content | _script() | {"sortable": sortable})
 
 
 def markdown(report: ReportContent) -> str:
@@ -116,7 +111,7 @@ def _script() -> dict[str, Any]:
 
 def _printable(value: Any) -> Any:
     """Replace control characters, which no page may have."""
-    return _CONTROLS.sub("\ufffd", value) if type(value) is str else value
+    return CONTROLS.sub("\ufffd", value) if type(value) is str else value
 
 
 def sections(report: ReportContent) -> list[Section]:
@@ -130,6 +125,10 @@ def sections(report: ReportContent) -> list[Section]:
     names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
     rows = [[name, str(report.settings[name])] for name in names]
     settings = [*([Table(["setting", "value"], rows, words=2)] if rows else []), *report.settings_tables]
+    by_query = report.by_query
+    if by_query is not None and report.browse:
+        more = f"To search them all, and to see more of what was found: {report.browse}"
+        by_query = replace(by_query, explained=f"{by_query.explained} {more}".strip())
     all_sections = (
         comparison_section(report),
         report.gains,
@@ -137,21 +136,12 @@ def sections(report: ReportContent) -> list[Section]:
         replace(seeds, lines=[*outcomes, *seeds.lines]) if report.by_seed else None,
         tests_section(report) if report.query_tests else None,
         report.costs,
-        _query_section(report),
+        by_query,
         _training_section(report.histories),
         *report.sections,
         Section("How it was made", settings) if settings else None,
     )
     return [section for section in all_sections if section is not None]
-
-
-def _query_section(report: ReportContent) -> Section | None:
-    """The table by query, and the command that shows more of each query."""
-    section = report.by_query
-    if section is None or not report.browse:
-        return section
-    explained = f"{section.explained} To search them all, and to see more of what was found: {report.browse}"
-    return replace(section, explained=explained.strip())
 
 
 def _training_section(histories: Mapping[str, History]) -> Section | None:

@@ -1,4 +1,4 @@
-"""The table by query: where two systems differ most, with the hits of each, and all queries as tab-separated values."""
+"""Queries one by one: gains and losses against the baseline, where two systems differ most, and all as a file."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
@@ -13,8 +15,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import read_run
 from hardneg.records.wording import counted
+from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
 from hardneg.report.numbers import number, signed
-from hardneg.report.table import Cell, Detail, Section, Table
+from hardneg.report.table import Cell, Detail, Graphic, Section, Table
 from hardneg.store.atomic_write import replacing
 
 QUERIES = "Queries"
@@ -26,6 +29,8 @@ _FIGURES = 12  # columns beside the query and the difference
 _SYSTEMS = 6
 _TOP = 3
 _TEXT = 200  # characters of a passage
+_ROUNDING, _MOST_BARS = 1e-9, 200
+_COLOURS = {"better": COLOURS[0], "equal": "#9aa4ad", "worse": COLOURS[1]}
 _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 
@@ -107,6 +112,10 @@ class ByQuery:
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
+    def scores(self, columns: Iterable[tuple[str, str]], query_id: str) -> list[float | None]:
+        """Return the scores of a query in these columns."""
+        return [self.results[system][metric].get(query_id) for metric, system in columns]
+
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
     """Return the table of the queries with the largest differences, each with its passages; None without queries.
@@ -125,7 +134,7 @@ def query_section(measured: Measured, passages: Passages, system: str = "") -> S
         [
             query_id,
             *([signed(ordered.difference(query_id))] if ordered.pair else []),
-            *_scores(ordered, columns, query_id),
+            *("–" if value is None else number(value) for value in ordered.scores(columns, query_id)),
         ]
         for query_id in shown
     ]
@@ -145,7 +154,7 @@ def write_query_table(
     with replacing(path) as file:
         file.write(_tab_separated([*names, *ends]))
         for query_id in ordered.query_ids:
-            values = [ordered.results[system][metric].get(query_id) for metric, system in columns]
+            values = ordered.scores(columns, query_id)
             row = [query_id, *("" if value is None else f"{value:.6f}" for value in values)]
             row += [f"{ordered.difference(query_id):.6f}"] if ordered.pair else []
             row += [texts.get(query_id, "")] if texts else []
@@ -156,11 +165,6 @@ def _tab_separated(row: Sequence[str]) -> bytes:
     """A line whose texts no spreadsheet takes for formulas."""
     texts = map(_one_line, row)
     return ("\t".join(f"'{text}" if _FORMULA.match(text) else text for text in texts) + "\n").encode()
-
-
-def _scores(ordered: ByQuery, columns: Sequence[tuple[str, str]], query_id: str) -> list[str]:
-    values = (ordered.results[system][metric].get(query_id) for metric, system in columns)
-    return ["–" if value is None else number(value) for value in values]
 
 
 def _lead(ordered: ByQuery, shown: int) -> str:
@@ -226,3 +230,99 @@ def shortened(text: str, most: int = _TEXT) -> str:
 def _one_line(text: str) -> str:
     """Without tabs, breaks and control characters."""
     return " ".join(re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).split())
+
+
+@dataclass(frozen=True)
+class QueryGains:
+    """A system's differences from the baseline by query, largest gain first; those of rounding are 0."""
+
+    system: str
+    differences: Sequence[float]
+
+    @classmethod
+    def of(cls, ordered: ByQuery, system: str, baseline: str) -> "QueryGains":
+        """Return the differences by the metric that orders the queries."""
+        ours, theirs = (ordered.results[name][ordered.metric] for name in (system, baseline))
+        exact = [ours.get(query_id, 0.0) - theirs.get(query_id, 0.0) for query_id in ordered.query_ids]
+        return cls(system, sorted((x if abs(x) > _ROUNDING else 0.0 for x in exact), reverse=True))
+
+    @property
+    def gains(self) -> list[float]:
+        """The differences above zero."""
+        return [value for value in self.differences if value > 0]
+
+    @property
+    def losses(self) -> list[float]:
+        """The differences below zero."""
+        return [value for value in self.differences if value < 0]
+
+    @property
+    def equal(self) -> int:
+        """The number of queries without a difference."""
+        return len(self.differences) - len(self.gains) - len(self.losses)
+
+
+def gains_section(measured: Measured, system: str = "") -> Section | None:
+    """Return the sorted differences of the compared pair, and each system's counts; None for one system."""
+    ordered = ByQuery.of(measured, system)
+    if ordered.pair is None:
+        return None
+    first, baseline = ordered.pair
+    systems = [name for name, scores in measured.results.items() if name != baseline and ordered.metric in scores]
+    gains = [QueryGains.of(ordered, system, baseline) for system in systems]
+    chosen = next(each for each in gains if each.system == first)
+    graphics = [_curve(chosen, ordered.metric, baseline)]
+    if len(gains) > 1:
+        graphics.append(_shares(gains, baseline, ordered.metric))
+    lead = f"By {ordered.metric}, against {baseline}."
+    columns = ["system", "better", "equal", "worse", "mean gain", "mean loss", "difference"]
+    rows = []
+    for each in gains:
+        sides = [signed(fmean(values)) if values else "–" for values in (each.gains, each.losses)]
+        counts = [f"{count:,}" for count in (len(each.gains), each.equal, len(each.losses))]
+        rows.append([Cell(text) for text in (each.system, *counts, *sides, signed(fmean(each.differences)))])
+    return Section("Gains and losses by query", [Table(columns, rows)], lead=lead, graphics=graphics, see=QUERIES)
+
+
+def _curve(each: QueryGains, metric: str, baseline: str) -> Graphic:
+    """A bar for each query, or group of neighbours, from the largest gain to the largest loss."""
+    queries = len(each.differences)
+    size = -(-queries // _MOST_BARS)
+    heights = [fmean(each.differences[start : start + size]) for start in range(0, queries, size)]
+    counts = f"{len(each.gains):,} better, {each.equal:,} equal, {len(each.losses):,} worse"
+
+    def draw(axes: Any) -> None:
+        colours = [_COLOURS["better" if height > 0 else "worse"] for height in heights]
+        axes.bar(range(len(heights)), heights, width=1.0, color=colours)
+        axes.axhline(0, linewidth=0.8)
+        axes.set_xticks([])
+        plain_axes(axes, counts, "", "")
+
+    title = f"Differences of {each.system} from {baseline} in {metric}, by query"
+    grouped = f" Each bar is the mean of {size} neighbours." if size > 1 else ""
+    caption = f"{each.system} minus {baseline} in {metric}, each of {queries:,} queries, largest gain first.{grouped}"
+    return graphic("by-query", title, f"{counts}.", caption, draw)
+
+
+def _shares(gains: Sequence[QueryGains], baseline: str, metric: str) -> Graphic:
+    """A bar for each system, divided into queries that are better, equal and worse."""
+    parts = {
+        "better": [len(each.gains) for each in gains],
+        "equal": [each.equal for each in gains],
+        "worse": [len(each.losses) for each in gains],
+    }
+
+    def draw(axes: Any) -> None:
+        begun = [0] * len(gains)
+        for outcome, counts in parts.items():
+            drawn = axes.barh(range(len(gains)), counts, left=begun, color=_COLOURS[outcome], height=0.6, label=outcome)
+            axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], label_type="center", fontsize=8)
+            begun = [start + count for start, count in zip(begun, counts, strict=True)]
+        axes.set_yticks(range(len(gains)), [fitted(each.system) for each in gains])
+        axes.invert_yaxis()
+        plain_axes(axes, "", "queries", "")
+
+    text = "; ".join(f"{each.system} {len(each.gains)} : {each.equal} : {len(each.losses)}" for each in gains[:12])
+    title = f"Queries better : equal : worse than {baseline}"
+    caption = f"From the left: queries on which each is better, equal and worse than {baseline} by {metric}."
+    return graphic("shares", title, f"{text}.", caption, draw, 0.8 + 0.35 * len(gains))

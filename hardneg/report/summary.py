@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from hardneg.evaluation.intervals import Interval
 from hardneg.records.wording import counted, joined
-from hardneg.report.content import ReportContent, Test, p_of_outcome
+from hardneg.report.content import EQUIVALENT, UNDECIDED, WITHIN, ReportContent, Test, outcome, p_of_outcome
 from hardneg.report.numbers import difference, equation, number
-from hardneg.report.seed_section import EQUIVALENT, UNDECIDED, WITHIN, outcome
 
 _NAMED = 3  # systems of one outcome that are named
 _HOLD = {

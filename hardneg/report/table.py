@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from hardneg.report.svg import Graphic
+
+@dataclass(frozen=True, slots=True)
+class Graphic:
+    """A figure as the text of an SVG element, with its caption."""
+
+    svg: str
+    caption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

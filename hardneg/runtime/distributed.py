@@ -13,23 +13,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
     from torch._C._distributed_c10d import Store
 
 Settle = Callable[[str, Callable[[], str]], str]
 
 PATIENCE = timedelta(days=30)
-"""How long processes wait for each other; one that dies ends the waiting at once, whoever started them."""
+"""How long processes wait for each other; the launcher or `watch_others` ends the waiting for one that is gone."""
 
 MEETING = timedelta(minutes=10)
 """How long they wait for each other when they start."""
 
+_ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign a process counts as gone
 _calls = 0
 _settling: "list[Settle]" = []
 
@@ -244,17 +245,28 @@ def speaks() -> bool:
     return False
 
 
-def spoken(seconds: float = 0.0) -> bool:
-    """Whether another process reports an error, or does so within some seconds, or is gone."""
-    end = time.monotonic() + seconds
-    try:
-        while not _store().check(["hardneg/error"]):
-            if time.monotonic() >= end:
-                return False
-            time.sleep(0.05)
-    except RuntimeError:
-        return True
-    return True
+def watch_others(lost: Callable[[int], None], ending: Event) -> None:
+    """Calls `lost` with the number of a process that is gone, until `ending` is set; runs in a thread.
+
+    Each process counts its rounds in the common store. The first looks at all others, these at the first.
+    """
+    store: Any = _store()
+    here, store = world(), store.clone()  # which blocks no other call
+    seen = {rank: (0, 0) for rank in (range(1, here.size) if here.first else (0,))}
+    round_number, gone = 0, None
+    while gone is None and not ending.wait(_ROUND):
+        round_number += 1
+        try:
+            store.add(f"alive/{here.rank}", 1)
+            for rank, (before, since) in seen.items():
+                if (count := store.add(f"alive/{rank}", 0)) != before:
+                    seen[rank] = count, round_number
+                elif round_number - since > _SILENT_ROUNDS:
+                    gone = rank
+        except RuntimeError:
+            gone = 0
+    if gone is not None and not ending.wait(_ROUND):
+        lost(gone)
 
 
 def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
@@ -280,20 +292,15 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
 
     counts = here.shares(total)
     own = part[: counts[here.rank]]
-    longer = [_largest(part.shape[1], part.device) - part.shape[1]] if part.dim() == 3 else []
+    longer = []
+    if part.dim() == 3:
+        largest = torch.tensor(part.shape[1], device=part.device)
+        torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
+        longer = [int(largest) - part.shape[1]]
     beyond = [size for more in (0, *longer, max(counts) - len(own)) for size in (0, more)]
     padded = torch.nn.functional.pad(own, beyond)
     blocks: Sequence[Tensor] = _gathering().apply(padded)
     return torch.cat([block[:count] for block, count in zip(blocks, counts, strict=True)])
-
-
-def _largest(size: int, device: "torch.device") -> int:
-    """The largest of all processes' sizes."""
-    import torch
-
-    largest = torch.tensor(size, device=device)
-    torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)
-    return int(largest)
 
 
 @cache

@@ -10,13 +10,15 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hardneg.records.errors import MissingDependency
-from hardneg.runtime.spare_home import spare_home
 
 _ONE_AT_A_TIME = threading.RLock()  # numba ends a process two of whose threads run its parallel loops at once
 _VARIABLE = "NUMBA_DISABLE_JIT"
+_HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which makes a folder there
 
 
 @contextmanager
@@ -49,3 +51,21 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
             yield
         finally:
             config.DISABLE_JIT = before
+
+
+@contextmanager
+def spare_home() -> Iterator[None]:
+    """Lets ranx be imported in the block, whether or not its libraries can write to the user's home."""
+    try:
+        Path(os.environ.get(_HOME) or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)
+    except OSError:
+        before = os.environ.get(_HOME)
+        with TemporaryDirectory() as folder:
+            os.environ[_HOME] = folder
+            try:
+                yield
+            finally:
+                os.environ.pop(_HOME)
+                os.environ.update({_HOME: before} if before else {})
+        return
+    yield

@@ -3,19 +3,14 @@
 pytest is imported by none of this until a test runs. Each failure says which rule of the contract is broken.
 """
 
-from hardneg.testing.analyses import AnalysisTests
-from hardneg.testing.batches import BatchOrderTests
 from hardneg.testing.datasets import DatasetTests
-from hardneg.testing.encoders import EncoderTests
+from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.engines import EngineTests
-from hardneg.testing.filters import FilterTests
 from hardneg.testing.indexes import IndexTests
-from hardneg.testing.learners import TrainableEncoderTests
-from hardneg.testing.losses import LossTests
-from hardneg.testing.miners import MinerTests
-from hardneg.testing.regularizers import RegularizerTests
+from hardneg.testing.mining import FilterTests, MinerTests
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
-from hardneg.testing.stages import StageTests
+from hardneg.testing.stages import AnalysisTests, StageTests
+from hardneg.testing.training import BatchOrderTests, LossTests, RegularizerTests
 from hardneg.testing.writers import WriterTests
 
 __all__ = [

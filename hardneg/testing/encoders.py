@@ -1,8 +1,6 @@
 """The contract of families of encoders (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`) as tests."""
 
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import ResolvedModel
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.protocol import StoredRows, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
@@ -20,10 +17,8 @@ from hardneg.records.errors import ModelError
 from hardneg.records.types import Document, Encoded, Lookup
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.testing.encoded import alike, check_encoded
-from hardneg.testing.forms import FORMS
-from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, rule
-from hardneg.testing.stages import HEAVY
+from hardneg.testing.forms import FORMS, alike, check_encoded
+from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
 _BLOCK = 3
@@ -68,7 +63,7 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
@@ -87,7 +82,7 @@ class EncoderTests(PluginTests):
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
         """A plan needs the facts of a model that is not opened."""
         family, model = self.make(tmp_path), self._resolved(tmp_path)
-        full, lookup, shape = family.full(model), family.look_up(model), family.shape(model)
+        full, lookup, shape = family.full(model), family.look_up(model), model.shape
         rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
         rule(isinstance(lookup, Lookup), "`look_up` gives a Lookup", type(lookup))
         rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)
@@ -106,11 +101,7 @@ class EncoderTests(PluginTests):
 
     def test_its_module_is_light(self, tmp_path: Path) -> None:
         """Plans import the module, so heavy packages are imported where a model is opened."""
-        program = (
-            f"import sys, {type(self.make(tmp_path)).__module__}\nprint(*[n for n in {HEAVY!r} if n in sys.modules])"
-        )
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        rule(not done.stdout.strip(), "importing a family's module loads nothing heavy", done.stdout.strip())
+        check_light(type(self.make(tmp_path)).__module__, "importing a family's module loads nothing heavy")
 
     def test_encodes_in_order(self, tmp_path: Path) -> None:
         """A text's numbers depend on no order, batch, window or other text."""
@@ -138,7 +129,7 @@ class EncoderTests(PluginTests):
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
@@ -207,7 +198,7 @@ class EncoderTests(PluginTests):
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         """Exact search of the store finds the best scores."""
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
         from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
@@ -228,7 +219,7 @@ class EncoderTests(PluginTests):
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A family that cannot cut documents raises ModelError."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
@@ -255,3 +246,69 @@ class EncoderTests(PluginTests):
             rule(not type(self.make(tmp_path)).trainable, "what is `trainable` can learn", error)
         else:
             rule(type(self.make(tmp_path)).trainable, "what can learn is `trainable`")
+
+
+class TrainableEncoderTests(EncoderTests):
+    """The tests of a family whose encoders can be trained; the family must be installed by its entry point."""
+
+    def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
+        """Scores in training equal those of a search, and have gradients."""
+        import torch
+
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
+
+        encoder = self._opened(tmp_path, to_train=True)
+        queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
+        scores = encoder.score(queries, documents)
+        wanted = score_matrix(
+            self._encode(encoder, self.queries(), "query"), self._encode(encoder, self.documents(), "document")
+        )
+        wanted = np.where(np.isneginf(wanted), 0, wanted)  # no hit
+        trained = scores.detach().numpy()
+        near = np.allclose(trained, wanted, rtol=self.tolerance, atol=self.tolerance)
+        rule(near, "texts score in training as in a search", f"{trained[0]} for {wanted[0]}")
+        columns = torch.tensor([2, 0, 0, 1])
+        chosen = encoder.score(queries, documents, columns)
+        rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` chooses documents")
+        encoder.module.train()
+        encoder.score(self._embedded(encoder, "query"), self._embedded(encoder, "document")).sum().backward()
+        learnt = [part for part in encoder.module.parameters() if part.grad is not None and bool(part.grad.any())]
+        rule(bool(learnt), "scores have gradients to the model's weights")
+
+    def _embedded(self, encoder: Any, side: str) -> Any:
+        texts = self.queries() if side == "query" else self.documents()
+        return encoder.embed(encoder.features(texts, side), side)
+
+    def test_what_learns_is_stored_and_read_back(self, tmp_path: Path) -> None:
+        """`collect` equals `encode`, `tensor` equals `embed`; lists of documents score as a matrix."""
+        import torch
+
+        encoder = self._opened(tmp_path, to_train=True)
+        queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
+        held = encoder.collect(documents)
+        self._alike(held, self._encode(encoder, self.documents()), "`collect` gives what `encode` gives")
+        again = encoder.score(queries, encoder.tensor(held))
+        scores = encoder.score(queries, documents)
+        near = torch.allclose(again, scores, atol=self.tolerance, rtol=self.tolerance)
+        rule(bool(near), "`tensor` makes of what is held what `embed` made")
+        own = np.array([[0, 5], [3, 1], [7, 7]])
+        lists = encoder.score_lists(queries, held[own.ravel()])
+        chosen = scores[torch.arange(len(own))[:, None], torch.from_numpy(own)]
+        near = lists.shape == chosen.shape and torch.allclose(lists, chosen, atol=self.tolerance, rtol=self.tolerance)
+        rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
+
+    def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
+        """It has the same family, and the same numbers for queries and documents."""
+        from hardneg.encoders.open.resolved import load_encoder, resolve
+
+        encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
+        encoder.save(folder)
+        again: Any = load_encoder(folder, "cpu", "fp32")
+        family = type(resolve(again.spec).family)
+        rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
+        for side, texts in (("query", self.queries()), ("document", self.documents())):
+            self._alike(
+                self._encode(again, texts, side),
+                self._encode(encoder, texts, side),
+                f"a saved model makes the same of each {side}",
+            )

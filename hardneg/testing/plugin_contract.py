@@ -1,9 +1,16 @@
 """The contract of every plugin, of any kind."""
 
 import dataclasses
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import eq
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
+
+from hardneg.records.types import Candidates
 from hardneg.registry.plugin_help import plugin_options
 from hardneg.store.digest import canonical
 from hardneg.store.identity import plugin_identity
@@ -13,12 +20,54 @@ LOOKAHEAD = 1024
 TOLERANCE = 1e-4
 """The largest difference, by default, of two numbers that may differ in their last bits."""
 
+HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
+_Item = TypeVar("_Item")
+
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
     """Fail the test with the broken rule unless `holds`."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
+
+
+def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
+    """Yield all that a plugin may read before its first answer, then fail."""
+    yield from items
+    rule(False, f"{what} are read lazily: at most {count} before the first answer")
+
+
+def check_independent(
+    answers: Callable[[Sequence[_Item]], Sequence[Any]],
+    items: Sequence[_Item],
+    text: str,
+    what: str = "queries",
+    same: Callable[[Any, Any], bool] = eq,
+) -> None:
+    """Fail unless each answer is the same in another order of the items, alone, and again."""
+    together = answers(items)
+    for cause, others in (
+        (f"the order of {what}", answers(items[::-1])[::-1]),
+        (f"the other {what} of a batch", [one for item in items for one in answers([item])]),
+        ("earlier calls", answers(items)),
+    ):
+        different = next((pair for pair in zip(together, others, strict=True) if not same([pair[0]], [pair[1]])), "")
+        rule(same(list(others), list(together)), f"{text}, not on {cause}", different)
+
+
+def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object], text: str) -> None:
+    """Fail if the scores of lists are others after their use."""
+    before = [item.scores.copy() for query in candidates for item in query.hits.values()]
+    use()
+    after = [item.scores for query in candidates for item in query.hits.values()]
+    rule(all(map(np.array_equal, before, after)), text)
+
+
+def check_light(module: str, text: str) -> None:
+    """Fail if importing a module loads a heavy package: plans import it."""
+    program = f"import sys, {module}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    rule(not done.stdout.strip(), text, done.stdout.strip())
 
 
 class PluginTests:

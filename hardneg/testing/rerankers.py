@@ -1,13 +1,13 @@
 """The contract of rerankers (`hardneg.registry.protocols.Reranker` and `TrainableReranker`) as tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.testing.plugin_contract import LOOKAHEAD, TOLERANCE, PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, TOLERANCE, PluginTests, check_independent, lazily, rule
 
 Request = tuple[str, Sequence[str]]
 
@@ -56,13 +56,8 @@ class RerankerTests(PluginTests):
 
     def test_other_requests_have_no_effect(self, tmp_path: Path) -> None:
         """The same scores in another order of requests, and alone."""
-        requests = self.requests()
-        together = self._scores(tmp_path, requests)
-        text = "scores of a request depend on it alone, not on"
-        turned = self._scores(tmp_path, requests[::-1])[::-1]
-        rule(self._close(together, turned), f"{text} the order of requests", f"{together}, then {turned}")
-        alone = [self._scores(tmp_path, [request])[0] for request in requests]
-        rule(self._close(together, alone), f"{text} the others of a batch", f"{together}, then {alone}")
+        text = "scores of a request depend on it alone"
+        check_independent(lambda some: self._scores(tmp_path, some), self.requests(), text, "requests", self._close)
 
     def _close(self, one: list[list[float]], two: list[list[float]]) -> bool:
         pairs = zip(one, two, strict=True)
@@ -70,14 +65,8 @@ class RerankerTests(PluginTests):
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
-        text = f"requests are read lazily: at most {self.lookahead} before the first answer"
-
-        def endless() -> Iterator[Request]:
-            for _ in range(self.lookahead):
-                yield "river", ["an old river"]
-            rule(False, text)
-
-        next(iter(self.make(tmp_path).rerank(endless())))
+        requests = (("river", ["an old river"]) for _ in range(self.lookahead))
+        next(iter(self.make(tmp_path).rerank(lazily(requests, "requests", self.lookahead))))
 
 
 class TrainableRerankerTests(RerankerTests):

@@ -1,11 +1,11 @@
 """The contract of writers of queries (`hardneg.registry.protocols.QueryWriter`) as tests."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
 from hardneg.records.types import Document, Written
-from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, rule
+from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, lazily, rule
 
 _WORDS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")
 _SEED = 5
@@ -46,13 +46,8 @@ class WriterTests(PluginTests):
 
     def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
         """They are the same in another order, in another batch, and again."""
-        documents = self.documents()
-        together = self._written(tmp_path, documents)
-        text = "what is written for a document depends on it and the seed only, not on"
-        rule(self._written(tmp_path, documents[::-1])[::-1] == together, f"{text} the order of documents")
-        alone = [each for document in documents for each in self._written(tmp_path, [document])]
-        rule(alone == together, f"{text} the other documents of a batch")
-        rule(self._written(tmp_path, documents) == together, f"{text} earlier calls")
+        text = "what is written for a document depends on it and the seed only"
+        check_independent(lambda some: self._written(tmp_path, some), self.documents(), text, "documents")
 
     def test_a_document_keeps_words(self, tmp_path: Path) -> None:
         """A document that nothing is left of cannot be found by its query."""
@@ -61,12 +56,6 @@ class WriterTests(PluginTests):
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of documents."""
-        text = f"documents are read lazily: at most {self.lookahead} before the first answer"
-
-        def endless() -> Iterator[Document]:
-            for number in range(self.lookahead):
-                yield self._document(number)
-            rule(False, text)
-
         (own := tmp_path / "plugin").mkdir()
-        next(iter(self.make(own).write(endless(), count=1, seed=_SEED)))
+        documents = lazily(map(self._document, range(self.lookahead)), "documents", self.lookahead)
+        next(iter(self.make(own).write(documents, count=1, seed=_SEED)))

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.shuffled import Shuffled
+from hardneg.batches.batch_order import Shuffled
 from hardneg.encoders.spec import Side
-from hardneg.formats.corpus import Corpus
+from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
-from hardneg.formats.own_texts import set_aside
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss

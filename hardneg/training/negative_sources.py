@@ -13,7 +13,7 @@ from torch import Tensor
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.vectors.mmap import map_array
-from hardneg.mining.listing import searched
+from hardneg.mining.listing import search_queries
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import Searcher
@@ -194,6 +194,6 @@ def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: in
             vectors: Encoded = encoder.encode(texts, "query")
             return vectors
 
-        return (hits.rows for _, _, hits in searched(encode, data.texts, searcher, depth, _QUERIES, seconds))
+        return (hits.rows for _, _, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, seconds))
 
     return blocks

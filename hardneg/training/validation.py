@@ -12,8 +12,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
 from hardneg.formats.runs import Run
 from hardneg.formats.segments import Segments
-from hardneg.indexes.encoded_scores import score_matrix
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
+from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher

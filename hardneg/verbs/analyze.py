@@ -17,7 +17,7 @@ from hardneg.encoders.spec import Side
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.excluded import without_excluded
+from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.records.errors import PluginError
@@ -248,7 +248,7 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.exact.exact import ExactOptions
         from hardneg.registry.protocols import DenseSearcher
 

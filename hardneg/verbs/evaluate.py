@@ -103,7 +103,7 @@ class Evaluate(StageSpec):
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
     def _problems_of_rows(self, recipe: RecipeView) -> Iterator[str]:
-        from hardneg.evaluation.notes import cut_below, cutoff
+        from hardneg.evaluation.metrics import cut_below, cutoff
 
         for label, names in self.metrics_of.items():
             if label not in self.runs:
@@ -131,7 +131,7 @@ class Evaluate(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
-        from hardneg.evaluation.notes import graded
+        from hardneg.evaluation.metrics import graded
 
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
@@ -200,12 +200,11 @@ class Evaluate(StageSpec):
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
         from hardneg.evaluation.bootstrap import Resampling
-        from hardneg.evaluation.equivalence import Design
+        from hardneg.evaluation.metrics import averaged, by_system
         from hardneg.evaluation.metrics_json import Measured, write_metrics
-        from hardneg.evaluation.seeds import averaged, by_system
-        from hardneg.evaluation.significance import Randomisation, compare_all
+        from hardneg.evaluation.significance import Design, Randomisation, compare_all
         from hardneg.evaluation.two_level import compare_over_seeds
-        from hardneg.formats.groups import read_query_groups
+        from hardneg.formats.id_pairs import read_query_groups
         from hardneg.verbs.shared.inputs import open_collection
 
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
@@ -238,10 +237,9 @@ def _scores(
     context: StageContext[Evaluate], collection: "StoredCollection"
 ) -> tuple[dict[str, "Scores"], dict[str, int], list[str]]:
     """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
-    from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate
-    from hardneg.evaluation.notes import judgement_notes, run_notes
+    from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate, judgement_notes, run_notes
     from hardneg.formats.answer_matching import PassageAnswers
-    from hardneg.formats.excluded import without_excluded
+    from hardneg.formats.id_pairs import without_excluded
     from hardneg.formats.runs import read_run
 
     spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
-from hardneg.fusion.methods import AnyMethod, Fusion, Norm
+from hardneg.fusion.methods import Fusion, Method, Norm
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
 from hardneg.records.types import RankedList
@@ -36,25 +36,25 @@ class Tuning(BaseModel):
     relevance_level: int = Field(1, gt=0, description=RELEVANT)
     grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Values to try, in every combination: of a run's weight, `constant` or `parameter`; default: all "
-        "weights in tenths that sum to 1.",
+        description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
+        "tenths that sum to 1.",
     )
 
 
 class Fuse(RunSpec):
     """Makes one run of several: the documents of all, by turns or by a sum over the runs.
 
-    `reciprocal-rank` adds weight / (constant + rank). The methods of ranx, by its names, take scores that `norm` brings
-    to one scale. tuning: what to choose weights, `constant` or `parameter` by.
+    `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx's and take scores that `norm`
+    brings to one scale. tuning: what to choose weights or `constant` by.
     """
 
     version = 2
     purpose = "make one ranking out of several"
     stage: Literal["fuse"]
     runs: Annotated[dict[str, Name], MEASURED, Field(min_length=2)]
-    method: AnyMethod = Field(
+    method: Method = Field(
         "weighted-sum",
-        description="zip, by turns, the first run first; weighted-sum, of scores; reciprocal-rank; or one of ranx's.",
+        description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
@@ -66,9 +66,6 @@ class Fuse(RunSpec):
     norm: Norm | None = Field(
         None, json_schema_extra=LATER, description="Of ranx's methods: min-max (the default), none, zmuv, ..."
     )
-    parameter: FiniteFloat | None = Field(
-        None, json_schema_extra=LATER, description="The number that gmnz, logn_isr, rbc or rrf has."
-    )
     tuning: Tuning | None = Field(None, json_schema_extra=LATER)
     split: Name = "test"
     depth: int = Field(Fusion.depth, gt=0, description="How many documents are kept for each query.")
@@ -78,8 +75,7 @@ class Fuse(RunSpec):
         for label in self.weights:
             if label not in self.runs:
                 raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
-        tuned = self.tuning is not None and "parameter" in self.tuning.grid
-        if problems := [each for each in self.fusion.problems() if not (tuned and each.startswith("parameter: "))]:
+        if problems := self.fusion.problems():
             raise ValueError("; ".join(problems))
         if self.tuning:
             self._check(self.tuning)
@@ -106,7 +102,7 @@ class Fuse(RunSpec):
     def fusion(self) -> Fusion:
         """How lists in the order of `labels` become one, not tuned."""
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
-        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.parameter, self.depth)
+        return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Those of the tuning too."""
@@ -131,7 +127,7 @@ class Fuse(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
-        from hardneg.evaluation.notes import cut_below
+        from hardneg.evaluation.metrics import cut_below
 
         if self.tuning is None:
             return
@@ -186,7 +182,7 @@ def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter
 def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple[Fusion, dict[str, Any]]:
     """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
     from hardneg.evaluation.metrics import mean_of
-    from hardneg.formats.excluded import without_excluded
+    from hardneg.formats.id_pairs import without_excluded
     from hardneg.formats.runs import read_run
     from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
 

@@ -38,9 +38,9 @@ from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import QueryLists
-    from hardneg.formats.vectors.block_files import BlockFiles
+    from hardneg.formats.vectors.journal import BlockFiles
     from hardneg.mining.choosing import Choosing
-    from hardneg.mining.filter_texts import MiningTexts
+    from hardneg.mining.filters import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
 
 _BLOCK = 1024  # queries
@@ -123,7 +123,7 @@ class Mine(StageSpec):
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where negatives or positives are told by them."""
-        from hardneg.mining.filtering import needs_answers
+        from hardneg.mining.choosing import needs_answers
 
         needing = [name for name in ("without_answers", "pseudo_positives") if getattr(self, name)]
         needing += ["filters"] if needs_answers(self.filters) else []
@@ -140,7 +140,7 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
-        from hardneg.mining.filtering import filtering_charge
+        from hardneg.mining.choosing import filtering_charge
 
         count = sizes.queries(self.split)
         return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
@@ -177,11 +177,10 @@ class _Mining:
 
     @classmethod
     def of(cls, context: StageContext[Mine]) -> "_Mining":
-        from hardneg.formats.more_positives import extended
+        from hardneg.formats.collection import extended
         from hardneg.formats.qrels import positives
-        from hardneg.mining.choosing import Choosing
-        from hardneg.mining.filter_texts import MiningTexts
-        from hardneg.mining.filtering import Filters
+        from hardneg.mining.choosing import Choosing, Filters
+        from hardneg.mining.filters import MiningTexts
         from hardneg.mining.lists_of_file import ListsOfFile
         from hardneg.verbs.shared.inputs import open_collection, open_queries
 
@@ -200,7 +199,7 @@ class _Mining:
     def listed(self) -> "Iterator[QueryLists]":
         """All queries with their lists."""
         from hardneg.formats.runs import lists_side_by_side
-        from hardneg.mining.controls import drawn_positives, permuted, planted
+        from hardneg.mining.listing import drawn_positives, permuted, planted
 
         spec = self.context.spec
         if spec.positives_of_others:
@@ -226,10 +225,11 @@ class _Mining:
 
     def mined(self, listed: "Iterator[QueryLists]", facts: Counter[str]) -> Iterator[Negatives]:
         """The negatives of some queries; facts count them, and what was left out."""
-        from hardneg.mining.listing import labelled
+        from hardneg.mining.listing import add_pseudo_labels
 
         if depth := self.context.spec.pseudo_positives:
-            listed = labelled(listed, self.known, self.texts.answers(self.context.spec.answer_match), depth, facts)
+            answers = self.texts.answers(self.context.spec.answer_match)
+            listed = add_pseudo_labels(listed, self.known, answers, depth, facts)
         return self.choosing.negatives(listed, facts)
 
     def summary(self, facts: Counter[str]) -> Facts:
@@ -252,7 +252,7 @@ class MinedBlocks(QueryBlocks):
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The negatives of each block as files, and what its mining has counted."""
         from hardneg.formats.negatives import recorded, write_negatives
-        from hardneg.formats.vectors.block_files import BlockFiles, contiguous
+        from hardneg.formats.vectors.journal import BlockFiles, contiguous
 
         for some in contiguous(numbers):
             listed = islice(self.mining.listed(), some.start * _BLOCK, None)

@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, Model
 from hardneg.records.errors import UsageError
@@ -36,7 +35,7 @@ class BroughtModel(StageSpec):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """The model counts by its content, as the recipe's own does."""
-        return {"model": lambda: resolve(self.model).digest}
+        return {"model": lambda: recipe.models.of(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         """Itself."""
@@ -67,4 +66,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension, **resolve(self.model).facts}
+        return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}

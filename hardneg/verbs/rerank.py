@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.queries import Queries
-    from hardneg.rerankers.cached_scores import CachedScorer
+    from hardneg.rerankers.kept_scores import CachedScorer
     from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request
 
 _PAIRS = 4096  # of a block: what a process that is killed loses at most
@@ -149,7 +149,7 @@ class _Scoring:
 
     def _answers(self, blocks: "Iterable[_QueryBlock]", advance: "Advance") -> Iterator[Sequence[float]]:
         """The scores of each query of the blocks."""
-        from hardneg.rerankers.kept_answers import kept_answers
+        from hardneg.rerankers.kept_scores import kept_answers
 
         corpus = self.collection.corpus
         if isinstance(self._plugin, TrainableReranker):
@@ -170,8 +170,8 @@ class _Scoring:
     @cached_property
     def _scorer(self) -> "PairScorer | CachedScorer":
         """The network, whose scores are kept where that is asked for."""
-        from hardneg.encoders.inference import EncodeOptions
-        from hardneg.rerankers.cached_scores import CachedScorer, CachedScores
+        from hardneg.encoders.protocol import EncodeOptions
+        from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
         from hardneg.rerankers.pair_scoring import PairScorer
 
         source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from hardneg.fields import MEASURED, Name, Trait
-from hardneg.formats.excluded import Exclusion
+from hardneg.formats.id_pairs import Exclusion
 from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError
 from hardneg.records.layout import RUN

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.fields import (
     FREE,
     LATER,
@@ -20,7 +19,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.collection import StoredCollection
-from hardneg.mining.filtering import filtering_charge, needs_answers
+from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
@@ -113,7 +112,7 @@ class TrainRefreshed(DualLearning):
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
-        family = resolve(self.began_with(recipe)).known_family
+        family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             problem = f"{self.backend.name} is built from texts, which no refresh changes"
             yield f"backend: {problem}; leave it out, or name one of {FORM_WORDS['vectors']}"
@@ -215,8 +214,8 @@ def _synchronous(
     context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
 ) -> "RefreshProvider":
     """Mines in this process, while training waits."""
-    from hardneg.mining.filter_texts import MiningTexts
-    from hardneg.mining.filtering import Filters
+    from hardneg.mining.choosing import Filters
+    from hardneg.mining.filters import MiningTexts
     from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.mining import Mining
     from hardneg.training.refresh.provider import SynchronousProvider

@@ -124,7 +124,7 @@ def _validation(
     context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import EncodeOptions
     from hardneg.training.methods.reranker import rerank_validation
 
     if (data := validation_data(context, collection)) is None:

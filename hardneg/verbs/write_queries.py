@@ -16,11 +16,10 @@ from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
 from hardneg.registry.plugins import configure
-from hardneg.registry.protocols import QueryWriter
+from hardneg.registry.protocols import EstimatedWriter, QueryWriter, SessionWriter, WriterCost
 from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
-from hardneg.writers.protocol import EstimatedWriter, SessionWriter, WriterCost
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -167,7 +166,7 @@ class _Writing:
 
     @cached_property
     def _copies(self) -> dict[str, str]:
-        from hardneg.writers.repeated_texts import earlier_copies
+        from hardneg.writers.mixture import earlier_copies
 
         return earlier_copies(self.source.corpus)
 
@@ -182,9 +181,8 @@ class _Writing:
     @cached_property
     def _by_split(self) -> "dict[str, list[Kept]]":
         """The queries that stay. Raises DataError where a split has none."""
-        from hardneg.datasets.summaries import SplitShares
-        from hardneg.writers.mixture import Draft, kept
-        from hardneg.writers.repeated_texts import with_repeats
+        from hardneg.datasets.pydocs import SplitShares
+        from hardneg.writers.mixture import Draft, kept, with_repeats
 
         spec = self.spec
         shares = SplitShares(spec.dev_share, spec.test_share, spec.seed)

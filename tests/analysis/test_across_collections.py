@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.analysis.across_collections import AcrossCollections
+from hardneg.analysis.evaluations import AcrossCollections
 from hardneg.analysis.inputs import Files
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.evaluation.seeds import averaged
 from hardneg.records.errors import UsageError
 
 ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}

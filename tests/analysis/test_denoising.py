@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from hardneg.analysis.denoising import Denoising, doc_ids_of, example_json, examples, shares, to_json
+from hardneg.analysis.denoising import Denoising, examples, shares, to_json
+from hardneg.analysis.inputs import Files
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Drops, Negatives
@@ -53,7 +54,7 @@ def test_counts_are_those_of_all_batches(tmp_path):
     write_negatives(tmp_path / "n.arrow", recorded(many, tmp_path / "d.arrow"))
     found = shares(tmp_path / "d.arrow")
     assert found.candidates.tolist() == [2501, 2501] and found.dropped["score"].tolist() == [1251, 1250]
-    assert [case.query_id for case in examples(tmp_path / "d.arrow", tmp_path / "n.arrow", 3)] == []
+    assert [case["query_id"] for case in examples(tmp_path / "d.arrow", tmp_path / "n.arrow", 3)] == []
 
 
 def test_no_examples_read_nothing(tmp_path):
@@ -62,16 +63,26 @@ def test_no_examples_read_nothing(tmp_path):
 
 def test_examples_are_of_queries_that_kept_something_best_first(files):
     second, first = examples(*files, 5)
-    assert (second.query_id, second.dropped, second.rank, second.kept, second.kept_rank) == ("q2", "q2-2", 2, "n2", 9)
-    assert (first.query_id, first.dropped, first.rank, first.kept, first.kept_rank) == ("q1", "q1-2", 2, "n1", 3)
+    assert second["dropped"] == {"doc_id": "q2-2", "rank": 2, "score": pytest.approx(0.99)}
+    assert second["kept"] == {"doc_id": "n2", "rank": 9} and second["positive"] == {"doc_id": "q2-p"}
+    assert (first["query_id"], first["dropped"]["doc_id"], first["kept"]) == ("q1", "q1-2", {"doc_id": "n1", "rank": 3})
     assert examples(*files, 1) == [second]
-    assert doc_ids_of([second]) == ["q2-p", "q2-2", "n2"]
-    told = example_json(second, {"q2": "how many"}, {"q2-2": "x" * 400})
-    assert told["text"] == "how many" and told["positive"] == {"doc_id": "q2-p", "text": ""}
-    assert told["dropped"] == {"doc_id": "q2-2", "rank": 2, "score": pytest.approx(0.99), "text": "x" * 300}
-    found = {"filters": {}, "examples": [{"filter": "CE", **told}]}
+
+
+def test_examples_have_the_texts_that_are_known(files):
+    class Texts(Files):
+        def queries(self, split):
+            return {"q2": "how many"}
+
+        def texts(self, doc_ids):
+            assert doc_ids == ["q2-p", "q2-2", "n2"]
+            return {"q2-2": "x" * 400}
+
+    asked = Denoising(negatives={"CE": "n"}, examples=1)
+    found = asked.measure(Texts({"negatives.CE": str(files[0])}))
     (row,) = TABLES.tables(found)[1].rows
     assert row == ["CE", "q2 how many", "q2-p", "0.99", f"rank 2 q2-2 {'x' * 120}…", "rank 9 n2"]
+    assert found["examples"][0]["dropped"]["text"] == "x" * 300
 
 
 def test_files_of_two_minings_are_refused(files, tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.evaluation.pairwise_errors import by_query, distribution, errors_in_run, to_json
+from hardneg.analysis.errors import by_query, distribution, errors_in_run, to_json
 from hardneg.formats.qrels import positives, read_qrels
 from hardneg.formats.runs import read_run
 from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs

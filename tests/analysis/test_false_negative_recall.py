@@ -76,7 +76,7 @@ def test_tables_and_figures(tmp_path):
     assert row == ["denoised by CE", "0.1", "50.0%", "33.3%", "50.0%", "3"]
     FalseNegativeRecall.model_construct().draw(found, [tmp_path / "planted.svg"])
     svg = (tmp_path / "planted.svg").read_text()
-    assert "denoised, CE" in svg and "true negatives kept (%)" in svg
+    assert "denoised by CE" in svg and "true negatives kept" in svg
     Denoising.model_construct().draw({"filters": {"CE": {"filtered": [0.5, None, 0.25]}}}, [tmp_path / "denoising.svg"])
     assert "candidates dropped by their score" in (tmp_path / "denoising.svg").read_text()
 

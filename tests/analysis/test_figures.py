@@ -3,15 +3,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from hardneg.analysis.ablation import Ablation
-from hardneg.analysis.base import curves_of
 from hardneg.analysis.costs import Costs, costs
-from hardneg.analysis.drift import Drift
-from hardneg.analysis.errors import Errors
-from hardneg.analysis.matrix import Matrix
+from hardneg.analysis.errors import Errors, distribution
+from hardneg.analysis.evaluations import Ablation, Matrix
+from hardneg.analysis.indexes import IndexSizes, sizes
 from hardneg.analysis.projection import Projection
-from hardneg.analysis.sizes import IndexSizes, sizes
-from hardneg.evaluation.pairwise_errors import distribution
+from hardneg.analysis.trainings import Drift, curves_of
 from hardneg.records.errors import UsageError
 
 HISTORY = [
@@ -69,8 +66,8 @@ def test_every_figure_is_written_as_png_and_svg_with_labels_and_equal_numbers_gi
     assert "training step" in (tmp_path / "one" / "drift.svg").read_text()
     heatmap = (tmp_path / "one" / "heatmap.svg").read_text()
     assert all(words in heatmap for words in (">0.2470<", ">–<", ">trained<", ">searched<", ">flat<"))
-    assert ">5.8%<" in (tmp_path / "one" / "sizes.svg").read_text()
-    assert ">unknown<" in (tmp_path / "one" / "costs.svg").read_text()
+    assert ">9.22<" in (tmp_path / "one" / "sizes.svg").read_text()
+    assert ">0.00 without y<" in (tmp_path / "one" / "costs.svg").read_text()
 
 
 def test_more_than_three_panels_stand_in_rows(tmp_path):

@@ -5,9 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.analysis.candidates import CandidateCounts, _positions, candidate_counts, prefix
-from hardneg.analysis.dimensions import Dimensions
-from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
+from hardneg.analysis.first_stages import (
+    CandidateCounts,
+    Dimensions,
+    RecallAtDepth,
+    _positions,
+    candidate_counts,
+    prefix,
+    recall_at_depth,
+)
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
 from tests.analysis.in_memory import Memory

@@ -1,4 +1,4 @@
-from hardneg.analysis.gradients import gradients
+from hardneg.analysis.trainings import gradients
 
 HISTORY = [
     {"step": 1, "loss": 4.0, "gradient_norms": {"bottom": 1.0, "middle": 2.0, "top": 5.0}},

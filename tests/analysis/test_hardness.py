@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.analysis.hardness import Hardness, hardness
+from hardneg.analysis.negatives import Hardness, hardness
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.records.types import Negatives, RankedList
 
@@ -27,16 +27,15 @@ def test_ranks_leave_positives_out_and_scores_compare_with_the_best_one(tmp_path
     rows = [("q1", ["p"], far), ("q2", ["p"], ["d1"]), ("q3", ["p"], []), ("q4", ["p"], ["d1"])]
     lists = [("q1", ranked(*listed)), ("q2", ranked("d1", "p")), ("q3", ranked("d1")), ("elsewhere", ranked("d1"))]
     found = hardness(mined(tmp_path / "n.arrow", *rows), lists, {"q1": ["p", "other"], "q9": ["d50", "d10"]})
-    assert found.by_rank.tolist() == [3, 2, 2, 3]  # d1 twice and d10; d11, d50; d51, d200; d201, gone, and q4's
-    assert (found.compared, found.above) == (8, 1)  # of q1 seven are listed, none above `other`; q2's is above p
-    assert (found.queries, found.documents, found.elsewhere) == (3, 8, 2)
-    assert found.to_json()["distinct"] == 0.8 and found.to_json()["above"] == 0.125
+    assert found["by_rank"] == [0.3, 0.2, 0.2, 0.3]  # d1 twice and d10; d11, d50; d51, d200; d201, gone, and q4's
+    assert found["above"] == 1 / 8  # of q1 seven are listed, none above `other`; q2's is above p
+    assert (found["queries"], found["negatives"], found["distinct"], found["elsewhere"]) == (3, 10, 0.8, 0.2)
 
 
 def test_nothing_to_compare_with(tmp_path: Path) -> None:
     found = hardness(mined(tmp_path / "n.arrow", ("q1", [], ["d1"])), [("q1", ranked("d1"))], {})
-    assert found.to_json()["above"] is None
-    table = Hardness(negatives={"n": "x"}, run="r").table({"n": found.to_json()})
+    assert found["above"] is None
+    table = Hardness(negatives={"n": "x"}, run="r").table({"n": found})
     assert table.rows[0][:4] == ["n", "1", "1.0", "100.0%"] and "–" in table.rows[0]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.analysis.information import Information, Pull, effective_rank, information, vectors_of, weights_of
 from hardneg.analysis.inputs import Files, System
+from hardneg.analysis.negatives import Information, Pull, effective_rank, information, vectors_of, weights_of
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import DataError
 from hardneg.records.types import Negatives
@@ -130,5 +130,5 @@ def test_blocks_come_to_the_same_as_one(tmp_path: Path, monkeypatch: pytest.Monk
         return [[len(part) for part in parts] for parts in vectors_of(read_negatives(path), system, texts)]
 
     whole = all_of()
-    monkeypatch.setattr("hardneg.analysis.information._BLOCK", 3)
+    monkeypatch.setattr("hardneg.analysis.negatives._BLOCK", 3)
     assert all_of() == whole == [[2, 1, 1], [2, 1, 2], [2, 1, 1], [2, 1, 2]]

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from hardneg.analysis.indexes import Latency, Truncation, latency
 from hardneg.analysis.inputs import System
-from hardneg.analysis.latency import Latency, latency
-from hardneg.analysis.truncation import Truncation
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 from tests.analysis.in_memory import Memory
@@ -34,7 +33,7 @@ class Slow:
 
 def test_one_query_is_timed_alone_and_among_all(monkeypatch):
     slow = Slow()
-    monkeypatch.setattr("hardneg.analysis.latency.time", slow)
+    monkeypatch.setattr("hardneg.analysis.indexes.time", slow)
     found = latency(slow.system(), [str(number) for number in range(8)], 7)
     assert slow.asked == [(1, 7)] * (2 + 8) + [(8, 7)]
     assert found["one"] == pytest.approx({"encode": 2.0, "search": 4.0, "total": 6.0})
@@ -57,7 +56,7 @@ def test_the_table_and_the_figure_have_both_ways(tmp_path):
     assert found["queries"] == 3 and "Measured on: cpu" in asked.explain(found)
     assert [row[:2] for row in asked.table(found).rows] == [["ANCE", "one query"], ["ANCE", "one of 3 at once"]]
     asked.draw(found, [tmp_path / "l.svg"])
-    assert ">ANCE: search<" in (tmp_path / "l.svg").read_text()
+    assert ">ANCE, one query<" in (tmp_path / "l.svg").read_text()
     object.__setattr__(inputs, "count", 0)
     with pytest.raises(UsageError, match="queries: there are none in split test"):
         asked.measure(inputs)

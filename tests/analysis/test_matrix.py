@@ -1,6 +1,6 @@
 import pytest
 
-from hardneg.analysis.matrix import matrix
+from hardneg.analysis.evaluations import matrix
 from hardneg.records.errors import UsageError
 
 MEANS = {"24 → 24": 0.247, "24 → 48": 0.28, "48 → 48": 0.283}

@@ -5,9 +5,8 @@ import pytest
 from analysis.in_memory import Memory
 
 from hardneg.analysis.inputs import System
-from hardneg.analysis.miner_sweep import MinerSweep
+from hardneg.analysis.miner_sweep import ChoiceRule, MinerEvidence, MinerSweep, SweptMiner, choice, evidence, swept
 from hardneg.analysis.planted import HALVES, JUDGED, PlantedQuery, half, known_one, planted_lists, with_document
-from hardneg.analysis.swept_miners import ChoiceRule, MinerEvidence, SweptMiner, choice, evidence, swept
 from hardneg.records.errors import DataError
 from tests.run_lists import ranked
 

@@ -2,7 +2,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hardneg.analysis.operations import Operations, operations, totals
+from hardneg.analysis.costs import Operations, operations, totals
 from hardneg.records.errors import UsageError
 
 SEARCHED = {"queries": 50, "seconds": 1.0, "depth": 10}
@@ -22,7 +22,7 @@ STAGES = {
 
 
 def found():
-    return [operation.to_json() for operation in operations(STAGES)]
+    return operations(STAGES)
 
 
 def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
@@ -59,9 +59,9 @@ def test_the_table_and_the_figure_name_the_unit(tmp_path):
 def test_totals_sum_what_one_unit_takes():
     named = {"dense": ["search: encode queries", "search: search"], "all": ["search", "mining"]}
     dense, unknown = totals(operations(STAGES), named)
-    assert (dense.operation, dense.online, dense.unit, dense.count) == ("dense", True, "query", 50)
-    assert dense.milliseconds == pytest.approx(2.0 + 10.0)
-    assert unknown.milliseconds is None and not unknown.online
+    assert tuple(dense[name] for name in ("operation", "online", "unit", "count")) == ("dense", True, "query", 50)
+    assert dense["milliseconds"] == pytest.approx(2.0 + 10.0)
+    assert unknown["milliseconds"] is None and not unknown["online"]
     with pytest.raises(UsageError, match="x: no operation 'serch'; did you mean 'search'"):
         totals(operations(STAGES), {"x": ["serch"]})
     with pytest.raises(UsageError, match="x: a query and a document cannot be summed"):

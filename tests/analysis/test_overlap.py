@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.analysis.shares import negatives_overlap, run_overlap
+from hardneg.analysis.overlap import negatives_overlap, run_overlap
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.types import Negatives
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from hardneg.analysis.overlap_curve import OverlapCurve
+from hardneg.analysis.overlap import OverlapCurve
 from hardneg.formats.negatives import write_negatives
 from hardneg.records.types import Negatives, RankedList
 from tests.analysis.in_memory import Memory
@@ -46,7 +46,7 @@ def test_negatives_stand_until_others_come_and_their_overlap_is_that_with_the_ru
     assert analysis.table(found).rows[-1] == ["ANCE", "20", "10", "50.0%", "1", "1"]
     analysis.draw(found, [tmp_path / "o.svg"])
     text = (tmp_path / "o.svg").read_text()
-    assert ">ANCE<" in text and ">training negatives met in testing, 2 deep<" in text
+    assert ">ANCE<" in text and ">overlap at 2<" in text
 
 
 @pytest.mark.parametrize(

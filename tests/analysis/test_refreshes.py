@@ -1,4 +1,4 @@
-from hardneg.analysis.refreshes import Refreshes, refreshes
+from hardneg.analysis.trainings import Refreshes, refreshes
 
 HISTORY = [
     {"step": 1, "loss": 4.0, "refresh": 0, "lag": 1},

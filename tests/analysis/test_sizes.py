@@ -1,4 +1,4 @@
-from hardneg.analysis.sizes import index_vectors, sizes
+from hardneg.analysis.indexes import index_vectors, sizes
 from hardneg.formats.vectors.shards import index_bytes
 
 

@@ -1,7 +1,6 @@
 from xml.etree import ElementTree
 
-from hardneg.analysis.gradients import Gradients, gradients
-from hardneg.analysis.refreshes import Refreshes, refreshes
+from hardneg.analysis.trainings import Gradients, Refreshes, gradients, refreshes
 
 HISTORY = [
     {"step": step, "loss": 1 / step, "gradient_norms": {"bottom": 0.01 * step, "middle": 1.0, "top": 30.0 / step}}

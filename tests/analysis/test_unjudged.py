@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from hardneg.analysis.unjudged import Unjudged, unjudged_rates
+from hardneg.analysis.overlap import Unjudged, unjudged_rates
 from tests.analysis.in_memory import Memory
 from tests.run_lists import falling
 

@@ -77,7 +77,6 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
         (r"constant: must be", lambda at, bad=bad: hn.fuse(TWO, "reciprocal-rank", constant=bad, store=at))
         for bad in (-60.5, -1, "60")
     ),
-    (r"parameter: must be a finite number", lambda at: hn.fuse(TWO, "rrf", parameter=NAN, store=at)),
     (r"backend: must be a name", lambda at: hn.index(DATA, {"k1": 1}, store=at)),
     (r"backend: .*k1: must be a finite number", lambda at: hn.index(DATA, {"name": "bm25", "k1": NAN}, store=at)),
     (r"reranker: must be a name", lambda at: hn.rerank(DATA, RUN, 3, store=at)),

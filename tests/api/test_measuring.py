@@ -35,7 +35,7 @@ def test_means_and_tests_of_runs(at):
     assert "second: mrr@10 1.0000" in repr(found)
     shown = found._repr_html_()
     assert shown.count("<svg") == 2 and "<figcaption>Mean recall@100 and its 95 % interval." in shown
-    assert ".drawn .narrow" in shown and 'aria-labelledby="means-1-title"' in shown
+    assert "currentColor" in shown and 'aria-labelledby="means-1-title"' in shown
     assert "<th>mrr@10</th>" in shown
 
 

@@ -4,11 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hardneg.batches.clustered import Clustered
+from hardneg.batches.batch_order import OneSource, Shuffled
+from hardneg.batches.clusters import Clustered, TopicBalanced
 from hardneg.batches.hardest_together import HardestTogether
-from hardneg.batches.one_source import OneSource
-from hardneg.batches.shuffled import Shuffled
-from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.testing import BatchOrderTests
 
 

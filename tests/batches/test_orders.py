@@ -5,14 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from hardneg.batches.batch_order import TrainingQueries
-from hardneg.batches.clustered import Clustered
-from hardneg.batches.clusters import joined, k_means, path_through
-from hardneg.batches.equal_batches import in_batches, members
+from hardneg.batches.batch_order import OneSource, Shuffled, TrainingQueries, in_batches, members
+from hardneg.batches.clusters import Clustered, TopicBalanced, joined, k_means, path_through
 from hardneg.batches.hardest_together import HardestTogether, nearest
-from hardneg.batches.one_source import OneSource
-from hardneg.batches.shuffled import Shuffled
-from hardneg.batches.topic_balanced import TopicBalanced
 from hardneg.records.errors import MissingDependency, PluginError, UsageError
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator

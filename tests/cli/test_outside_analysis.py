@@ -1,5 +1,7 @@
 """An analysis of another package has its command, its form in a recipe and its section by its entry point alone."""
 
+import re
+from pathlib import Path
 from string import Template
 
 import numpy as np
@@ -7,7 +9,6 @@ import pytest
 from cli.analyze_command import call, printed
 from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
 
-from hardneg.cli.plugins import write_package
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import RankedList
@@ -20,8 +21,11 @@ POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")
 
 @pytest.fixture
 def outside(tmp_path, monkeypatch):
-    write_package("analysis", "list-lengths", tmp_path / "package")
     source = tmp_path / "package" / "src"
+    (source / "hardneg_list_lengths").mkdir(parents=True)
+    page = (Path(__file__).parents[2] / "docs" / "write-a-plugin.md").read_text(encoding="utf-8")
+    *_, analysis = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (source / "hardneg_list_lengths" / "list_lengths.py").write_text(analysis)
     installed = source / "hardneg_list_lengths-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: hardneg-list-lengths\nVersion: 1.0\n")

@@ -12,9 +12,7 @@ from hardneg.cli.plugins import app, write_package
 from hardneg.records.errors import UsageError
 
 pytest_plugins = ["pytester"]
-ONE_S = ("dataset", "writer", "encoder", "miner", "filter", "regularizer", "reranker", "stage", "engine")
-KINDS = {name: f"{name}s" for name in ONE_S}
-KINDS |= {"loss": "losses", "batches": "batches", "index": "indexes", "analysis": "analyses"}
+KINDS = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
 def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
@@ -31,7 +29,7 @@ def test_what_is_written_passes_its_own_tests(pytester, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # of pytest: they take a second to load
     result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "--import-mode=importlib")
     outcomes = result.parseoutcomes()
-    assert set(outcomes) == {"passed"} and outcomes["passed"] > 45, result.stdout.str()
+    assert set(outcomes) == {"passed"} and outcomes["passed"] > 20, result.stdout.str()
 
 
 def test_what_is_written_is_in_good_style(tmp_path):
@@ -44,6 +42,8 @@ def test_what_is_written_is_in_good_style(tmp_path):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(UsageError, match="did you mean 'miner'"):
         write_package("minre", "own", tmp_path / "new")
+    with pytest.raises(UsageError, match="no package is written for filters; there are: dataset, loss, miner, stage"):
+        write_package("filter", "own", tmp_path / "new")
     for name in ("Own", "my_own", "1st", "class", "own-", "../own"):
         with pytest.raises(UsageError, match="cannot be a plugin's name"):
             write_package("miner", name, tmp_path / "new")

@@ -1,21 +1,18 @@
 """Plain commands in two processes, and how processes notice that others are gone or see other files."""
 
-import logging
 import os
-import socket
 import sys
 import threading
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import forked
 import pytest
 from recipe.recipes import large_collection
 
-from hardneg.cli import launch, watched
-from hardneg.cli.launch import launches
+from hardneg.cli import launch
+from hardneg.cli.launch import launched
 from hardneg.records.errors import UsageError
+from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, _interface, gpu_of, world
 
 
@@ -38,92 +35,56 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
     assert len(indexes[0]) == 45 + 9000 * 32 * 4
 
 
-def attended(said: bytes, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, bool]], bytes]:
-    """What the first of three processes makes of the last words of process 1, and what it tells process 2."""
-    monkeypatch.setattr(watched, "_GRACE", 0.0)
-    (ours, one), (other, two) = socket.socketpair(), socket.socketpair()
-    calls: list[tuple[int, bool]] = []
-    with ours, other, two:
-        one.sendall(said)
-        one.close()
-        ending = threading.Event()
-        watched._attend(1, {1: ours, 2: other}, ending, lambda rank, in_order: calls.append((rank, in_order)))
-        two.settimeout(1)
-        return calls, two.recv(8)
+class Counts(dict[str, int]):
+    """A store of counts; the other process, of number `rank`, gives signs in its first rounds."""
+
+    def clone(self) -> "Counts":
+        return self
+
+    def add(self, key: str, more: int) -> int:
+        self[key] = self.get(key, 0) + more
+        signs = {"alive/0": 3, "alive/1": 10**9}
+        return min(self["alive/1"], signs[key])
 
 
-def test_a_connection_that_ends_without_a_word_is_a_process_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert attended(b"", monkeypatch) == ([(1, False)], b"       1")
-    assert attended(b"       1", monkeypatch) == ([(1, True)], b"       1")
-    assert attended(b"       2", monkeypatch) == ([(2, False)], b"       2")
-
-
-def test_nothing_is_told_where_this_process_ends_itself() -> None:
-    ours, one = socket.socketpair()
-    one.close()
+def test_a_process_without_a_sign_is_gone_and_one_that_gives_signs_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone: list[int] = []
+    monkeypatch.setattr(distributed, "_ROUND", 0.0)
+    monkeypatch.setattr(distributed, "_store", Counts)
+    monkeypatch.setattr(distributed, "world", lambda: World(1, 2, 1, 2))
+    distributed.watch_others(gone.append, threading.Event())
+    assert gone == [0]
     ending = threading.Event()
     ending.set()
-    with ours:
-        watched._attend(1, {1: ours}, ending, lambda rank, in_order: pytest.fail("told"))
+    distributed.watch_others(gone.append, ending)
+    assert gone == [0]
 
 
-def test_strangers_who_say_nothing_keep_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched, "MEETING", timedelta(seconds=20))
-    monkeypatch.setattr(watched, "_POLITE", 0.2, raising=False)
-    lines = []
-
-    def asked(told: list[Any]) -> None:
-        """A stranger comes first, one that hangs up next, then process 1."""
-        port, token = told
-        lines.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(4))
-        lines[1].close()
-        lines[2].sendall(b"GET / HTTP/1.1")
-        lines[3].sendall(f"{token}       1".encode())
-
-    monkeypatch.setattr(watched, "from_first", asked)
-    found = watched._connect(World(0, 2, 0, 2))
-    assert list(found) == [1] and found[1].getpeername() == lines[3].getsockname()
-    assert lines[2].recv(1) == b""  # hung up on
-    for line in (*found.values(), *lines):
-        line.close()
-
-
-@pytest.fixture
-def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is the first of two processes, alone on its machine; the other one agrees to all."""
-    agreed = {"world": lambda: World(0, 2, 0, 1), "barrier": lambda: None, "from_first": lambda value: 7}
+def test_a_store_that_is_not_shared_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is the second of two processes, alone on its machine; the other one agrees to all."""
+    agreed = {"world": lambda: World(1, 2, 0, 1), "barrier": lambda: None, "from_first": lambda value: value}
     for name, change in agreed.items():
         monkeypatch.setattr(launch, name, change)
-
-
-def test_a_store_that_is_not_shared_is_told(tmp_path: Path, two_machines: None) -> None:
-    with pytest.raises(UsageError, match="process 0 does not see what process 1 writes there; put the store on"):
-        launch._check_shared(tmp_path, seconds=0)
-    assert not list((tmp_path / "locks").iterdir())
-    (tmp_path / "locks" / "meeting-7-1").touch()
-    launch._check_shared(tmp_path, seconds=0)
-    assert [path.name for path in (tmp_path / "locks").iterdir()] == ["meeting-7-1"]
+    with pytest.raises(UsageError, match="process 1 does not see what process 0 writes there; put the store on"):
+        launch.meet({}, tmp_path, seconds=0)
+    monkeypatch.setattr(launch.time, "time_ns", lambda: 7)
+    (tmp_path / "locks" / "meeting-7").touch()
+    launch.meet({}, tmp_path, seconds=0)
+    monkeypatch.setattr(launch, "world", lambda: World(0, 2, 0, 1))
+    launch.meet({}, tmp_path, seconds=0)
+    assert list((tmp_path / "locks").iterdir()) == []
 
 
 def test_the_single_process_of_accelerate_launch_cpu_does_not_work_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "True")
-    assert not launches(None)
+    assert not launched(None, "cpu")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    assert launches(2)
+    assert not launched(1, "cpu")
     with pytest.raises(UsageError, match="starts one process and gives it no number; pass --multi_gpu"):
-        launches(None)
+        launched(None, "cpu")
     monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
     with pytest.raises(UsageError, match="or set RANK and WORLD_SIZE"):
-        launches(2)
-
-
-def test_a_launch_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    levels: list[int] = []
-    monkeypatch.setattr(launch, "_torchrun", lambda count, command: levels.append(logging.root.manager.disable))
-    monkeypatch.setenv(launch.PROCESSES_VARIABLE, "")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    launch.launch(2, "cpu")
-    assert (levels, logging.root.manager.disable) == ([logging.ERROR], logging.NOTSET)
+        launched(2, "cpu")
 
 
 def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,11 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.dpr import Dpr
-from hardneg.datasets.hugging_face import HuggingFace
+from hardneg.datasets.hugging_face import HuggingFace, Tevatron
 from hardneg.datasets.ir_datasets import IrDatasets
 from hardneg.datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.datasets.pyserini import Pyserini
-from hardneg.datasets.tevatron import Tevatron
 from hardneg.testing import DatasetTests
 
 TEXTS = {"d1": "an old river", "d2": "a blue harbor", "d3": "the quiet bridge"}

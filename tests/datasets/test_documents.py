@@ -319,3 +319,19 @@ def test_files_that_pandoc_reads_are_told(tmp_path):
     (tmp_path / "a.md").write_text("Words.")
     (tmp_path / "b.rst").write_text("Words.")
     assert any("pandoc FILE -t gfm" in note for note in Documents(str(tmp_path)).load().notes())
+
+
+def test_documents_and_groups_parse_a_file_once(folder, monkeypatch):
+    """Files of rows are streamed, and read again."""
+    names = []
+
+    def counting(path):
+        names.append(path.name)
+        return document_files.read_file(path)
+
+    monkeypatch.setattr("hardneg.datasets.documents.read_file", counting)
+    collection = Documents(str(folder)).load()
+    first, groups = list(collection.documents()), list(collection.groups("document"))
+    again = ["rows.csv", "rows.jsonl"]
+    assert sorted(names) == sorted(["a b.txt", "birds.md", "empty.txt", "fish.html", *again, *again])
+    assert [each.member_id for each in groups] == [each.doc_id for each in first]

@@ -3,15 +3,15 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
-from hardneg.datasets.ir_datasets import IrDatasets, look_up
+from hardneg.datasets.ir_datasets import IrDatasets
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import DataError, HardnegError, MissingDependency
-from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 
 
@@ -78,7 +78,7 @@ def test_subsets_are_splits(catalogue: dict[str, Fake], tmp_path: Path) -> None:
     assert list(collection.qrels("dev")) == [Judgement("3", "d2", 1)]
     assert loader.size_hint() == 2
     notes = write_collection(collection, tmp_path, Silent())["notes"]
-    assert notes == ["shelf queries of train: 1 query left out: no judgement names them"]
+    assert notes == ["ir-datasets:shelf queries of train: 1 query left out: no judgement names them"]
     before = loader.fingerprint()
     catalogue["shelf/valid"] = Fake([], [Item("3", "stones")], [Qrel("3", "d2", 1, "0")])
     assert loader.fingerprint() != before
@@ -87,17 +87,6 @@ def test_subsets_are_splits(catalogue: dict[str, Fake], tmp_path: Path) -> None:
 def test_a_subset_without_judgements_is_no_split(catalogue: dict[str, Fake]) -> None:
     catalogue["shelf/test"] = Fake([], [Item("5", "bridge")], [])
     assert IrDatasets("shelf").load().splits() == ["train", "dev"]
-
-
-def test_downloads_are_counted_once_by_whether_they_are_there(tmp_path: Path) -> None:
-    """30 + 12 bytes are still to come, 5 are there, and of one the size is not known."""
-    (tmp_path / "there").write_bytes(b"12345")
-    near = SimpleNamespace(_size_hint=7, _path=str(tmp_path / "there"))
-    first, second = (SimpleNamespace(_size_hint=size, _path=str(tmp_path / "ahead")) for size in (30, 12))
-    unknown = SimpleNamespace(_size_hint=None)
-    assert look_up([near, first, first, second, unknown]) == Lookup(
-        5, 42, "1 files of unknown size; ir_datasets fetches them"
-    )
 
 
 def test_one_id_is_one_split(catalogue: dict[str, Fake]) -> None:

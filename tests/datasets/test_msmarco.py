@@ -146,7 +146,7 @@ def test_mistakes(tmp_path, kind, name, text, message):
 @pytest.mark.parametrize(
     ("kind", "files", "texts", "both"),
     [
-        (MsMarcoPassage, PASSAGES, "collection.tsv", r"queries\.SPLIT\.tsv and"),
+        (MsMarcoPassage, PASSAGES, "collection.tsv", "topics and qrels"),
         (MsMarcoDocument, DOCUMENTS, "msmarco-docs.tsv", "topics and qrels"),
     ],
 )

@@ -22,7 +22,7 @@ def test_an_answer_is_a_name_that_its_own_passage_tells() -> None:
         (Query("m.Frame._sum_all", "the sum"), ["m.Frame._sum_all"]),
         (Query("m.total", "all in all"), ["m.total"]),
     ]
-    collection = PyNamesCollection(passages, {"test": queries}, {})
+    collection = PyNamesCollection(passages, {"test": queries}, {}, {})
     assert isinstance(collection, HasAnswers)
     assert list(collection.answers("test")) == [
         Answers("m.mean", ("mean",)),

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from diagnosis.handmade import HandmadeRun, collect, handmade, made, mine, ranked
 
+from hardneg.diagnosis.data import above_positive, hidden_positives, near_copies, seen_documents
 from hardneg.diagnosis.finished_run import SAMPLED, sample
-from hardneg.diagnosis.negatives import above_positive, hidden_positives, near_copies, seen_documents
 from hardneg.records.errors import ArtifactError
 
 TEN = "one two three four five six seven eight nine ten"

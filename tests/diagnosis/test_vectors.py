@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from diagnosis.handmade import handmade, made
 
-from hardneg.diagnosis.vectors import collapse, effective_dimensions, mean_cosine, trained_indexes
+from hardneg.diagnosis.training import collapse, effective_dimensions, mean_cosine, trained_indexes
 from hardneg.testing.forms import write_encoded
 
 AXES = np.array([[2.0, 0.0], [-2.0, 0.0], [0.0, 2.0], [0.0, -2.0]])

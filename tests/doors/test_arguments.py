@@ -2,23 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.cli.adaptor import flag_of
 from hardneg.cli.main import app
 from hardneg.doors.browse import sources
-from hardneg.doors.hub.index_upload import run_index_upload
-from hardneg.doors.hub.model_upload import run_model_upload
-from hardneg.doors.hub.negatives_upload import Rows, run_negatives_upload
-from hardneg.doors.hub.preparing import Wanted
+from hardneg.doors.hub.prepare import Wanted
 from hardneg.doors.hub.push import push
-from hardneg.doors.hub.runs_upload import runs_upload
-from hardneg.doors.mteb.task_comparison import TaskComparison
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import LOCK
 
@@ -51,26 +44,22 @@ def test_runs_beside_a_folder_are_the_option_run(tmp_path: Path) -> None:
     assert by_command("browse", *folders, *export) == f"{advice}--run"
 
 
-@pytest.mark.parametrize(
-    ("upload", "message"),
-    [
-        (lambda run: run_model_upload(run, "a/b"), "no model/ there: give {} index, negatives or runs"),
-        (lambda run: run_index_upload(run, "a/b", ""), "no index/ there: give {} model, negatives or runs"),
-        (lambda run: run_negatives_upload(run, "a/b", Rows(), run.folder), "mines no negatives: give {} model, index"),
-        (lambda run: runs_upload(run, "a/b"), "no runs there: give {} model, index or negatives"),
-    ],
-    ids=["model", "index", "negatives", "runs"],
-)
-def test_a_push_of_what_a_run_lacks(upload: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = SimpleNamespace(folder=tmp_path, output=lambda what: None, stages=lambda what: [])
-    assert message.format("wanted") in str(refused(lambda: upload(run)))
-    monkeypatch.setattr("hardneg.doors.hub.preparing.prepare", lambda *more: upload(run))
-    assert message.format("--what") in by_command("push", tmp_path, "--repo", "a/b", "--dry-run")
+@pytest.mark.parametrize("what", ["model", "index", "negatives", "runs"])
+def test_a_push_of_what_a_run_lacks(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / LOCK).write_text("{keys: {}, tree: {stages: {}}, recipe: none, preset: null, start_model: a}")
+    message = {
+        "negatives": "no negatives there: give {} as one of model, index, runs",
+        "runs": "no runs there: give {}",
+    }
+    told = message.get(what, f"no {what} there: give {{}} as one of")
+    assert told.format("wanted") in str(refused(lambda: push(tmp_path, "a/b", what, store=tmp_path)))
+    line = ("push", tmp_path, "--repo", "a/b", "--dry-run", "--what", what, "--store", tmp_path)
+    assert told.format("--what") in by_command(*line)
 
 
 def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
     line = ("push", tmp_path, "--repo", "a/b", "--dry-run")
-    assert str(refused(lambda: Rows("pairs"))).startswith("form 'pairs': is one of")
+    assert str(refused(lambda: Wanted(form="pairs"))).startswith("form 'pairs': is one of")
     assert by_command(*line, "--form", "pairs").startswith("--form 'pairs': is one of")
     assert str(refused(lambda: push(tmp_path, "a/b", "texts"))).startswith("wanted 'texts': is one of")
     assert by_command(*line, "--what", "texts").startswith("--what 'texts': is one of")
@@ -78,11 +67,3 @@ def test_a_push_names_what_it_cannot_take(tmp_path: Path) -> None:
     assert by_command(*line, "--model", "a b").startswith("--model 'a b': no repository")
     assert str(refused(lambda: push(tmp_path, "a b"))).startswith("repo 'a b': no repository")
     assert by_command("push", tmp_path, "--repo", "a b", "--dry-run").startswith("--repo 'a b': no repository")
-
-
-def test_a_comparison_on_tasks_names_its_folder(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").touch()
-    error = refused(TaskComparison(tmp_path, [], []).begin)
-    assert str(error) == f"{tmp_path}: is there, and no folder of mteb's results: give another output"
-    error.called = flag_of(hn.evaluate)  # as `hardneg evaluate` has it
-    assert str(error).endswith("give another --output")

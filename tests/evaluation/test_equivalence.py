@@ -5,11 +5,10 @@ from math import atan, pi, sqrt
 import numpy as np
 import pytest
 
-from hardneg.evaluation.equivalence import Design, Verdict, tost, verdict
 from hardneg.evaluation.levels import known_margin
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
-from hardneg.evaluation.seeds import averaged
-from hardneg.evaluation.significance import Comparison, compare, compare_all
+from hardneg.evaluation.significance import Comparison, Design, Verdict, compare, compare_all, tost, verdict
 from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.records.errors import UsageError
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.evaluation.metrics import Metric, coverage, evaluate, is_metric, means, parse_metrics, ranked_metrics
+from hardneg.evaluation.metrics import Metric, evaluate, is_metric, means, parse_metrics, ranked_metrics
 from hardneg.formats.qrels import Qrels, read_qrels
 from hardneg.formats.runs import Run, read_run
 from hardneg.records.errors import UsageError
@@ -64,11 +64,6 @@ def test_the_level_changes_binary_measures_only() -> None:
 
 def test_means_are_over_all_judged_queries() -> None:
     assert means(evaluate(RUN, QRELS, ["mrr"])) == {"mrr": pytest.approx(0.5 / 3)}
-
-
-def test_coverage_counts_what_is_left_out() -> None:
-    counts = coverage(RUN, QRELS)
-    assert (counts.shared, counts.unranked, counts.unjudged) == (2, 1, 1)
 
 
 def test_names() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardneg.evaluation.notes import cut_below, cutoff, judgement_notes, run_notes
+from hardneg.evaluation.metrics import cut_below, cutoff, judgement_notes, run_notes
 from tests.run_lists import falling
 
 QRELS = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from hardneg.evaluation.bootstrap import Resampling, query_draws
-from hardneg.evaluation.equivalence import Design
 from hardneg.evaluation.intervals import Component, group_index, group_weights, interval_of, mean_variance
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
-from hardneg.evaluation.seeds import averaged
-from hardneg.evaluation.significance import compare, compare_all
-from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.evaluation.variance import spread
+from hardneg.evaluation.significance import Design, compare, compare_all
+from hardneg.evaluation.two_level import compare_over_seeds, spread
 from hardneg.records.errors import UsageError
 
 GROUPS = {"q1": "a", "q2": "a", "q3": "b", "q4": "b"}

@@ -8,11 +8,10 @@ from scipy import stats
 
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
 from hardneg.evaluation.intervals import Component
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
-from hardneg.evaluation.seeds import averaged
 from hardneg.evaluation.significance import holm
-from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.evaluation.variance import spread, spread_over_collections
+from hardneg.evaluation.two_level import compare_over_seeds, spread, spread_over_collections
 from hardneg.records.errors import UsageError
 
 A = np.array([[0.0, 2.0], [2.0, 8.0]])  # seeds by queries; means of seeds 1 and 5, of queries 1 and 5

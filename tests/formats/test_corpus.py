@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats import corpus_writer, hash_index
+from hardneg.formats import corpus as corpus_module
+from hardneg.formats import hash_index
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Document
@@ -27,7 +28,7 @@ def stored(folder: Path, documents: list[Document]) -> Corpus:
 
 @pytest.fixture(params=[8192, 2, 1])
 def corpus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    monkeypatch.setattr(corpus_writer, "_ROWS", request.param)
+    monkeypatch.setattr(corpus_module, "_BATCH", request.param)
     return stored(tmp_path, DOCUMENTS)
 
 
@@ -73,7 +74,7 @@ def test_hashes_that_collide(tmp_path, monkeypatch):
     def weak(texts: list[str]) -> np.ndarray:
         return np.array([len(text) % 3 for text in texts], np.uint64)
 
-    for module in (corpus_writer, hash_index):
+    for module in (corpus_module, hash_index):
         monkeypatch.setattr(module, "hash_texts", weak)
     monkeypatch.setattr("hardneg.formats.corpus.hash_texts", weak)
     corpus = stored(tmp_path, [Document(f"d{i}" * (i % 4 + 1), f"text {i // 2}") for i in range(60)])
@@ -136,10 +137,10 @@ def test_another_process_opens_it_anew(tmp_path):
 
 
 def test_long_documents_have_batches_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus_writer, "_CHARACTERS", 10)
+    monkeypatch.setattr(corpus_module, "_CHARACTERS", 10)
     corpus = stored(tmp_path, [Document(f"d{i}", "x" * (i * 4)) for i in range(5)])
     assert [batch.num_rows for batch in corpus.batches] == [2, 1, 1, 1]
-    monkeypatch.setattr(corpus_writer, "_LONGEST", 10)
+    monkeypatch.setattr(corpus_module, "_LONGEST", 10)
     with pytest.raises(DataError, match="'d3' has 12 characters"):
         stored(tmp_path / "b", list(corpus.documents()))
 

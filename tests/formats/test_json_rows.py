@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats import json_rows, text_lines
-from hardneg.formats.json_rows import id_field, read_array
+from hardneg.formats import text_lines
+from hardneg.formats.text_lines import id_field, read_array
 from hardneg.records.errors import DataError
 
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers() | st.lists(st.text())))
@@ -20,7 +20,7 @@ def test_an_array_comes_back_however_it_is_cut(tmp_path_factory, rows, indent, s
     path = tmp_path_factory.mktemp("array") / "rows.json"
     path.write_text(json.dumps(rows, indent=indent, ensure_ascii=False), "utf-8", newline="")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_rows, "read_chunks", lambda path: text_lines.read_chunks(path, size))
+        patch.setattr(text_lines, "_CHUNK", size)
         assert [row for _, row in read_array(path)] == rows
 
 

@@ -9,9 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.export.catalogue import NAMES, Source, read_form, write_form
-from hardneg.formats.export.export_rows import TextLookup, WriteOptions
-from hardneg.formats.export.passages import write_tevatron_corpus
+from hardneg.formats.export.catalogue import NAMES
+from hardneg.formats.export.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
 from hardneg.formats.queries import Queries
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import Document, Negatives
@@ -51,7 +50,7 @@ def plain(items):
 
 
 def written(corpus, path, form, rows=ROWS, **options):
-    counts = write_form(form, path, iter(rows), Source(QUERIES, corpus), WriteOptions(**options))
+    counts = write_form(form, path, iter(rows), QUERIES, corpus, WriteOptions(**options))
     assert not [name for name in path.parent.iterdir() if name.name.endswith(".tmp")]
     return counts
 

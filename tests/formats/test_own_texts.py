@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.own_texts import own_documents, set_aside
-from hardneg.mining.choosing import Choosing
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filtering import Filters
+from hardneg.formats.corpus import Corpus, own_documents, set_aside
+from hardneg.mining.choosing import Choosing, Filters
+from hardneg.mining.filters import MiningTexts
 from hardneg.mining.miners.random import Random
 from hardneg.mining.miners.ranks import TopK
 from hardneg.records.types import Document, Judgement, Query

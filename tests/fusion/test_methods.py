@@ -1,14 +1,11 @@
 """Fusions by name, and the best of several by development queries."""
 
-from math import log
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.fusion.fused_lists import zipped
-from hardneg.fusion.methods import METHODS, OF_RANX, Fusion
+from hardneg.fusion.methods import METHODS, OF_RANX, Fusion, zipped
 from hardneg.fusion.tuning import Development, check_development, numbers, tried, variants
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList
@@ -36,8 +33,6 @@ def test_each_way_cuts_at_the_depth(method, depth, doc_ids):
     [
         (Fusion("zip", (1.0, 2.0)), "weights: zip has none"),
         (Fusion("weighted-sum", (1.0, 2.0), norm="max"), "norm: weighted-sum takes scores as they are"),
-        (Fusion("wsum", (1.0, 2.0), parameter=1.0), "parameter: wsum has none"),
-        (Fusion("gmnz", (1.0, 1.0)), "parameter: gmnz needs its gamma"),
     ],
 )
 def test_what_a_method_does_not_have_is_told(fusion, told):
@@ -45,8 +40,7 @@ def test_what_a_method_does_not_have_is_told(fusion, told):
 
 
 def test_every_method_has_values_with_which_it_is_right():
-    numbers = {"gmnz": 1.0, "rbc": 0.5}
-    assert all(Fusion(method, (1.0, 1.0), parameter=numbers.get(method)).problems() == [] for method in METHODS)
+    assert all(Fusion(method, (1.0, 1.0)).problems() == [] for method in METHODS)
 
 
 def test_the_best_comes_first_and_of_equal_ones_the_earlier():
@@ -67,11 +61,10 @@ def test_without_a_grid_weights_in_tenths_sum_to_one():
 @pytest.mark.parametrize(
     ("method", "grid", "told"),
     [
-        ("zip", {}, "zip has no weights and no parameter"),
-        ("rbc", {}, "give values of `parameter` to try, the phi of rbc"),
+        ("zip", {}, "zip has no weights"),
         ("wsum", {"yy": [1.0]}, "wsum has no 'yy'"),
         ("weighted-sum", {"constant": [1.0]}, "weighted-sum has no 'constant'"),
-        ("rrf", {"parameter": []}, "parameter has no values to try"),
+        ("reciprocal-rank", {"constant": []}, "constant has no values to try"),
         ("reciprocal-rank", {"constant": [0.9]}, "grid: constant takes whole numbers from 0 on"),
         ("reciprocal-rank", {"constant": [-1]}, "grid: constant takes whole numbers from 0 on"),
     ],
@@ -82,17 +75,9 @@ def test_what_cannot_be_tuned_is_told(method, grid, told):
 
 
 BY_HAND = {
-    "sum": ({}, {"x": 3, "y": 5, "z": 2}),
     "max": ({}, {"x": 3, "y": 4, "z": 2}),
-    "min": ({}, {"x": 3, "y": 1, "z": 2}),
     "mnz": ({}, {"x": 3, "y": 10, "z": 2}),
-    "anz": ({}, {"x": 3, "y": 2.5, "z": 2}),
-    "gmnz": ({"parameter": 3.0}, {"x": 3, "y": 40, "z": 2}),
     "wsum": ({"weights": (0.5, 2.0)}, {"x": 1.5, "y": 8.5, "z": 4}),
-    "isr": ({}, {"x": 1, "y": 2.5, "z": 0.25}),
-    "logn_isr": ({}, {"x": log(1.01), "y": log(2.01) * 1.25, "z": log(1.01) / 4}),
-    "rrf": ({}, {"x": 1 / 61, "y": 1 / 62 + 1 / 61, "z": 1 / 62}),
-    "rbc": ({"parameter": 0.75}, {"x": 0.25, "y": 0.25 * 0.75 + 0.25, "z": 0.25 * 0.75}),
 }
 """Of the lists x 3, y 1 and y 4, z 2: what each method makes of them, by its formula."""
 
@@ -108,7 +93,6 @@ def test_methods_of_ranx_by_hand(method):
 
 def test_what_tuning_may_choose_is_noted():
     assert numbers(Fusion("wsum", (0.5, 2.0)), ["a", "b"]) == {"weights": {"a": 0.5, "b": 2.0}}
-    assert numbers(Fusion("rrf", (1.0, 1.0), parameter=5.0), ["a", "b"]) == {"parameter": 5.0}
     both = numbers(Fusion("reciprocal-rank", (1.0, 1.0), constant=7), ["a", "b"])
     assert both == {"weights": {"a": 1.0, "b": 1.0}, "constant": 7}
 
@@ -129,7 +113,6 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
     from ranx import Run, fuse
 
     from hardneg.formats.runs import read_run, strictly_decreasing
-    from hardneg.fusion.methods import PARAMETERS, WEIGHTED
 
     folder = test_data / "msmarco-dl1920" / "runs"
     runs = [read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25")]
@@ -142,11 +125,10 @@ def test_published_runs_become_what_ranx_makes_of_them(test_data, method):
         Run({q: dict(zip(each[q].doc_ids, map(float, each[q].scores), strict=True)) for q in query_ids})
         for each in lists
     ]
-    params = {"weights": [0.3, 0.7]} if method in WEIGHTED else {}
-    params |= {PARAMETERS[method]: 0.5} if method in PARAMETERS else {}
+    weights = (0.3, 0.7) if method == "wsum" else (1.0, 1.0)
+    params = {"weights": [*weights]} if method == "wsum" else {}
     expected = fuse(theirs, method=method, params=params).to_dict()
-    weights = (0.3, 0.7) if method in WEIGHTED else (1.0, 1.0)
-    ours = Fusion(method, weights, parameter=0.5 if method in PARAMETERS else None, depth=10_000)
+    ours = Fusion(method, weights, depth=10_000)
     for query_id, found in zip(query_ids, ours.over([each[q] for each in lists] for q in query_ids), strict=True):
         assert (np.diff(found.scores) <= 0).all()
         assert dict(zip(found.doc_ids, found.scores.tolist(), strict=True)) == pytest.approx(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.fusion.fused_lists import reciprocal_ranks, weighted_sum
+from hardneg.fusion.methods import reciprocal_ranks, weighted_sum
 from hardneg.records.types import RankedList
 
 

@@ -1,9 +1,7 @@
 """Every built-in loss against the kit that authors of plugins use."""
 
-from hardneg.losses.hardest import Hardest
-from hardneg.losses.infonce import InfoNCE, Nll
-from hardneg.losses.kl import KL
-from hardneg.losses.margin_mse import MarginMSE
+from hardneg.losses.distillation import KL, MarginMSE
+from hardneg.losses.infonce import Hardest, InfoNCE, Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.testing import LossTests

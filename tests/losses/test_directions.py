@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.margin_mse import MarginMSE
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.plugins import needs_of

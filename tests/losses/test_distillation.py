@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from hardneg.formats.runs import strictly_decreasing
-from hardneg.losses.kl import KL
-from hardneg.losses.margin_mse import MarginMSE
+from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hardneg.losses.hardest import Hardest
-from hardneg.losses.infonce import InfoNCE, Nll
+from hardneg.losses.infonce import Hardest, InfoNCE, Nll
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
 from hardneg.records.errors import PluginError

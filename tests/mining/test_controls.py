@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from hardneg.formats.runs import QueryLists
-from hardneg.mining.controls import drawn_positives, permuted, planted
+from hardneg.mining.listing import drawn_positives, permuted, planted
 from hardneg.records.types import RankedList
 
 

@@ -8,7 +8,7 @@ import pytest
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import write_negatives
-from hardneg.mining.file_faults import file_faults
+from hardneg.mining.lists_of_file import file_faults
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Negatives, Query
 from hardneg.runtime.progress import Silent

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.formats.answer_matching import PassageAnswers, first_with_answer
+from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.mining.filtering import Filters
-from hardneg.mining.filters.answers import AnswerFilter
+from hardneg.mining.choosing import Filters
+from hardneg.mining.filters import AnswerFilter
+from hardneg.mining.listing import add_pseudo_labels
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, Negatives, RankedList
 from hardneg.runtime.progress import Silent
@@ -76,8 +77,11 @@ def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
 
 
 def test_the_first_of_a_list_that_has_an_answer(answers: PassageAnswers) -> None:
-    assert first_with_answer(["q1", "q2", "q3"], [["b", "c", "a"], ["e"], ["a"]], answers) == {"q1": "c"}
-    assert first_with_answer([], [], answers) == {}
+    known, facts = {"q4": ["e"]}, Counter[str]()
+    tops = {"q1": ["b", "c", "a"], "q2": ["e"], "q3": ["a"], "q4": ["a"]}
+    runs = [(name, {"run": RankedList(doc_ids, np.zeros(len(doc_ids), np.float32))}) for name, doc_ids in tops.items()]
+    assert list(add_pseudo_labels(iter(runs), known, answers, 3, facts)) == runs
+    assert known == {"q4": ["e"], "q1": ["c"]} and facts == {"pseudo-positives": 1}
 
 
 @dataclass(frozen=True)

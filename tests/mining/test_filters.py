@@ -9,14 +9,8 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.mining.choosing import Choosing
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filtering import Filters
-from hardneg.mining.filters.answers import AnswerFilter
-from hardneg.mining.filters.documents import DocumentsFilter
-from hardneg.mining.filters.judged import JudgedFilter
-from hardneg.mining.filters.near_copies import NearCopyFilter
-from hardneg.mining.filters.scores import ScoreFilter
+from hardneg.mining.choosing import Choosing, Filters
+from hardneg.mining.filters import AnswerFilter, DocumentsFilter, JudgedFilter, MiningTexts, NearCopyFilter, ScoreFilter
 from hardneg.mining.miners.ranks import TopK
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates, Document, RankedList

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recipe.recipes import with_a_paper_preset
 
-from hardneg.analysis.unjudged import Unjudged
+from hardneg.analysis.overlap import Unjudged
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.runs import read_run

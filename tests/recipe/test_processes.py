@@ -12,7 +12,7 @@ import pytest
 from recipe.recipes import large_collection, small_tree, write_recipe
 from waiting import wait_until
 
-from hardneg.cli.launch import _cause, launches
+from hardneg.cli.launch import launched
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import UsageError
@@ -107,20 +107,14 @@ def test_an_error_of_all_processes_is_told_once(ran: dict[str, Any], recipe: Pat
     assert "Traceback" not in errors
 
 
-def test_fewer_processes_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert launches(2) and not launches(1) and not launches(None)
+def test_another_number_of_processes_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not launched(1, "cpu") and not launched(None, "cpu")
     monkeypatch.setenv("HARDNEG_PROCESSES", "2")
-    with pytest.raises(UsageError, match="--num-processes 2: 1 started"):
-        launches(2)
+    with pytest.raises(UsageError, match="--num-processes 2, but a launcher started 1"):
+        launched(2, "cpu")
     for name, value in {"WORLD_SIZE": "2", "RANK": "0"}.items():
         monkeypatch.setenv(name, value)
-    assert not launches(2)
+    assert not launched(2, "cpu")
     monkeypatch.delenv("HARDNEG_PROCESSES")
-    with pytest.raises(UsageError, match="--num-processes 3: 2 started"):
-        launches(3)
-
-
-def test_the_cause_is_the_process_that_failed_by_itself() -> None:
-    assert _cause({0: -signal.SIGTERM, 1: -signal.SIGKILL}) == (1, -9)
-    assert _cause({0: 75, 1: 8}) == (1, 8)
-    assert _cause({0: 75}) == (0, 75)
+    with pytest.raises(UsageError, match="--num-processes 3, but a launcher started 2"):
+        launched(3, "cpu")

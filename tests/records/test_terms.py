@@ -1,10 +1,9 @@
 """The words by which texts are compared, and what compares by them."""
 
 from hardneg.datasets.held_out import half
-from hardneg.doors.browse.suspicion import resemblance, shingles
-from hardneg.doors.browse.texts import marked
-from hardneg.doors.browse.texts import terms as wanted
-from hardneg.mining.filters.near_copies import NearCopyFilter
+from hardneg.doors.browse.query_page import content_words as wanted
+from hardneg.doors.browse.query_page import marked, resemblance, shingles
+from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.terms import term_spans, terms
 from hardneg.writers.mixture import Draft, kept
 

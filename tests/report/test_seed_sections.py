@@ -5,15 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from hardneg.cli.console import measured_tables, stdout_console
-from hardneg.evaluation.equivalence import Design
+from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.evaluation.seeds import averaged
-from hardneg.evaluation.significance import compare_all
+from hardneg.evaluation.significance import Design, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.report.content import ReportContent, estimates, legend, marks_of
+from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.page import html, markdown, sections
-from hardneg.report.seed_section import outcome
 
 
 def seeded(effects: dict[str, list[float]], queries: int = 40) -> Measured:
@@ -65,7 +63,7 @@ def test_no_test_by_query_stands_beside_the_one_over_queries_and_seeds(capsys, m
     monkeypatch.setenv("COLUMNS", "200")
     measured = seeded({"noisy": [0.1, -0.08, 0.05], "steady": [0.1, 0.101, 0.099]})
     page = ReportContent.of("", measured)
-    assert page.query_tests == [] and [len(table.rows) for table in query_tables(page)] == []
+    assert page.query_tests == [] and [len(table.rows) for table in query_tables(page)] == [2]
     measured_tables(stdout_console(), measured)
     for text in (markdown(page), html(page), capsys.readouterr().out):
         assert "randomised p" not in text and "Undecided: neither a difference nor equivalence is shown." in text

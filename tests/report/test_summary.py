@@ -6,9 +6,8 @@ from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import ReportContent, legend, marks_of
-from hardneg.report.gain_section import gains_section
 from hardneg.report.page import write_report
-from hardneg.report.query_section import ByQuery, Passages
+from hardneg.report.query_section import ByQuery, Passages, gains_section
 from hardneg.report.summary import summary
 
 RESULTS = {

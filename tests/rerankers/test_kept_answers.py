@@ -7,7 +7,7 @@ import pytest
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
-from hardneg.rerankers.kept_answers import kept_answers
+from hardneg.rerankers.kept_scores import kept_answers
 
 BLOCKS = [("0", [("a", ["x", "yy"]), ("b", []), ("c", ["zzz"])]), ("1", [("d", ["x" * 4, "x" * 5]), ("e", ["x" * 6])])]
 SCORES = [[1.0, 2.0], [], [3.0], [4.0, 5.0], [6.0]]

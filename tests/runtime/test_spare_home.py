@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.runtime.spare_home import spare_home
+from hardneg.runtime.ranx_uncompiled import spare_home
 
 HOME = "IR_DATASETS_HOME"
 

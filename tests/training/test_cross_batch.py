@@ -15,9 +15,9 @@ from test_distributed import Watched
 from toy import options, toy_data
 
 from hardneg.formats.segments import Segments
+from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.margin_mse import MarginMSE
 from hardneg.losses.star import Star
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch

@@ -5,6 +5,7 @@ from recipe.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import PluginSetting
@@ -25,10 +26,11 @@ def rate_of(tmp_path, tree, *settings):
 
 def test_each_kind_has_its_rate(tmp_path):
     whole, table = str(tiny_encoder(tmp_path / "whole")), str(tiny_static(tmp_path / "table"))
-    assert usual_rate(ModelSpec(whole)) == 2e-5
-    assert usual_rate(ModelSpec(whole, adapter=AdapterSpec())) == 2e-4
-    assert usual_rate(ModelSpec(whole, encoder=PluginSetting("static"))) == usual_rate(ModelSpec(table)) == 0.01
-    assert usual_rate(ModelSpec("org/not-here")) is None
+    assert usual_rate(resolve(whole)) == 2e-5
+    assert usual_rate(resolve(ModelSpec(whole, adapter=AdapterSpec()))) == 2e-4
+    derived = resolve(ModelSpec(whole, encoder=PluginSetting("static")))
+    assert usual_rate(derived) == usual_rate(resolve(table)) == 0.01
+    assert usual_rate(resolve("org/not-here")) is None
 
 
 def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):

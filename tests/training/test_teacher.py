@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from training.toy import BagEncoder, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus
-from hardneg.losses.margin_mse import MarginMSE
+from hardneg.losses.distillation import MarginMSE
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train

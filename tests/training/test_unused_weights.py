@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.encoder import split
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import TrainingError
 from hardneg.training.methods.adore import QueryTower
@@ -65,7 +66,7 @@ def test_a_weight_that_gets_a_gradient_after_all_stops_the_training():
 
 
 def test_the_pooler_alone_is_not_reached_by_encoders(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     pooler = "module.0.model.pooler.dense."
     assert never_reached(TwoTowers(encoder)) == [f"{pooler}weight", f"{pooler}bias"]
     own = QueryTower(split(encoder))

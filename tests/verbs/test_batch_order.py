@@ -8,7 +8,7 @@ import pytest
 from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
-from hardneg.batches.topic_balanced import TopicBalanced
+from hardneg.batches.clusters import TopicBalanced
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import DataError, RecipeError, UsageError
 from hardneg.records.layout import HISTORY

@@ -5,10 +5,10 @@ import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.excluded import without_excluded
+from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.mining.listing import without
+from hardneg.mining.listing import exclude
 from hardneg.records.types import Hits
 from tests.run_lists import ranked
 
@@ -16,14 +16,14 @@ from tests.run_lists import ranked
 class Rows:
     """A corpus whose documents d0, d1, ... stand in these rows."""
 
-    def rows(self, doc_ids):
-        return np.array([int(doc_id[1:]) for doc_id in doc_ids], np.int64)
+    def list_rows(self, lists):
+        return np.array([[int(doc_id[1:]) for doc_id in doc_ids] or [-1] for doc_ids in lists], np.int64)
 
 
 def test_hits_lose_what_is_excluded_and_keep_their_depth():
     rows = np.array([[4, 2, 7, 1], [4, 2, 7, 1], [3, -1, -1, -1]])
     scores = np.array([[4, 3, 2, 1], [4, 3, 2, 1], [9, -np.inf, -np.inf, -np.inf]], np.float32)
-    left = without(Hits(rows, scores), [["d2"], [], ["d3"]], Rows(), 2)
+    left = exclude(Hits(rows, scores), [["d2"], [], ["d3"]], Rows(), 2)
     assert left.rows.tolist() == [[4, 7], [4, 2], [-1, -1]]
     assert left.scores.tolist() == [[4, 2], [4, 3], [-np.inf, -np.inf]]
 

@@ -75,7 +75,6 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
         ({"tuning": {"runs": {"x": "a", "z": "b"}}}, "must have the labels of runs: x, y"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "grid": {"z": [1]}}}, "weighted-sum has no 'z'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "metric": "ndgc@10"}}, "did you mean ndcg@10"),
-        ({"method": "rbc"}, "parameter: rbc needs its phi"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(values, told):
@@ -87,7 +86,7 @@ def test_what_counts_in_a_fusion():
     def identity(**values):
         return Fuse.model_validate({"stage": "fuse", "runs": {"x": "a", "y": "b"}, **values}).identity()
 
-    assert not {"norm", "parameter", "tuning", "order"} & identity().keys()
+    assert not {"norm", "tuning", "order"} & identity().keys()
     assert identity(method="zip")["order"] == ["x", "y"] != identity(method="zip", runs={"y": "b", "x": "a"})["order"]
     assert identity() == identity(runs={"y": "b", "x": "a"})
     tuning = identity(tuning={"runs": {"x": "a", "y": "b"}})["tuning"]

@@ -4,7 +4,7 @@ import pytest
 from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
 from hardneg.formats.runs import stream_run
-from hardneg.fusion.fused_lists import weighted_sum
+from hardneg.fusion.methods import weighted_sum
 from hardneg.records.errors import RecipeError
 
 

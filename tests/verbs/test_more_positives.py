@@ -6,8 +6,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.fields import Trait
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.more_positives import extended
+from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import write_run
 from hardneg.recipe.load import check_recipe

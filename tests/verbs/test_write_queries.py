@@ -16,11 +16,11 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.registry import plugins as registry
+from hardneg.registry.protocols import WriterCost
 from hardneg.store.artifacts import Store
 from hardneg.verbs.write_queries import _Writing
-from hardneg.writers.heading import Heading
 from hardneg.writers.mixture import COPIES
-from hardneg.writers.protocol import WriterCost
+from hardneg.writers.passages import Heading
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
 WORDS += ["desert", "canyon", "glacier"]

@@ -2,10 +2,7 @@
 
 from hardneg.records.types import Document
 from hardneg.testing import WriterTests
-from hardneg.writers.crop import Crop
-from hardneg.writers.docstring import FirstSentence
-from hardneg.writers.heading import Heading
-from hardneg.writers.inverse_cloze import InverseCloze
+from hardneg.writers.passages import Crop, FirstSentence, Heading, InverseCloze
 
 
 class TestInverseCloze(WriterTests):

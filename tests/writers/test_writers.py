@@ -4,10 +4,7 @@ import pytest
 
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Document, Written
-from hardneg.writers.crop import Crop
-from hardneg.writers.docstring import FirstSentence
-from hardneg.writers.heading import Heading
-from hardneg.writers.inverse_cloze import InverseCloze
+from hardneg.writers.passages import Crop, FirstSentence, Heading, InverseCloze
 
 THREE = Document("d", "One two three four. Five six seven eight. Short one.", "Head of it")
 

@@ -1,25 +1,139 @@
-"""The pages of the server by address, and the address that writes a mark."""
+"""The pages of the server by address, the address that writes a mark, and one page of a file; no script in any."""
 
 import hmac
+import re
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from hardneg.doors.browse.browsed import Browsed
+from hardneg.doors.browse.browsed import PAGE, Browsed
 from hardneg.doors.browse.guard import FORM_BYTES, Access, Guard
 from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.pages import link, page, policy
-from hardneg.doors.browse.query_page import moves, query_page, tally
-from hardneg.doors.browse.query_search import PAGE
-from hardneg.doors.browse.survey import Survey, margin_histogram
-from hardneg.doors.browse.texts import beginning
-from hardneg.doors.browse.training_drift import TrainingDrift, drifts
+from hardneg.doors.browse.query_page import beginning, clean, moves, query_page, tally
+from hardneg.doors.browse.survey import Survey, TrainingDrift, drifts, margin_histogram
 from hardneg.records.errors import HardnegError
+from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from starlette.requests import Request
     from starlette.responses import Response
+
+_PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
+"""Of an id: letters and digits with the signs after them."""
+
+QUERIES = 200
+NEGATIVES = 20
+"""Of each query, the first ones."""
+
+
+def page(name: str, **content: Any) -> str:
+    """One page from the template of a name."""
+    return _environment().get_template(f"{name}.html.j2").render(content)
+
+
+@cache
+def style() -> str:
+    """The one style of all pages."""
+    return (files("hardneg.doors.browse") / "templates" / "style.css").read_text("utf-8")
+
+
+def policy(forms: str) -> str:
+    """A Content-Security-Policy without scripts or fetches; `forms`: the targets of forms."""
+    digest = b64encode(sha256(style().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("hardneg.doors.browse"),
+        autoescape=True,
+        finalize=lambda value: clean(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "breaks": breaks,
+        "quoted": partial(quote, safe=""),  # an id as plain ASCII, whatever is in it
+        "figure": figure,
+        "count": "{:,}".format,
+        "percent": "{:.1%}".format,
+    }
+    environment.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
+    return environment
+
+
+def breaks(name: str) -> Any:
+    """An id that may be broken after punctuation, not inside words."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_PIECES.findall(clean(name)))
+
+
+def link(path: str, **query: object) -> str:
+    """An address of this server; None values are left out."""
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A score in a few digits; a dash for none."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+WIDTH, HEIGHT = 720.0, 220.0
+
+
+def bars(counts: list[int]) -> list[dict[str, float]]:
+    """Rectangles of a drawing of 720 x 220 for these counts, the highest as high as the drawing."""
+    most, width = max(counts, default=0) or 1, WIDTH / max(1, len(counts))
+    return [
+        {"x": number * width + 1, "y": HEIGHT * (1 - n / most), "width": width - 2, "height": HEIGHT * n / most}
+        for number, n in enumerate(counts)
+    ]
+
+
+def line(curve: list[tuple[float, float]]) -> str:
+    """The points of a line in a drawing of 720 x 220: x from the first step to the last, y from 0 to the largest."""
+    steps, values = [step for step, _ in curve], [value for _, value in curve]
+    span, most = (max(steps) - min(steps)) or 1.0, max(1e-9, *values)
+    return " ".join(f"{WIDTH * (s - steps[0]) / span:.1f},{HEIGHT * (1 - v / most):.1f}" for s, v in curve)
+
+
+def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
+    """Writes the first queries that have negatives in a list; returns how many there are.
+
+    Memory: the page, about 40 kB a query.
+    """
+    ids = [query_id for query_id in browsed.search.query_ids if browsed.lists[label].count(query_id)][:count]
+    shown = [query_page(browsed, query_id, label, marks.of(query_id)) for query_id in ids]
+    content = page(
+        "export",
+        title=browsed.sources.title,
+        label=label,
+        negatives=NEGATIVES,
+        shown=shown,
+        total=len(browsed.search.query_ids),
+        judges=browsed.sources.judges,
+        policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
+    )
+    replace_text(target, content)
+    return len(shown)
+
 
 COMPARED = 100
 """Ranks of a list that are compared."""
@@ -73,26 +187,23 @@ class Site:
         wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
         documents = self.browsed.documents(list(dict.fromkeys(wanted)))
         texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
-        rows = [
-            (
-                (number - 1) * PAGE + rank,
-                item,
-                beginning(self.browsed.text(item.query_id)),
-                texts.get(item.doc_id, ""),
-                item.doc_id in self.marks.of(item.query_id),
-                (positive := beside[item.query_id, item.doc_id]),
-                texts.get(positive, ""),
-            )
-            for rank, item in enumerate(cut, 1)
-        ]
-        return self._page(
-            "suspicious", label, rows=rows, surveyed=surveyed, number=number, pages=pages, known=len(worst)
-        )
+        rows = []
+        for rank, item in enumerate(cut, (number - 1) * PAGE + 1):
+            query, marked = beginning(self.browsed.text(item.query_id)), item.doc_id in self.marks.of(item.query_id)
+            positive = beside[item.query_id, item.doc_id]
+            rows.append((rank, item, query, texts.get(item.doc_id, ""), marked, positive, texts.get(positive, "")))
+        shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
+        return self._page("suspicious", label, **shown)
 
     def compare(self, request: "Request") -> str:
         """The same query in two lists."""
         names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        first, second = self._compared(names, request.query_params.get("a"), request.query_params.get("b"))
+        lists = list(self.browsed.lists)  # by default two lists of negatives, or else two runs
+        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
+        wanted = request.query_params
+        first = wanted["a"] if wanted.get("a") in names else both[0]
+        others = [name for name in (*both, *names) if name != first]
+        second = wanted["b"] if wanted.get("b") in names else next(iter(others), first)
         query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
         known = query_id in self.browsed.positions
         content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
@@ -135,7 +246,11 @@ class Site:
             HardnegError: the file of marks cannot be written.
         """
         query_id, doc_id = unquote(form.get("q", "")), unquote(form.get("d", ""))
-        if query_id not in self.browsed.positions or not self._is_document(doc_id):
+        if self.browsed.collection is None:
+            known = bool(doc_id) and not doc_id.isspace()
+        else:
+            known = bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
+        if query_id not in self.browsed.positions or not known:
             return None
         self.marks.set(query_id, doc_id, form.get("relevant") == "1")
         if form.get("back") == "marks":
@@ -146,37 +261,23 @@ class Site:
             return link("/suspicious", list=label, page=number)
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
-    def may_write(self, form: dict[str, str]) -> bool:
-        """Whether a form carries this server's token."""
-        return hmac.compare_digest(form.get("token", "").encode(), self.access.writing.encode())
-
-    def message(self, title: str, text: str) -> str:
+    def message(self, title: str, text: str, status: int) -> "Response":
         """A page with one message."""
-        return page("message", title=title, text=text)
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
-        shared = {
-            "site": self,
-            "here": name,
+        shown: dict[str, Any] = {
             "title": self.browsed.sources.title,
             "labels": list(self.browsed.lists),
             "label": label,
-            "survey": self.survey,
-            "writing": self.access.writing,
-            "marks_file": str(self.marks.path),
         }
-        return page(name, **shared, **content)
+        shown |= {"survey": self.survey, "writing": self.access.writing, "marks_file": str(self.marks.path)}
+        return page(name, site=self, here=name, **shown, **content)
 
     def _label(self, request: "Request") -> str:
         return _one_of(list(self.browsed.lists), request.query_params.get("list"))
-
-    def _compared(self, names: list[str], first: str | None, second: str | None) -> tuple[str, str]:
-        """The two requested lists; by default two lists of negatives, or else two runs."""
-        lists = list(self.browsed.lists)
-        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
-        one = first if first in names else both[0]
-        others = [name for name in (*both, *names) if name != one]
-        return one, second if second in names else next(iter(others), one)
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
         """The queries before and after one."""
@@ -188,11 +289,6 @@ class Site:
             return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
         mined = self.browsed.negatives(name, query_id)
         return list(mined.negatives[:COMPARED]) if mined else []
-
-    def _is_document(self, doc_id: str) -> bool:
-        if self.browsed.collection is None:
-            return bool(doc_id) and not doc_id.isspace()
-        return bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
 
 
 def application(site: Site) -> Guard:
@@ -215,7 +311,7 @@ def application(site: Site) -> Guard:
         pages,
         site.access,
         policy("'self'"),
-        lambda reason: site.message("Not shown", reason),
+        lambda reason: page("message", title="Not shown", text=reason),
         lambda: page("entered", title=site.browsed.sources.title),
     )
 
@@ -227,9 +323,9 @@ def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Re
         try:
             content = make(request)
         except HardnegError as error:
-            return HTMLResponse(site.message("Not shown", str(error)), 500)
+            return site.message("Not shown", str(error), 500)
         if content is None:
-            return HTMLResponse(site.message("Not found", "there is no such query"), 404)
+            return site.message("Not found", "there is no such query", 404)
         return HTMLResponse(content)
 
     return answer
@@ -237,20 +333,19 @@ def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Re
 
 def _marking(site: Site) -> Any:
     from starlette.concurrency import run_in_threadpool
-    from starlette.responses import HTMLResponse, RedirectResponse
+    from starlette.responses import RedirectResponse
 
     async def answer(request: "Request") -> "Response":
         form = await _form(request)
-        if form is None or not site.may_write(form):
-            return HTMLResponse(
-                site.message("Not written", "this form is not of this server; open the page again"), 403
-            )
+        own = site.access.writing.encode()  # the token of this server's forms
+        if form is None or not hmac.compare_digest(form.get("token", "").encode(), own):
+            return site.message("Not written", "this form is not of this server; open the page again", 403)
         try:
             target = await run_in_threadpool(site.mark, form)
         except (HardnegError, OSError) as error:
-            return HTMLResponse(site.message("Not written", str(error)), 500)
+            return site.message("Not written", str(error), 500)
         if target is None:
-            return HTMLResponse(site.message("Not written", "there is no such query or document"), 404)
+            return site.message("Not written", "there is no such query or document", 404)
         return RedirectResponse(target, 303)
 
     return answer

@@ -2,20 +2,192 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from hardneg.doors.browse.mapped_runs import MappedRun, map_run
-from hardneg.doors.browse.mined_lists import ListedNegatives, MinedFile, TopOfRun
-from hardneg.doors.browse.query_search import QuerySearch
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import NegativesFile, drop_batches, drops_at, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
+from hardneg.formats.runs import EMPTY, stream_run
 from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Negatives
-from hardneg.runtime.progress import Progress
+from hardneg.records.types import Document, Negatives, RankedList
+from hardneg.runtime.progress import Progress, Task
+
+PAGE = 25
+"""Queries a page."""
+_WORDS = 8
+"""Words of a search that count: the first ones."""
+
+
+@dataclass(frozen=True)
+class QueryMatches:
+    """One page of matches. positions: of queries among all; total: how many match. Pages count from 1."""
+
+    positions: Sequence[int]
+    total: int
+    page: int
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are, one at least."""
+        return max(1, -(-self.total // PAGE))
+
+
+@dataclass(frozen=True)
+class QuerySearch:
+    """Queries in their order: ids, and texts beside them, maybe empty ones."""
+
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+
+    @cached_property
+    def _columns(self) -> tuple[pa.Array, pa.Array]:
+        ids, texts = pa.array(self.query_ids, pa.string()), pa.array(self.texts, pa.string())
+        return pc.utf8_lower(ids), pc.utf8_lower(texts)
+
+    def page(self, wanted: str, number: int) -> QueryMatches:
+        """The queries whose text holds every word, or whose id holds the whole; all of them where nothing is wanted.
+
+        A number beyond the last page gives the last one.
+        """
+        words = wanted.lower().split()[:_WORDS]
+        if not words:
+            return self._cut(range(len(self.query_ids)), number)
+        ids, texts = self._columns
+        positions = pc.indices_nonzero(pc.match_substring(texts, words[0]))
+        for word in words[1:]:
+            positions = positions.filter(pc.match_substring(texts.take(positions), word))
+        of_ids = pc.indices_nonzero(pc.match_substring(ids, wanted.lower().strip()))
+        return self._cut(np.union1d(positions.to_numpy(), of_ids.to_numpy()).tolist(), number)
+
+    def _cut(self, positions: Sequence[int], number: int) -> QueryMatches:
+        last = max(1, -(-len(positions) // PAGE))
+        page = min(max(1, number), last)
+        return QueryMatches(positions[(page - 1) * PAGE : page * PAGE], len(positions), page)
+
+
+TOP = 20
+"""How many documents of a run are looked at as if they were mined."""
+
+
+@dataclass(frozen=True)
+class MinedFile:
+    """A file of mined negatives; `dropped`: the file of the miner's drops, if it wrote them.
+
+    Raises:
+        ArtifactError: one of them is missing, cut off or foreign.
+    """
+
+    path: Path
+    dropped: Path | None = None
+
+    def __post_init__(self) -> None:
+        self._drops, self._file  # noqa: B018 - raises where a file is damaged
+
+    @cached_property
+    def _file(self) -> NegativesFile:
+        return read_negatives(self.path)
+
+    @cached_property
+    def _drops(self) -> dict[str, tuple[Any, int]]:
+        """The batch and the row of each query id, which stands in the first column."""
+        batches = drop_batches(self.dropped) if self.dropped else ()
+        return {query_id: (batch, row) for batch in batches for row, query_id in enumerate(batch.column(0).to_pylist())}
+
+    @cached_property
+    def query_ids(self) -> Sequence[str]:
+        """In row order."""
+        return self._file.query_ids
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {query_id: row for row, query_id in enumerate(self.query_ids)}
+
+    @cached_property
+    def _counts(self) -> Sequence[int]:
+        return self._file.counts.tolist()  # type: ignore[no-any-return]
+
+    def count(self, query_id: str) -> int:
+        """How many a query has; 0 where it is not there."""
+        row = self._rows.get(query_id)
+        return 0 if row is None else self._counts[row]
+
+    def negatives(self, query_id: str) -> Negatives | None:
+        """Those of a query, with its drops where they are known; None for an unknown query."""
+        if (row := self._rows.get(query_id)) is None:
+            return None
+        dropped = self._drops.get(query_id)
+        return replace(self._file[row], drops=drops_at(*dropped)[1]) if dropped else self._file[row]
+
+
+@dataclass(frozen=True)
+class MappedRun:
+    """The lists of a run by query, in a file of the form of negatives, so that not all of them are held."""
+
+    lists: MinedFile
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """All of them, in the run's order."""
+        return self.lists.query_ids
+
+    def ranked(self, query_id: str) -> RankedList:
+        """The list of a query, an empty one where the run has none."""
+        found = self.lists.negatives(query_id)
+        return EMPTY if found is None else RankedList(found.negatives, found.scores)
+
+
+def map_run(path: Path, target: Path, task: Task) -> MappedRun:
+    """Writes a run to `target` in a form that is mapped, and opens it; `task` advances by the query.
+
+    Raises:
+        DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
+    """
+
+    def rows() -> Iterator[Negatives]:
+        for query_id, ranked in stream_run(path):
+            task.advance()
+            yield Negatives(query_id, (), ranked.doc_ids, ranked.scores)
+
+    if not write_negatives(target, rows()):
+        raise DataError(f"{path}: the run is empty")
+    return MappedRun(MinedFile(target))
+
+
+@dataclass(frozen=True)
+class TopOfRun:
+    """The first `top` documents of each list of a run, its query's positives left out."""
+
+    run: MappedRun
+    positives: Mapping[str, Sequence[str]]
+    top: int = TOP
+
+    @property
+    def query_ids(self) -> Sequence[str]:
+        """In the run's order."""
+        return self.run.query_ids
+
+    def count(self, query_id: str) -> int:
+        """How many a query has; 0 where it is not there."""
+        mined = self.negatives(query_id)
+        return len(mined.negatives) if mined else 0
+
+    def negatives(self, query_id: str) -> Negatives | None:
+        """Those of a query."""
+        ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
+        if not ranked.doc_ids:
+            return None
+        ranks = [rank for rank, doc_id in enumerate(ranked.doc_ids) if doc_id not in known][: self.top]
+        scores = np.asarray(ranked.scores, np.float32)[ranks]
+        return Negatives(query_id, known, [ranked.doc_ids[rank] for rank in ranks], scores)
 
 
 @dataclass(frozen=True)
@@ -27,7 +199,7 @@ class Browsed:
     """
 
     sources: BrowseSources
-    lists: Mapping[str, ListedNegatives]
+    lists: Mapping[str, MinedFile | TopOfRun]
     runs: Mapping[str, MappedRun]
     positives: Mapping[str, Sequence[str]] = field(default_factory=dict)
     collection: StoredCollection | None = None
@@ -93,15 +265,12 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
             known = ", ".join(collection.splits) or "none"
             raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
         known_positives = positives(collection.all_qrels()) if collection else {}
-        runs = dict(_mapped(sources.runs, Path(folder), progress))
-        mined: dict[str, ListedNegatives] = {
-            label: MinedFile.open(path, sources.dropped.get(label)) for label, path in sources.negatives.items()
+        runs = {}
+        for number, (label, path) in enumerate(sources.runs.items()):
+            with progress.task(f"reading {label}", None, "queries") as task:
+                runs[label] = map_run(path, Path(folder) / f"{number}.arrow", task)
+        mined: dict[str, MinedFile | TopOfRun] = {
+            label: MinedFile(path, sources.dropped.get(label)) for label, path in sources.negatives.items()
         }
-        tops: dict[str, ListedNegatives] = {label: TopOfRun(run, known_positives) for label, run in runs.items()}
+        tops: dict[str, MinedFile | TopOfRun] = {label: TopOfRun(run, known_positives) for label, run in runs.items()}
         yield Browsed(sources, mined or tops, runs, known_positives, collection)
-
-
-def _mapped(runs: Mapping[str, Path], folder: Path, progress: Progress) -> Iterator[tuple[str, MappedRun]]:
-    for number, (label, path) in enumerate(runs.items()):
-        with progress.task(f"reading {label}", None, "queries") as task:
-            yield label, map_run(path, folder / f"{number}.arrow", task)

@@ -2,10 +2,8 @@
 
 import hmac
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -43,11 +41,7 @@ class Access:
     @property
     def cookie(self) -> str:
         """The header that remembers a reader; scripts do not see it, and other sites cannot have it sent."""
-        return f"{self._cookie_name}={self.token}; Path=/; HttpOnly; SameSite=Strict"
-
-    @property
-    def _cookie_name(self) -> str:
-        return f"hardneg-{self.port}"
+        return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def refusal(self, method: str, headers: dict[str, str], query: str) -> str | None:
         """Why a request is refused, in a line; None where it may go on.
@@ -76,15 +70,9 @@ class Access:
 
     def remembered(self, headers: dict[str, str]) -> bool:
         """Whether the reader has entered before."""
-        return any(hmac.compare_digest(value.encode(), self.token.encode()) for value in self._cookies(headers))
-
-    def _cookies(self, headers: dict[str, str]) -> Iterator[str]:
-        for part in headers.get("cookie", "").split(";"):
-            try:
-                parsed = SimpleCookie(part.strip())
-            except CookieError:
-                continue
-            yield from (morsel.value for name, morsel in parsed.items() if name == self._cookie_name)
+        sent = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+        values = [value.strip('"') for name, _, value in sent if name == f"hardneg-{self.port}"]
+        return any(hmac.compare_digest(value.encode(), self.token.encode()) for value in values)
 
 
 class Guard:
@@ -95,7 +83,8 @@ class Guard:
     """
 
     def __init__(self, app: Any, access: Access, policy: str, refused: Any, entered: Any) -> None:
-        self._app, self._access, self._policy = app, access, policy
+        self._app, self._access = app, access
+        self._headers = [*HEADERS, (b"content-security-policy", policy.encode())]
         self._refused, self._entered = refused, entered
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -109,22 +98,17 @@ class Guard:
         elif scope["method"] == "GET" and self._access.entering(query):
             await self._answer(send, 200, self._entered(), (b"set-cookie", self._access.cookie.encode()))
         else:
-            await self._app(scope, receive, self._adding(send))
 
-    def _adding(self, send: Any) -> Any:
-        async def sent(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message["headers"], *self._headers()]}
-            await send(message)
+            async def sent(message: Any) -> None:
+                if message["type"] == "http.response.start":
+                    message = {**message, "headers": [*message["headers"], *self._headers]}
+                await send(message)
 
-        return sent
-
-    def _headers(self) -> list[tuple[bytes, bytes]]:
-        return [*HEADERS, (b"content-security-policy", self._policy.encode())]
+            await self._app(scope, receive, sent)
 
     async def _answer(self, send: Any, status: int, page: str, *more: tuple[bytes, bytes]) -> None:
         body = page.encode()
         own = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-        start = {"type": "http.response.start", "status": status, "headers": [*own, *more, *self._headers()]}
+        start = {"type": "http.response.start", "status": status, "headers": [*own, *more, *self._headers]}
         await send(start)
         await send({"type": "http.response.body", "body": body})

@@ -1,9 +1,15 @@
-"""The files behind a page by label: those of a finished recipe, or given ones."""
+"""The files behind a page by label: those of a finished recipe, given ones, and what is named beside them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.arguments import Dataset
+from hardneg.api.dataset_argument import named_dataset
+from hardneg.api.mined import MinedNegatives
+from hardneg.api.single_stage import make_dataset
+from hardneg.api.workplace import Workplace
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import stream_run
 from hardneg.recipe.run_folder import artifacts_of
@@ -133,3 +139,63 @@ def _judges(artifacts: Mapping[str, Artifact]) -> Iterator[str]:
             yield name
         if (key := item.origin["inputs"].get(f"runs.{SCORES}")) in names:
             yield names[key]
+
+
+def with_others(
+    sources: BrowseSources, runs: Sequence[Path] = (), filter_by: Sequence[Path] = (), dropped: Path | None = None
+) -> BrowseSources:
+    """The sources with runs, runs of rerankers or guides, and a file of drops beside them.
+
+    Raises:
+        UsageError: one of them is no run, has the name of another one, or is of no negatives.
+    """
+    if dropped is not None:
+        if not sources.negatives:
+            raise UsageError("{dropped}: goes with a file of negatives", "dropped")
+        sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
+    if not runs and not filter_by:
+        return sources
+    more = of_files([*runs, *filter_by], sources.split)
+    if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
+        raise UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
+    judges = {label for label, path in more.runs.items() if path in filter_by}
+    return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
+
+
+def path_sources(
+    paths: Sequence[Path], dataset: Dataset | None, split: str | None, workplace: Workplace
+) -> BrowseSources:
+    """The files of a finished recipe's folder, or these files.
+
+    Raises:
+        UsageError: a file is not there, or the arguments do not go together.
+    """
+    folders = [path for path in paths if path.is_dir()]
+    if not folders:
+        if missing := [path for path in paths if not path.is_file()]:
+            raise UsageError(f"{missing[0]}: no such file; give a finished recipe's folder, negatives or runs")
+        files = of_files(list(paths), split or "train")
+        if dataset is None:
+            return files
+        plan = AdhocRecipe("browse", named_dataset(dataset, workplace.store)).plan()
+        return replace(files, dataset=make_dataset(plan, workplace).path)
+    if len(paths) > 1:
+        raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
+    if dataset is not None:
+        raise UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
+    if not is_run_folder(folders[0]):
+        raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
+    return of_run_folder(folders[0], workplace.store, split)
+
+
+def mined_sources(mined: MinedNegatives) -> BrowseSources:
+    """The files of a result of `hardneg.mine`; marks go into the working folder."""
+    dropped = {mined.name: mined.folder / DROPPED} if (mined.folder / DROPPED).is_file() else {}
+    return BrowseSources(
+        mined.name,
+        Path(f"{mined.name}.marks.qrels"),
+        negatives={mined.name: mined.path},
+        dropped=dropped,
+        dataset=mined.source.collection.folder,
+        split=mined.source.split,
+    )

@@ -1,19 +1,21 @@
-"""One pass over all queries in the background: the most suspicious negatives, margins, and overlaps of lists."""
+"""One pass over all queries in the background: suspicious negatives, margins, overlaps; and the drift of trainings."""
 
 import heapq
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.analysis.trainings import curves_of, refreshes
 from hardneg.doors.browse.browsed import Browsed
-from hardneg.doors.browse.query_page import QueryEvidence
-from hardneg.doors.browse.suspicion import SuspectedNegative
-from hardneg.records.types import Negatives, RankedList
+from hardneg.doors.browse.query_page import Evidence, SuspectedNegative
+from hardneg.records.types import RankedList
+from hardneg.training.history import History
 
 KEPT = 1_000
 """The most suspicious negatives that are remembered of each list."""
@@ -83,12 +85,6 @@ class ListSurvey:
     def most_suspicious(self) -> list[SuspectedNegative]:
         """Those that are remembered, the most suspicious first."""
         return [item for *_, item in sorted(list(self.worst), key=lambda entry: entry[:3], reverse=True)]
-
-    def add_margins(self, label: str, mined: Negatives, positives: Sequence[str], ranked: RankedList) -> None:
-        """The margins of one query by one run."""
-        values = margins(mined.negatives, positives, ranked)
-        self.margins.setdefault(label, []).append(values)
-        self.unmargined[label] = self.unmargined.get(label, 0) + len(mined.negatives) - len(values)
 
 
 def margins(negatives: Sequence[str], positives: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
@@ -162,14 +158,48 @@ class Survey:
         known = {label: self._browsed.positives_of(query_id, label) for label in mined}
         ids = [doc_id for label, item in mined.items() for doc_id in (*known[label], *item.negatives)]
         documents = self._browsed.documents(list(dict.fromkeys(ids)))
-        evidence = QueryEvidence.of(self._browsed, query_id, documents)
+        evidence = Evidence.of(self._browsed, query_id, documents)
         for label, item in mined.items():
-            self.lists[label].add(position, evidence.suspected(known[label], item.negatives))
+            listed = self.lists[label]
+            listed.add(position, evidence.suspected(known[label], item.negatives))
             for system, ranked in evidence.lists.items():
-                self.lists[label].add_margins(system, item, known[label], ranked)
+                values = margins(item.negatives, known[label], ranked)
+                listed.margins.setdefault(system, []).append(values)
+                listed.unmargined[system] = listed.unmargined.get(system, 0) + len(item.negatives) - len(values)
         for pair, sums in self.shared.items():
             if all(label in mined for label in pair):
                 first, second = (set(mined[label].negatives) for label in pair)
                 if first or second:
                     sums[0] += len(first & second) / len(first | second)
                     sums[1] += 1
+
+
+Curve = list[tuple[float, float]]
+STAYED = "kept of a query's negatives at a refresh (share)"
+_NAMES = {
+    "overlap": "overlap of fixed negatives with the real hard ones (share)",
+    "best_rank": "best rank of fixed negatives (mean)",
+    "best_rank_median": "best rank of fixed negatives (median)",
+}
+
+
+@dataclass(frozen=True)
+class TrainingDrift:
+    """The measures of one training by name, as (step, value), and its number of refreshes."""
+
+    label: str
+    refreshes: int
+    curves: Mapping[str, Curve]
+
+
+def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
+    """The drift of the trainings that measured any."""
+    trainings = []
+    for label, path in histories.items():
+        history = History(path).read()
+        refreshed, watched = refreshes(history), curves_of(history, lambda row: row.get("drift"))
+        kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
+        curves: dict[str, Curve] = {STAYED: kept} if kept else {}
+        curves |= {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
+        trainings.append(TrainingDrift(label, len(refreshed.get("refreshes", ())), curves))
+    return [item for item in trainings if item.curves]

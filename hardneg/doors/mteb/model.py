@@ -6,22 +6,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardneg.api.arguments import Where, spelled_out
 from hardneg.api.workplace import Workplace
-from hardneg.doors.mteb.candidate_ranking import listed_rows, rank_by_texts
-from hardneg.doors.mteb.model_meta import model_meta
-from hardneg.doors.mteb.system import TaskSystem
-from hardneg.doors.mteb.task_texts import TaskTexts, task_texts
+from hardneg.doors.mteb.system import TaskSystem, TaskTexts, task_texts
+from hardneg.indexes.kernels.checks import in_order
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.records.errors import MissingDependency, ModelError, UsageError
+from hardneg.records.errors import DataError, MissingDependency, ModelError, UsageError
 from hardneg.records.types import Hits, PluginSetting
 from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Outcome
+    from hardneg.registry.protocols import Searcher
 
 _AT_ONCE = 16_384
-INSTALL = 'mteb\'s tasks need mteb: pip install "hardneg[mteb]"'
+_HELD = 1 << 24  # scores at a time
 
 
 @spelled_out
@@ -44,36 +46,32 @@ def mteb_model(
         RecipeError: the index or the settings have mistakes.
         UsageError: the index is no name and no options, or goes with no vectors.
     """
-    require_mteb()
     if not isinstance(model, str | Path) or not str(model):
         raise ModelError(f"mteb_model: model must be a folder, a hub id or an index of texts, not {model!r:.80}")
-    workplace, chosen = Workplace.of(where), _index(index)
-    system = TaskSystem.named(str(model), chosen, tuple(workplace.settings))
-    if system.model is None and chosen is not None:
+    options = {} if index is None else {"name": index} if isinstance(index, str) else index
+    name = options.get("name") if isinstance(options, Mapping) else None
+    if index is not None and (not isinstance(name, str) or not name):
+        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
+    chosen = PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
+    searcher = task_searcher(str(model), chosen, Workplace.of(where))
+    if searcher.system.model is None and chosen is not None:
         raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
-    searcher = TaskSearcher(system, workplace)
-    searcher.mteb_model_meta  # noqa: B018 - raises where the model is missing
     return searcher
 
 
-def _index(argument: object) -> PluginSetting | None:
-    if argument is None:
-        return None
-    options = (
-        {"name": argument} if isinstance(argument, str) else dict(argument) if isinstance(argument, Mapping) else {}
-    )
-    name = options.pop("name", None)
-    if not isinstance(name, str) or not name:
-        raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {argument!r:.80}")
-    return PluginSetting(name, options)
+def task_searcher(model: str, index: PluginSetting | None, workplace: Workplace) -> "TaskSearcher":
+    """The searcher of a model, or of an index of texts (without `index`), with the settings of a workplace.
 
-
-def require_mteb() -> None:
-    """Raises MissingDependency where mteb is not installed."""
+    Raises:
+        MissingDependency, ModelError, RecipeError: as `mteb_model`.
+    """
     try:
         import mteb  # noqa: F401
     except ImportError as error:
-        raise MissingDependency(f"{INSTALL} ({error})") from error
+        raise MissingDependency(f'mteb\'s tasks need mteb: pip install "hardneg[mteb]" ({error})') from error
+    system = TaskSystem.named(model, index, tuple(workplace.settings))
+    system.meta  # noqa: B018 - raises where the model is missing
+    return TaskSearcher(system, workplace)
 
 
 @dataclass
@@ -97,10 +95,10 @@ class TaskSearcher:
     workplace: Workplace
     _indexed: _Indexed | None = None
 
-    @cached_property
+    @property
     def mteb_model_meta(self) -> Any:
         """mteb's `ModelMeta`."""
-        return model_meta(self.system)
+        return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
         """Encodes and indexes a corpus, as far as the store lacks it.
@@ -163,9 +161,39 @@ class TaskSearcher:
             wanted = encode(list(texts[start : start + _AT_ONCE]))
             if top_ranked is None:
                 yield start, searcher.search(wanted, min(top_k, len(indexed.doc_ids)))
+                continue
+            candidates = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
+            if self.system.model is None:
+                yield start, _rank_by_texts(searcher, wanted, candidates, len(indexed.doc_ids))
             else:
-                candidates = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
-                if self.system.model is None:
-                    yield start, rank_by_texts(searcher, wanted, candidates, len(indexed.doc_ids))
-                else:
-                    yield start, rank_candidates(searcher, wanted, candidates, top_k)
+                yield start, rank_candidates(searcher, wanted, candidates, top_k)
+
+
+def listed_rows(
+    query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
+) -> NDArray[np.int64]:
+    """The documents of each query as rows, int64 [Q, C], padded with -1; a query without a list has none.
+
+    Raises:
+        DataError: the corpus lacks one.
+    """
+    lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
+    if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
+        raise DataError(f"the task lists document {lacking!r}, and its corpus has none of this id")
+    candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
+    for row, listed in enumerate(lists):
+        candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]
+    return candidates
+
+
+def _rank_by_texts(searcher: "Searcher", texts: Sequence[str], candidates: NDArray[np.int64], documents: int) -> Hits:
+    """All listed documents by their scores in an index of texts; 0 where one shares no word with its query."""
+    scores = np.full(candidates.shape, -np.inf, np.float32)
+    step = max(1, _HELD // max(1, documents))
+    for start in range(0, len(texts), step):
+        hits = searcher.search(list(texts[start : start + step]), documents)
+        for query, (rows, values) in enumerate(zip(hits.rows, hits.scores, strict=True), start):
+            known = np.zeros(documents + 1, np.float32)  # the last one is that of the padding
+            known[rows] = values
+            scores[query] = np.where(candidates[query] < 0, -np.inf, known[candidates[query]])
+    return in_order(candidates, scores)

@@ -1,20 +1,27 @@
-"""The lines of Python that open an index folder in Pyserini, or the reason why there are none."""
+"""The lines of Python that open an index, or those of a run folder, in Pyserini, or the reason why there are none."""
 
-from collections.abc import Mapping, Set
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import overrides
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
-from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
+from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
 from hardneg.indexes.open_store import form_in
+from hardneg.recipe.laid_indexes import laid_indexes
 from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import SHARDS, SPEC_FILE, TERMS
+from hardneg.records.layout import INDEX_FOLDER, LOCK, SHARDS, SPEC_FILE, TERMS
 from hardneg.records.types import HUB_ID
+from hardneg.records.wording import counted
+from hardneg.store.artifacts import Store
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -153,3 +160,90 @@ def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:
     added += ["token types"] if full.typed else []
     additions = f"{', '.join(added)}, which the folder of the model {spec.name!r} lacks"
     return f"hardneg adds {additions}: only query vectors can be given" if added else ""
+
+
+_OF_TEXTS = "it is searched with vectors of another program"
+
+
+def openings(
+    folder: Path, store: Store, model: ModelSpec | None = None, options: Mapping[str, object] = MappingProxyType({})
+) -> Iterator[tuple[str, str]]:
+    """Each index of a run folder, or the one index folder: its name, and its lines.
+
+    model, options: of an index folder alone, the model that encoded it, and what it was built with.
+
+    Raises:
+        ArtifactError: there is no index.
+        DataError, RecipeError: the lock file of the run folder is damaged, or no recipe of this hardneg's.
+        ModelError: a model cannot be opened.
+    """
+    run = folder.parent if folder.name == INDEX_FOLDER and not (folder / LOCK).exists() else folder
+    if not (run / LOCK).exists():
+        yield folder.name, opening(folder, options, QuerySide() if model is None else query_side(model))
+        return
+    laid_out = laid_indexes(run, store)
+    if run != folder:
+        laid_out = [laid for laid in laid_out if laid.folder == folder]
+    if not laid_out:
+        raise ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
+    opened: dict[str, QuerySide] = {}
+    for laid in laid_out:
+        if laid.model is not None and repr(laid.model) not in opened:
+            opened[repr(laid.model)] = query_side(laid.model)
+        queries = QuerySide(reason=_OF_TEXTS) if laid.model is None else opened[repr(laid.model)]
+        built_with = {} if laid.backend is None else asdict(laid.backend)
+        yield laid.stage, opening(laid.folder, built_with, queries, laid.segments)
+
+
+def query_side(spec: ModelSpec) -> QuerySide:
+    """The opened model of a spec. Raises ModelError where it cannot be opened."""
+    from hardneg.encoders.encoder import Encoder
+
+    encoder = load_encoder(spec, "cpu", "fp32")
+    if not isinstance(encoder, Encoder):
+        return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
+    return QuerySide(encoder, model_location(resolve(spec, fetch=True)))
+
+
+_VECTOR = "searcher.search(vector"
+_START = """\
+from hardneg.plugin import start_java
+
+start_java()  # {why}
+
+"""
+
+
+def with_java(text: str) -> str:
+    """The lines, after those that start Java where Pyserini would start none that fits.
+
+    Raises:
+        MissingDependency: there is none that fits.
+    """
+    if not _runs(text) or starts_alone():
+        return text
+    chosen, first = find_java(), first_java()
+    if first is None:
+        why = f"Java {chosen.version} in {chosen.home}: none is on the PATH"
+    else:
+        lacks = "" if first.version < OLDEST else " without jdk.incubator.vector"
+        why = f"Java {chosen.version} in {chosen.home}; Pyserini alone would start {first.version}{lacks}"
+    return _START.format(why=why) + text
+
+
+def check(text: str) -> str | None:
+    """Run the lines of an index and return the outcome, which begins with `fails` where they do; None without lines."""
+    if not _runs(text):
+        return None
+    lines = [line for line in text.splitlines() if _VECTOR not in line]
+    lines.append("print(len(hits))" if _VECTOR not in text else "print(end='')")
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        messages = [line for line in done.stderr.splitlines() if line.strip()]
+        return f"fails: {messages[-1].strip() if messages else f'exit code {done.returncode}'}"
+    *_, last = done.stdout.split() or [""]
+    return f"runs: {counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"
+
+
+def _runs(text: str) -> bool:
+    return "searcher = " in text

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.workplace import Workplace, usual_store
-from hardneg.doors.trainer.refresh_recipe import ENCODED, RefreshRecipe, saved
+from hardneg.doors.trainer.refresher import ENCODED, RefreshRecipe, saved
+from hardneg.doors.trainer.rows import judged_queries
 from hardneg.encoders.representation import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.qrels import positives
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import LAMBDA
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, needs_of
@@ -96,12 +96,7 @@ class AdoreLoss(nn.Module):
     @cached_property
     def _data(self) -> TrainingData:
         """The queries that have a positive."""
-        queries, judged = self._collection.queries(self._split), positives(self._collection.all_qrels())
-        rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in judged]
-        if not rows:
-            raise DataError(f"none of the {len(queries)} queries of split {self._split} has a positive")
-        ids, texts = ([column[row] for row in rows] for column in (queries.query_ids, queries.texts))
-        return TrainingData(self._collection.corpus, ids, texts, judged)
+        return TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split))
 
     @cached_property
     def _examples(self) -> Examples:

@@ -10,12 +10,12 @@ from hardneg.api.arguments import AnyRun, Arg, Dataset, Settings, spelled_out
 from hardneg.api.dataset_argument import named_dataset, split_of
 from hardneg.api.run_argument import run_file
 from hardneg.api.workplace import Workplace, setting_texts, usual_store
-from hardneg.doors.trainer.refresh_recipe import RefreshRecipe, read_dataset
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
+    from hardneg.doors.trainer.refresher import RefreshRecipe
     from hardneg.doors.trainer.rows import RefreshedRows
 
 FOLDER = "negatives"
@@ -87,8 +87,8 @@ class RefreshedNegatives:
     @cached_property
     def dataset(self) -> "RefreshedRows":
         """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
-        from hardneg.doors.trainer.row_plan import plan_rows
-        from hardneg.doors.trainer.rows import RefreshedRows
+        from hardneg.doors.trainer.refresher import read_dataset
+        from hardneg.doors.trainer.rows import RefreshedRows, plan_rows
         from hardneg.formats.collection import StoredCollection
         from hardneg.training.refresh.folder import RefreshFolder
 
@@ -107,8 +107,10 @@ class RefreshedNegatives:
         return Workplace(usual_store(self._options.get("store") or self.folder / "store"), device, self._arguments.seed)
 
     @cached_property
-    def recipe(self) -> RefreshRecipe:
+    def recipe(self) -> "RefreshRecipe":
         """The recipe of every refresh."""
+        from hardneg.doors.trainer.refresher import RefreshRecipe
+
         options, store = self._options, self.workplace.store
         index = options.get("index")
         return RefreshRecipe(
@@ -131,9 +133,8 @@ class RefreshedNegatives:
             UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
                 as it is.
         """
-        from hardneg.doors.trainer.callback import RefreshCallback
+        from hardneg.doors.trainer.callback import RefreshCallback, RefreshSchedule
         from hardneg.doors.trainer.refresher import Refresher
-        from hardneg.doors.trainer.schedule import RefreshSchedule
 
         self._check_trainer(trainer)
         schedule, rows = RefreshSchedule(self._every), self.dataset
@@ -184,7 +185,7 @@ def _check(every: object, negatives: object, options: Mapping[str, Any]) -> None
 
 def _carrying(sampler_of: Any, rows: "RefreshedRows", schedule: Any) -> Any:
     """Wrap the factory of batch samplers: indices of training carry their refresh; other datasets stay as they are."""
-    from hardneg.doors.trainer.schedule import CarryingBatchSampler
+    from hardneg.doors.trainer.callback import CarryingBatchSampler
 
     def get_batch_sampler(dataset: Any, *options: Any, **named: Any) -> Any:
         if dataset is not rows:

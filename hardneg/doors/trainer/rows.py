@@ -1,11 +1,11 @@
-"""The training data: a `datasets.Dataset` whose negatives are those of the refresh that an index carries."""
+"""The training data: rows, their columns in the forms of trainers, and the negatives of their refresh."""
 
 import os
 import time
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +13,192 @@ from datasets import Dataset
 from datasets.table import InMemoryTable
 from numpy.typing import NDArray
 
-from hardneg.doors.trainer.lists import LISTS, first_ones
-from hardneg.doors.trainer.row_plan import RowPlan
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.records.errors import TrainingError
+from hardneg.formats.negatives import NegativesFile
+from hardneg.formats.qrels import positives
+from hardneg.records.errors import DataError, TrainingError, UsageError
+from hardneg.records.wording import counted
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
+
+Form = Literal["n-tuple", "triplet", "labeled-pair", "labeled-list"]
+FORMS: tuple[Form, ...] = ("n-tuple", "triplet", "labeled-pair", "labeled-list")
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlan:
+    """The rows, in the order of the queries and of their positives.
+
+    `n-tuple` and `labeled-list` have one for each positive, with all negatives; `triplet` one for each positive and
+    negative; `labeled-pair` one for each positive and one for each negative of a query.
+
+    texts: of all Q queries. query: int32 [n], which of them. positive: int64 [n], rows of the corpus; -1 where the
+    row has none. number: int32 [n], which of the query's negatives the row has; -1 for none, or all.
+    """
+
+    form: Form
+    negatives: int
+    query_ids: Sequence[str]
+    texts: Sequence[str]
+    query: NDArray[np.int32]
+    positive: NDArray[np.int64]
+    number: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.query)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """In the order of trainers."""
+        if self.form == "labeled-pair":
+            return ("anchor", "passage", "label")
+        if self.form == "labeled-list":
+            return ("anchor", "positive", "labels")
+        many = self.form == "n-tuple" and self.negatives > 1
+        names = [f"negative_{number + 1}" for number in range(self.negatives)] if many else ["negative"]
+        return ("anchor", "positive", *names)
+
+    def wanted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 [B], how many of its query's negatives each row takes."""
+        if self.form in ("n-tuple", "labeled-list"):
+            return np.full(len(rows), self.negatives)
+        return (self.number[rows] >= 0).astype(np.int64)
+
+    def columns_of(
+        self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
+    ) -> dict[str, list[Any]]:
+        """The rows as columns.
+
+        rows: int64 [B]. negatives: the texts of each row's, as many as it wants. positive: texts by row of the corpus.
+        """
+        anchors = [self.texts[number] for number in self.query[rows]]
+        own = [positive.get(int(number), "") for number in self.positive[rows]]
+        if self.form == "labeled-pair":
+            passages = [has[0] if has else text for has, text in zip(negatives, own, strict=True)]
+            columns: list[list[Any]] = [anchors, passages, [float(not has) for has in negatives]]
+        elif self.form == "labeled-list":
+            lists = [[text, *has] for text, has in zip(own, negatives, strict=True)]
+            columns = [anchors, lists, [[1.0] + [0.0] * len(has) for has in negatives]]
+        else:
+            columns = [anchors, own, *map(list, zip(*negatives, strict=True))]
+        return dict(zip(self.columns, columns, strict=True))
+
+
+def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
+    """The rows of a split; queries without a positive have none.
+
+    Raises:
+        UsageError: there is no such form. DataError: there are no rows.
+    """
+    if form not in FORMS:
+        raise UsageError(f"form {form!r}: one of {', '.join(FORMS)}")
+    ids, texts, known = judged_queries(collection, split)
+    flat = [doc_id for query_id in ids for doc_id in known[query_id]]
+    rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
+    counts = np.array([len(known[query_id]) for query_id in ids])
+    query, positive, row = _laid_out(form, np.arange(len(ids)), counts, rows, negatives)
+    return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, row.astype(np.int32))
+
+
+def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
+    """The ids and texts of the queries that have a positive, and all positives. Raises DataError where none has."""
+    queries, known = collection.queries(split), positives(collection.all_qrels())
+    rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
+    if not rows:
+        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive: nothing to train on")
+    return [queries.query_ids[row] for row in rows], [queries.texts[row] for row in rows], known
+
+
+def _laid_out(
+    form: str, queries: NDArray[np.int64], counts: NDArray[np.int64], rows: NDArray[np.int64], negatives: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Query, positive and negative of each row."""
+    owner = np.repeat(queries, counts)
+    if form == "triplet":
+        numbers = np.tile(np.arange(negatives), len(owner))
+        return np.repeat(owner, negatives), np.repeat(rows, negatives), numbers
+    if form != "labeled-pair":
+        return owner, rows, np.full(len(owner), -1)
+    added = np.repeat(queries, negatives)
+    query = np.concatenate([owner, added])
+    order = np.argsort(query, stable=True)
+    positive = np.concatenate([rows, np.full(len(added), -1)])
+    numbers = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(queries))])
+    return query[order], positive[order], numbers[order]
+
+
+LISTS = "lists.npy"
+SPARE = 16
+"""How many more negatives than a row takes are kept of each query, to pass over those that its batch has already."""
+
+
+def table_of(
+    mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int
+) -> tuple[NDArray[np.int64], int]:
+    """int64 [Q, at most count + SPARE], and how many queries have fewer than `count`, whose lists are repeated.
+
+    Raises:
+        TrainingError: a query has no negative.
+    """
+    known = {query_id: row for row, query_id in enumerate(mined.query_ids)}
+    width = min(max(count, int(mined.counts.max(initial=0))), count + SPARE)
+    doc_ids, sizes = mined.firsts(width)
+    listed = np.full((len(sizes), width), -1, np.int64)
+    listed[np.arange(width) < sizes[:, None]] = corpus.known_rows(doc_ids, "negative", "mine again")
+    rows = np.array([known.get(query_id, -1) for query_id in query_ids])
+    counts = np.where(rows >= 0, np.append(sizes, 0)[rows], 0)
+    if not counts.all():
+        first = query_ids[int(np.argmin(counts))]
+        lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
+        raise TrainingError(f"{lacking}: take a miner that leaves more, or short='random'")
+    table = listed[rows]
+    numbers = np.arange(count)[None, :] % counts[:, None]
+    table[:, :count] = np.take_along_axis(table, numbers, axis=1)
+    return table, int((counts < count).sum())
+
+
+_QUERIES = 10_000  # compared: the first ones, so that the time does not grow with their number
+
+
+def kept_share(table: NDArray[np.int64], before: NDArray[np.int64], count: int) -> float:
+    """The share of the first `count` negatives that a query had among these before: the mean over queries.
+
+    Args:
+        table: int64 [Q, at least count], rows of the corpus. before: the same of the refresh before.
+        count: how many negatives a row takes.
+    """
+    now, had = table[:_QUERIES, :count], before[:_QUERIES, :count]
+    return float((now[:, :, None] == had[:, None, :]).any(axis=2).mean())
+
+
+def first_ones(
+    table: NDArray[np.int64],
+    positions: NDArray[np.int32],
+    wanted: NDArray[np.int64],
+    contents: NDArray[np.uint64],
+    taken: NDArray[np.uint64] | None,
+) -> list[list[int]]:
+    """The negatives of each row of a batch: the first of its list, or of those that its batch does not have yet.
+
+    A list that has no others gives what it has all the same.
+
+    Args:
+        table: int64 [B, W], the rows' lists; -1 pads.
+        positions: int32 [B], of a row that takes one negative, which of its query's; -1 for the first ones.
+        wanted: int64 [B], how many a row takes.
+        contents: uint64 [B, W], of the documents in the table: equal where their texts are.
+        taken: uint64 [k], those of the batch's positives; None where a text may come twice.
+    """
+    seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
+    for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
+        start, picked, rest = max(int(position), 0), list[int](), list[int]()
+        for each in (*range(start, len(listed)), *range(start)):
+            if listed[each] >= 0 and len(picked) < count:
+                (picked if taken is None or texts[each] not in seen else rest).append(listed[each])
+                seen.add(texts[each])
+        rows.append((picked + rest)[:count])
+    return rows
+
 
 ENDED = "ended"
 """A file beside the refreshes: there will be no more of them."""
@@ -47,7 +228,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
         """The rows; anchors and positives are in memory, negatives where the corpus is mapped."""
-        known = dict(zip(*_contents(corpus, np.unique(plan.positive)), strict=True))
+        known = _contents(corpus, np.unique(plan.positive))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
         dataset: RefreshedRows = cls(InMemoryTable(pa.table(plan.columns_of(rows, empty, known))))
@@ -65,7 +246,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
             return [row[key] for row in self] if key in self.plan.columns else super().__getitem__(key)
         rows = np.arange(len(self))[key]
         newest = self.refreshes.newest()
-        table = self._placeholder if newest is None else self._table(newest.number)
+        empty = np.full((len(self.plan.query_ids), 1), -1, np.int64)
+        table = empty if newest is None else self._table(newest.number)
         columns = self._resolved(np.atleast_1d(rows), table)
         return {name: column[0] for name, column in columns.items()} if np.ndim(rows) == 0 else columns
 
@@ -80,10 +262,6 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         columns = self._resolved(rows, self._table(number))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
-    @cached_property
-    def _placeholder(self) -> NDArray[np.int64]:
-        return np.full((len(self.plan.query_ids), 1), -1, np.int64)
-
     def _resolved(self, rows: NDArray[np.int64], table: NDArray[np.int64]) -> dict[str, list[Any]]:
         plan, positive = self.plan, self.plan.positive[rows]
         wanted = plan.wanted(rows)
@@ -91,7 +269,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         taken = hashes[positive[positive >= 0]] if self.distinct else None
         picked = first_ones(lists, plan.number[rows], wanted, hashes[np.maximum(lists, 0)], taken)
         used = np.unique([*positive.tolist(), *(row for some in picked for row in some)])
-        known = dict(zip(*_contents(self.corpus, used), strict=True))
+        known = _contents(self.corpus, used)
         negatives = [
             [known[row] for row in some] or [""] * count for some, count in zip(picked, wanted.tolist(), strict=True)
         ]
@@ -123,7 +301,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return folder
 
 
-def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> tuple[list[int], list[str]]:
-    """Those of the rows that are of the corpus, without -1, and the texts there."""
+def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
+    """The texts of rows of the corpus, without those of -1."""
     there = rows[rows >= 0]
-    return there.tolist(), corpus.contents(there)
+    return dict(zip(there.tolist(), corpus.contents(there), strict=True))

@@ -1,14 +1,117 @@
-"""Negatives by their scores: below a threshold, or far enough below their query's positives."""
+"""Miners that filter candidates by their scores."""
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hardneg.mining.miners.filtered import Filtered
-from hardneg.mining.miners.selection import Rule, at_most, below, margin, share
+from hardneg.mining.miners.selection import Rule, at_most, below, lowest, margin, refusal, scores_of, share
+from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.errors import PluginError
+from hardneg.records.types import SCORES, Candidates, Drops, Negatives, RankedList
+from hardneg.runtime.seeding import generator
+
+SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The first `count` documents of a list's top that a rule keeps by their scores, positives left out.
+
+    Attributes:
+        depth: how many documents of the list to look at.
+        count: how many to keep.
+        order: which of those that the rule keeps come first: top, as the list has them; scored, the highest score of
+            the run labelled `scores` first; random, drawn.
+        fill: random: missing negatives are drawn from the list below `depth`, with any scores.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+    compares: ClassVar[bool] = False
+
+    depth: int = SCORED_DEPTH
+    count: int = 4
+    order: Literal["top", "scored", "random"] = "top"
+    fill: Literal["none", "random"] = "none"
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        if min(self.depth, self.count) < 1:
+            raise PluginError(f"depth and count must be 1 or above, not depth {self.depth} and count {self.count}")
+
+    def rule(self) -> Rule:
+        """Return the rule of what to keep."""
+        raise NotImplementedError
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """Return the negatives of each query, with the documents that were left out of the first `depth`."""
+        rule = self.rule()
+        for query in candidates:
+            yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
+
+    def _mined(self, query: Candidates, rule: Rule, draws: np.random.Generator) -> Negatives:
+        ranking, refused = query.ranking, refusal(query, self.exclude_copies)
+        top = ranking.doc_ids[: self.depth]
+        scored = query.hits.get(SCORES, ranking)
+        scores, verdicts, noted = judged(query, top, scored, rule, self.compares)
+        reasons = [refused(doc_id) or verdict for doc_id, verdict in zip(top, verdicts, strict=True)]
+        fit = np.flatnonzero([not reason for reason in reasons])
+        if self.order == "random":
+            fit = draws.permutation(fit)
+        elif self.order == "scored":
+            fit = fit[np.argsort(-scores[fit], kind="stable")]
+        chosen = fit[: self.count].tolist()
+        dropped = Counter(filter(None, reasons))
+        if self.fill == "random":
+            behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
+            chosen += _first_fit(ranking.doc_ids, behind, self.count - len(chosen), refused, dropped)
+        out = [i for i, reason in enumerate(reasons) if reason]
+        ranks = np.array(out, np.int32) + 1
+        left_out = [reasons[i] for i in out]
+        return Negatives(
+            query.query_id,
+            query.positives,
+            [ranking.doc_ids[i] for i in chosen],
+            np.asarray(ranking.scores, np.float32)[chosen],
+            dict(dropped),
+            Drops(len(top), [top[i] for i in out], ranks, left_out, scores[out], np.array(chosen, np.int32) + 1),
+            noted,
+        )
+
+
+def judged(
+    query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
+) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
+    """Return the scores of documents in a list, the reason to drop each (empty: none), and notes on the query."""
+    scores, positive = scores_of(doc_ids, scored), lowest(scores_of(query.positives, scored))
+    unknown = compares and bool(np.isnan(positive))
+    against = np.where(rule(scores, np.atleast_1d(positive)), "", NO_POSITIVE if unknown else SCORE)
+    verdicts = np.where(np.isnan(scores), UNSCORED, against).tolist()
+    return scores, verdicts, (NO_POSITIVE,) if unknown else ()
+
+
+def _first_fit(
+    doc_ids: Sequence[str],
+    positions: Iterable[int],
+    count: int,
+    refused: Callable[[str], str | None],
+    dropped: Counter[str],
+) -> list[int]:
+    """Return the first `count` positions of documents that may be negatives; the others are counted."""
+    fit: list[int] = []
+    for position in positions:
+        if len(fit) >= count:
+            break
+        if (why := refused(doc_ids[position])) is None:
+            fit.append(position)
+        else:
+            dropped[why] += 1
+    return fit
 
 
 @dataclass(frozen=True)

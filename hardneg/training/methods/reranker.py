@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.towers import evaluating
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY

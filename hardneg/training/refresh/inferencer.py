@@ -16,13 +16,14 @@ from typing import Any
 import torch
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec, spec_from
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives
 from hardneg.formats.qrels import positives
 from hardneg.formats.segments import Segments
-from hardneg.mining.filter_texts import MiningTexts
-from hardneg.mining.filtering import Filters
+from hardneg.mining.choosing import Filters
+from hardneg.mining.filters import MiningTexts
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure
@@ -118,7 +119,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
     """
     folder, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
-    encoders = [Encoder.load(settings.model, device) for device in settings.devices]
+    encoders = [load_learner(settings.model, device) for device in settings.devices]
     complained, refused = False, 0
     while True:
         mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)

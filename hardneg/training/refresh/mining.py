@@ -5,22 +5,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.runs import QueryLists
+from hardneg.formats.segments import Segments
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, compares
-from hardneg.mining.encoded_corpus import EncodedCorpus
-from hardneg.mining.filtering import Filters
-from hardneg.mining.listing import listed, searched, with_positives
-from hardneg.mining.miners.beside import beside
+from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.open_store import open_store
+from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
+from hardneg.mining.listing import as_lists, search_queries, with_positives
 from hardneg.mining.miners.random import Sampled
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.selection import scores_of
@@ -30,11 +33,62 @@ from hardneg.records.types import Candidates, Encoded, Negatives, RankedList
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import IndexBackend, NegativeMiner, Searcher
 from hardneg.runtime.distributed import barrier, world
-from hardneg.runtime.progress import Seconds
+from hardneg.runtime.progress import Seconds, Silent
 from hardneg.runtime.seeding import derive_seed
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.refresh_options import RefreshOptions
+
+_BUILT = "searched"
+"""The folder of a built index, within that of the vectors."""
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """A corpus encoded by a model, in a folder of its own, and the index built of it.
+
+    backend: builds that index; None: exact search of the encoded corpus. device: of the exact search.
+    """
+
+    corpus: Corpus
+    folder: Path
+    device: str
+    backend: IndexBackend | None = None
+
+    def write(
+        self, encoders: Sequence[Encoder], segments: Segments | None, counts: Path, options: EncodeOptions
+    ) -> None:
+        """Encode what is missing; each of several processes calls this, and encodes a part.
+
+        counts: the file of the numbers of segments, which depend on no weights.
+        """
+        rows = encoders[0].rows(self.corpus, segments, counts, Silent(), world())
+        write_index(encoders, rows, self.folder, options, Silent())
+
+    def build(self) -> None:
+        """Build the index, if there is a backend; what a killed process left of it is replaced."""
+        if self.backend is not None:
+            shutil.rmtree(self.folder / _BUILT, ignore_errors=True)
+            (self.folder / _BUILT).mkdir()
+            self.backend.build(self.folder, self.folder / _BUILT, Silent())
+
+    @cached_property
+    def exact(self) -> Searcher:
+        """Exact search of the encoded corpus, by document."""
+        return self._pooled(open_store(self.folder, ExactOptions(device=self.device)))
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        """Search of the built index, or else of the encoded corpus, by document."""
+        if self.backend is None:
+            return self.exact
+        searcher = self.backend.open(self.folder / _BUILT, self.corpus.rows)
+        options = ExactOptions(device=self.device)
+        return self._pooled(searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher)
+
+    def _pooled(self, searcher: Searcher) -> Searcher:
+        return pooled(searcher, self.folder, self.corpus.doc_ids)
+
 
 BEFORE, NOW = "before", "now"
 """A query's negatives in its `hits`: with the scores they had when they were mined, and with those they have now."""
@@ -294,12 +348,12 @@ def _listed(
         vectors: Encoded = encoder.encode(some, "query", options)
         return vectors
 
-    blocks = searched(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
+    blocks = search_queries(encode, texts, corpus.searcher, mining.options.depth, _BLOCKS * encoder.block, seconds)
     for window, vectors, hits in blocks:
         query_ids = [data.query_ids[position] for position in queries[window]]
         with seconds.of("search"):
             had = [{}] * len(query_ids) if last is None else list(last.hits(query_ids, vectors))
-            tops = listed(hits)
+            tops = as_lists(hits)
             if mining.compares:
                 known = [data.positives[query_id] for query_id in query_ids]
                 tops = iter([*with_positives(hits, corpus.searcher, vectors, known, data.corpus)])

@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.runtime.distributed import from_first, world
 from hardneg.training.checkpoint import Checkpoints
@@ -206,7 +207,7 @@ class SynchronousProvider:
         raise TrainingError(f"{_named(refresh)}: {error}") from error
 
     def _as_of(self, step: int) -> Encoder:
-        encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
+        encoder = load_learner(self.encoder.spec, str(self.encoder.device))
         try:
             if step:
                 self.checkpoints.load_weights(encoder.module, step)

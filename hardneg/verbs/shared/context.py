@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
-from hardneg.mining.filter_protocol import NegativeFilter
+from hardneg.registry.protocols import NegativeFilter
 from hardneg.runtime.progress import Progress
 from hardneg.verbs.shared.stage_spec import StageSpec
 
@@ -68,6 +69,7 @@ class StageContext(Generic[Spec]):
     plugins: Mapping[str, object]
     progress: Progress
     device: str | None = None
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
 
     def plugin(self, field_name: str, protocol: Callable[..., _Plugin]) -> _Plugin:
         """The configured plugin of a field; the recipe's check has seen that it is of the field's kind."""

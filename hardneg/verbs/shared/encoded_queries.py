@@ -47,7 +47,7 @@ def encoded_queries(
 
 
 def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
-    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.tokens.kept_texts import encode_kept
 
     begun = path.with_suffix("")

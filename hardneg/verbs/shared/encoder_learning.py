@@ -5,7 +5,6 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.fields import without_problems
 from hardneg.losses import TEMPERATURE
 from hardneg.registry.plugins import needs_of
@@ -31,9 +30,9 @@ class EncoderLearning(StartModel, Judging, Learning):
         """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
         yield from super().remarks(recipe)
         loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
-        if not 0.01 < rate / (usual := usual_rate(start) or rate) < 100:
+        model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
+        if not 0.01 < rate / (usual := usual_rate(model) or rate) < 100:
             yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
-        model, temperature = resolve(start), getattr(loss, "temperature", 0.0)
         if temperature < 1.0 or "teacher" in needs_of(loss):
             return
         similarity = start.similarity or (model.known.similarity if model.known else None)

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hardneg.encoders.spec import Precision
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.formats.vectors.vector_files import VectorFile, open_vectors
+from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
 from hardneg.store.atomic_write import link_file
@@ -17,22 +18,19 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.protocol import TextEncoder
     from hardneg.encoders.spec import Side
-    from hardneg.encoders.speed.fastest import Precision
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.open.resolved import load_encoder, open_encoder
+    from hardneg.encoders.open.resolved import load_encoder
 
-    if source.model is not None:
-        return load_encoder(source.model, device, precision)
-    return open_encoder(source.folder / MODEL_FOLDER, device, precision)
+    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
-    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: "Precision | None"
+    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: Precision | None
 ) -> "TextEncoder":
     """The stage's model, with another prompt of a side where there is one.
 

@@ -1,11 +1,12 @@
 """The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.records.layout import RUN
@@ -44,13 +45,15 @@ NOT_ONE_VECTOR: Mapping[str, str] = {
 class RecipeView:
     """A recipe as its stage `name` sees it.
 
-    plugins: all that could be configured, by stage and field. trail: the stages through which it was asked.
+    plugins: all that could be configured, by stage and field. models: those that were resolved. trail: the
+    stages through which it was asked.
     """
 
     name: str
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], object]
     model: ModelSpec
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import (
     FREE,
@@ -157,8 +156,9 @@ class StartModel(TrainingGroup):
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
         start, rate = self.began_with(recipe), self.options.learning_rate
-        similarity, family = start.similarity, resolve(start).known_family
-        if (usual := usual_rate(start) or rate) < TABLE <= rate:
+        model = recipe.models.of(start)
+        similarity, family = start.similarity, model.known_family
+        if (usual := usual_rate(model) or rate) < TABLE <= rate:
             why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
             yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
         if family is not None and not family.trainable:
@@ -279,7 +279,7 @@ class BothSides(TrainingGroup):
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """Dimensions that the model does not have, precisions and a penalty that do not fit what it makes."""
-        dimension, family = (model := resolve(self.began_with(recipe))).dimension, model.known_family
+        dimension, family = (model := recipe.models.of(self.began_with(recipe))).dimension, model.known_family
         if family is not None and family.form != "vectors":
             reason = f"the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
             yield from (f"{name}: {reason}" for name in ("dims", "precisions") if getattr(self, name))

@@ -8,7 +8,7 @@ import pytest
 from chat_server import Served, serving
 from hardneg_judge.chat_filter import ChatFilter
 
-from hardneg.mining.filtering import filtering_charge
+from hardneg.mining.choosing import filtering_charge
 from hardneg.plugin import PAIR_TOKENS
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, PluginSetting, RankedList

@@ -10,9 +10,9 @@ import pytest
 from chromium import chromium
 from doors.browse.material import QUERIES, small_sources
 
+from hardneg.doors.browse.application import export_page
 from hardneg.doors.browse.browsed import opened
 from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.pages import export_page
 from hardneg.doors.browse.serving import listening
 from hardneg.runtime.progress import Silent
 

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.doors.browse.arguments import Beside
 from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.sources import of_run_folder
+from hardneg.doors.browse.sources import of_run_folder, with_others
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK
 from hardneg.runtime.progress import Silent
@@ -89,7 +88,7 @@ def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir
 def test_runs_beside_are_judges_where_they_filter(sources):
     more = sources.runs["dense"].parent / "more.trec"
     more.write_text("q5 Q0 p1 1 1.0 x\n")
-    found = Beside(filter_by=[more]).added(sources)
+    found = with_others(sources, filter_by=[more])
     assert found.judges == {"judge", "more"} and list(found.runs) == ["dense", "judge", "more"]
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from doors.browse.material import DOCUMENTS, MINED, QUERIES, RUNS, falling
 
-from hardneg.doors.browse.browsed import opened
+from hardneg.doors.browse.browsed import PAGE, QuerySearch, opened
 from hardneg.doors.browse.query_page import RankMove, moves, query_page, tally
-from hardneg.doors.browse.query_search import PAGE, QuerySearch
 from hardneg.doors.browse.sources import BrowseSources, of_files
 from hardneg.doors.browse.survey import Survey, margin_histogram, margins
 from hardneg.formats.runs import write_run

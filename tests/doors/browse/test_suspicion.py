@@ -3,7 +3,7 @@
 import pytest
 from doors.browse.material import falling
 
-from hardneg.doors.browse.suspicion import Evidence, Standing, above, resemblance, shingles, standings
+from hardneg.doors.browse.query_page import Evidence, Standing, above, resemblance, shingles, standings
 
 
 def test_shingles_are_three_words_in_a_row():
@@ -39,8 +39,8 @@ def test_the_score_adds_copies_judges_and_other_systems():
     runs = {"dense": ["copy", "x", "y", "p"], "bm25": ["p", "copy"], "judge": ["copy", "p"]}
     negatives = {"copy": shingles("b c d e f g"), "plain": shingles("x y z")}
     lists = {label: falling(ids) for label, ids in runs.items()}
-    evidence = Evidence("q", {"p": shingles("a b c d e")}, negatives, lists, {"judge"})
-    copy, plain = evidence.suspected()
+    evidence = Evidence("q", {"p": shingles("a b c d e"), **negatives}, lists, {"judge"})
+    copy, plain = evidence.suspected(["p"], ["copy", "plain"])
     # 2/5 alike; the judge has it at 1 before 2: 1/2; dense at 1 before 4: 3/4, bm25 below: mean 3/8
     assert copy.score == pytest.approx(0.4 + 0.5 + 0.375)
     assert copy.reasons == (
@@ -52,7 +52,7 @@ def test_the_score_adds_copies_judges_and_other_systems():
 
 
 def test_a_positive_that_is_not_listed_stands_behind_the_list():
-    evidence = Evidence("q", {"p": frozenset()}, {"n": frozenset()}, {"dense": falling(["n", "x"])}, ())
-    (found,) = evidence.suspected()
+    evidence = Evidence("q", {}, {"dense": falling(["n", "x"])}, ())
+    (found,) = evidence.suspected(["p"], ["n"])
     assert found.score == pytest.approx(2 / 3)
     assert found.reasons == ("dense ranks it at 1, above the best positive, which it does not have",)

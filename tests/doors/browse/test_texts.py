@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardneg.doors.browse.texts import OPENED, SHOWN, beginning, clean, cut, marked, terms
+from hardneg.doors.browse.query_page import OPENED, SHOWN, beginning, clean, content_words, cut, marked
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def test_a_text_is_cleaned(text, shown):
 
 
 def test_the_words_of_a_query_are_marked_whatever_their_case_and_all_else_is_escaped():
-    wanted = terms("The Kidneys & <b>")
+    wanted = content_words("The Kidneys & <b>")
     assert wanted == {"kidneys"} | {"b"}
     found = marked("<b>kidneys</b> & Kidneys, kidney", wanted)
     assert found == (

@@ -6,9 +6,9 @@ import pytest
 from doors.browse.material import negatives
 from doors.browse.test_server import ask
 
+from hardneg.doors.browse.application import breaks
 from hardneg.doors.browse.browsed import opened
 from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.pages import breaks
 from hardneg.doors.browse.serving import listening
 from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection

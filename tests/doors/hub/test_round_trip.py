@@ -7,9 +7,12 @@ from pathlib import Path
 
 import forked
 import pytest
-from hub_server import Hub, hub_server
-from hub_uploads import TOKEN
+from doors.hub.conftest import FakeHub, asking
+from hub_server import TOKEN, hub_server
 from recipe.recipes import small_collection, small_tree, write_recipe
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("datasets")
@@ -47,25 +50,27 @@ def run(*words: str, environment: dict[str, str]) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Hub, Path, dict[str, object]]:
+def told(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[FakeHub, Path, dict[str, object]]:
     folder = tmp_path_factory.mktemp("round-trip")
     tree = small_tree(small_collection(folder / "data"), tiny_model)
     del tree["presets"]["longer"]
     recipe, out = write_recipe(folder / "r.yaml", tree), folder / "run"
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HARDNEG_STORE": str(folder / "cache" / "store")}
+    store = str(folder / "cache" / "store")
+    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HARDNEG_STORE": store}
     run("-m", "hardneg", "recipe", "run", str(recipe), "--output", str(out), environment=offline)
-    with hub_server() as hub:
-        environment = hub.environment(folder / "cache") | {"HF_TOKEN": TOKEN, "HOME": str(folder)}
-        del environment["HF_HUB_DISABLE_XET"]
-        tuples = ("negatives", "--form", "n-tuple", "--count", "3")
+    tuples = ("negatives", "--form", "n-tuple", "--count", "3")
+    with pytest.MonkeyPatch.context() as patched, hub_server() as server:
+        made = asking(patched)
         for name, what in {"model": (), "index": ("index",), "negatives": ("negatives",), "tuples": tuples}.items():
-            more = ["--what", *what] if what else []
-            run("-m", "hardneg", "push", str(out), "--repo", f"org/{name}", *more, environment=environment)
-        found = run("-c", OPENED, str(out / "model"), environment=environment)
-    return hub, folder, json.loads(found.splitlines()[-1])
+            words = ["push", str(out), "--repo", f"org/{name}", "--store", store, *(["--what", *what] if what else [])]
+            ended = CliRunner().invoke(app, words)
+            assert ended.exit_code == 0, ended.output
+            (server.dataset if what else server.model)(f"org/{name}", made.files[f"org/{name}"]["main"])
+        found = run("-c", OPENED, str(out / "model"), environment=server.environment(folder / "cache"))
+    return made, folder, json.loads(found.splitlines()[-1])
 
 
-def test_everything_is_opened_by_its_name(told: tuple[Hub, Path, dict[str, object]]) -> None:
+def test_everything_is_opened_by_its_name(told: tuple[FakeHub, Path, dict[str, object]]) -> None:
     _, folder, found = told
     scores = json.loads((folder / "run" / "metrics.json").read_text())["metrics"]["STAR"]
     assert found == {
@@ -77,9 +82,9 @@ def test_everything_is_opened_by_its_name(told: tuple[Hub, Path, dict[str, objec
     }
 
 
-def test_no_byte_that_was_sent_tells_of_this_machine(told: tuple[Hub, Path, dict[str, object]]) -> None:
+def test_no_pushed_byte_tells_of_this_machine(told: tuple[FakeHub, Path, dict[str, object]]) -> None:
     hub, folder, _ = told
-    files = [data for repository in hub.repositories.values() for data in repository.branches["main"].values()]
+    files = [data for branches in hub.files.values() for data in branches["main"].values()]
     assert len(files) > 15
     for private in (str(folder), TOKEN):
-        assert not any(private.encode() in data for data in [*files, *hub.uploads.bodies])
+        assert not any(private.encode() in data for data in files)

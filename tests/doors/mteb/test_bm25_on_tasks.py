@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from made_tasks import animals, evaluated, made_task
 
-from hardneg.doors.mteb.candidate_ranking import listed_rows
-from hardneg.doors.mteb.model import mteb_model
-from hardneg.doors.mteb.task_texts import task_texts
+from hardneg.doors.mteb.model import listed_rows, mteb_model
+from hardneg.doors.mteb.system import task_texts
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent

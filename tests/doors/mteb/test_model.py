@@ -91,7 +91,6 @@ def test_what_is_set_makes_an_experiment(folders: dict[str, Path], tmp_path: Pat
     told = {"index": "hnsw", "m": 8, "model.query_length": "9"}
     assert set_so.mteb_model_meta.experiment_kwargs == told
     assert set_so.mteb_model_meta.revision == mteb_model(folders["dense"]).mteb_model_meta.revision
-    assert set_so.mteb_model_meta.max_tokens == 256
 
 
 def test_an_index_of_the_vectors_is_searched(folders: dict[str, Path], tmp_path: Path) -> None:

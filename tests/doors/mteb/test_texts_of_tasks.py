@@ -11,8 +11,7 @@ from sentence_transformers import SentenceTransformer
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.doors.mteb.model import mteb_model
-from hardneg.doors.mteb.system import TaskSystem
-from hardneg.doors.mteb.task_texts import TaskTexts, task_texts
+from hardneg.doors.mteb.system import TaskSystem, TaskTexts, task_texts
 from hardneg.encoders.spec import PromptName
 
 ROWS = [{"id": "a", "text": " one two "}, {"id": "b", "text": "three"}]

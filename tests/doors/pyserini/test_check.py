@@ -9,9 +9,8 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_static
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.doors.pyserini import checking
-from hardneg.doors.pyserini.checking import CheckedLines, check, with_java
-from hardneg.doors.pyserini.folders import query_side
+from hardneg.doors.pyserini import openings
+from hardneg.doors.pyserini.openings import check, query_side, with_java
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene import java
@@ -61,16 +60,16 @@ def test_doctor_tells_which_java_pyserini_would_start(first, tmp_path: Path) -> 
 
 
 def test_lines_are_run() -> None:
-    assert str(check(LINES)) == "runs: 2 hits"
-    assert check("raise OSError\n" + LINES.replace("hits", "no")) == CheckedLines(failure="OSError")
-    assert check("searcher = print\nhits = searcher.search(vector, k=10)") == CheckedLines()
+    assert check(LINES) == "runs: 2 hits"
+    assert check("raise OSError\n" + LINES.replace("hits", "no")) == "fails: OSError"
+    assert check("searcher = print\nhits = searcher.search(vector, k=10)") == "opens; not searched, as it takes vectors"
     assert check("# Pyserini does not open it") is None
 
 
 def test_lines_that_fail_end_with_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [("index", "searcher = nothing")]
-    monkeypatch.setattr("hardneg.doors.pyserini.folders.openings", lambda *given: iter(lines))
-    monkeypatch.setattr(checking, "starts_alone", lambda: True)
+    monkeypatch.setattr("hardneg.doors.pyserini.openings.openings", lambda *given: iter(lines))
+    monkeypatch.setattr(openings, "starts_alone", lambda: True)
     arguments = ["pyserini", str(tmp_path), "--store", str(tmp_path)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     done = CliRunner().invoke(app, [*arguments, "--check"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from recipe.recipes import plan_in
 
-from hardneg.doors.pyserini.folders import Named, openings
+from hardneg.doors.pyserini.openings import openings
 from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.run_folder import publish
@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path
 @pytest.fixture(scope="module")
 def programs(runs: dict[str, tuple[Path, Path]]) -> dict[str, str]:
     """The printed lines of each index."""
-    return {name: text for out, store in runs.values() for name, text in openings(out, Store(store), Named())}
+    return {name: text for out, store in runs.values() for name, text in openings(out, Store(store))}
 
 
 def _collection(folder: Path) -> Path:

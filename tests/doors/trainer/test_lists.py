@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.doors.trainer.lists import first_ones, kept_share, table_of
+from hardneg.doors.trainer.rows import first_ones, kept_share, table_of
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.records.errors import TrainingError

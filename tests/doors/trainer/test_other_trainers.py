@@ -10,7 +10,6 @@ from tiny import tiny_encoder, tiny_sparse_encoder
 from trainer_toy import write_toy
 
 from hardneg.doors.trainer import refresher
-from hardneg.doors.trainer.refresh_recipe import MinedRefresh
 from hardneg.doors.trainer.refreshed import RefreshArguments
 from hardneg.formats.negatives import read_negatives
 from hardneg.records.errors import RecipeError, TrainingError, UsageError
@@ -177,7 +176,7 @@ def test_rows_that_no_trainer_has_are_not_trained_on(tmp_path, data):
 def test_the_model_of_a_refresh_stays_until_all_processes_have_read_it(tmp_path, monkeypatch):
     """After a stop the first process may find all in the store, and be done before another has looked at the model."""
     done = list[str]()
-    made = MinedRefresh(SimpleNamespace(), {}, ("key",))
+    made = (SimpleNamespace(), {}, ("key",))
     monkeypatch.setattr(refresher, "saved", lambda model, folder: folder)
     monkeypatch.setattr(refresher, "mine_with", lambda *given: made)
     monkeypatch.setattr(refresher, "barrier", lambda: done.append("barrier"))

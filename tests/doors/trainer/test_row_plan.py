@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from trainer_toy import write_toy_collection
 
-from hardneg.doors.trainer.row_plan import plan_rows
+from hardneg.doors.trainer.rows import plan_rows
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import DataError, UsageError
 

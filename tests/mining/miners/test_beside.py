@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardneg.mining.miners.beside import beside, filled
+from hardneg.mining.choosing import beside, filled
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.thresholds import MaxScore
 from hardneg.records.types import Candidates, Negatives, RankedList

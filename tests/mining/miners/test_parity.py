@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.mining.miners.filtered import Filtered
-from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
+from hardneg.mining.miners.thresholds import Denoised, Filtered, MaxScore, PosMargin, PosPercent
 from hardneg.records.types import Candidates, RankedList
 
 QUERIES, DOCUMENTS, NEAREST, MOST_POSITIVES = 20, 60, 30, 3

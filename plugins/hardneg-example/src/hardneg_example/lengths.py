@@ -1,12 +1,11 @@
 """How long the documents are that systems rank highest, beside those that are relevant."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, DataError, Runs, Table, bar_width, bars, figure, plain_axes
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, Runs, Table
 
 _RELEVANT = "(relevant)"
 """A row that no run is called as."""
@@ -24,6 +23,7 @@ class Lengths(Analysis):
     title = "length of documents"
     explained = "Means in words over all queries; a document counts once for each query that finds it."
     asks = ("corpus", "qrels?", "relevance_level")
+    drawn = slice(1, 2)
 
     runs: Runs = Field(min_length=1)
     depth: int = Field(10, gt=0, description="How far down lists are looked at.")
@@ -45,29 +45,19 @@ class Lengths(Analysis):
     def table(self, results: Any) -> Table:
         """One row a run, the last for what is relevant, where that is known."""
         rows = [
-            [label, _shown(row["words"]), f"{row['documents']:,}", f"{row['unknown']:,}"]
-            for label, row in _rows(results).items()
+            [
+                label,
+                "–" if row["words"] is None else f"{row['words']:,.1f}",
+                f"{row['documents']:,}",
+                f"{row['unknown']:,}",
+            ]
+            for label, row in {**results["runs"], _RELEVANT: results["relevant"]}.items()
+            if row
         ]
         return Table(("documents", "words", "documents counted", "without a text"), rows)
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One bar a row."""
-        means = {label: row["words"] for label, row in _rows(results).items()}
-        with figure(paths, 1, width=bar_width(len(means))) as (axes,):
-            known = {label: mean or 0.0 for label, mean in means.items()}
-            bars(axes, known, {label: _shown(mean) for label, mean in means.items()})
-            plain_axes(axes, f"the first {results['depth']}", "", "words")
 
 
 def _mean(doc_ids: Sequence[str], words: Mapping[str, int]) -> dict[str, Any]:
     known = [words[doc_id] for doc_id in doc_ids if doc_id in words]
     mean = sum(known) / len(known) if known else None
     return {"words": mean, "documents": len(known), "unknown": len(doc_ids) - len(known)}
-
-
-def _rows(results: Any) -> dict[str, Any]:
-    return {**results["runs"], **({_RELEVANT: results["relevant"]} if results["relevant"] else {})}
-
-
-def _shown(mean: float | None) -> str:
-    return "–" if mean is None else f"{mean:,.1f}"

@@ -1,7 +1,6 @@
 """Analysis `p-mrr`: how far documents move that a changed instruction rules out."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -17,10 +16,6 @@ from hardneg.plugin import (
     Runs,
     Table,
     UsageError,
-    bar_width,
-    bars,
-    figure,
-    plain_axes,
 )
 from hardneg_instructions.followir import CHANGED, ORIGINAL
 
@@ -38,6 +33,7 @@ class PMrr(Analysis):
     """
 
     name = "p-mrr"
+    drawn = slice(1, 2)
     title = "p-MRR"
     asks = ("qrels",)
 
@@ -104,14 +100,6 @@ class PMrr(Analysis):
             "0 where they fall, below 0 where they rise, 0 where nothing moves. The papers print it times 100."
             + (f" {more} that became more relevant are left out." if more else "")
         )
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One bar a run."""
-        values = {label: row["p-MRR"] for label, row in results["runs"].items()}
-        with figure(paths, 1, width=bar_width(len(values))) as (axes,):
-            bars(axes, values, {label: f"{value:+.3f}" for label, value in values.items()})
-            axes.axhline(0, color="#333333", linewidth=0.8)
-            plain_axes(axes, f"{results['queries']} queries", "", "p-MRR")
 
     def _judged(self, qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
         """By query the documents that are less relevant under the changed instruction, and how many are more."""

@@ -1,1 +1,0 @@
-"""Built-in filters: which candidates are no negatives, whatever the miner."""

@@ -1,0 +1,378 @@
+"""The contracts of losses, regularizers and batch orders (`hardneg.registry.protocols`) as tests."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.batches.batch_order import TrainingQueries
+from hardneg.records.types import EncodedBatch, RankedList, ScoreBatch
+from hardneg.registry.plugins import needs_of
+from hardneg.runtime.seeding import generator
+from hardneg.testing.forms import FORMS
+from hardneg.testing.plugin_contract import PluginTests, rule
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+_MASKS = ("positive", "own", "valid")
+_GUIDES = ("guide", "guide_query_query", "guide_document_document")
+_OWN = ("query_query", "document_document")
+_OPTIONAL = ("ranks", "teacher", "weights", *_GUIDES, *_OWN)
+_MATRICES = ("scores", *_MASKS, "ranks", "teacher", "guide")
+_OF_ROWS, _OF_COLUMNS = ("guide_query_query", "query_query"), ("guide_document_document", "document_document")
+
+
+class LossTests(PluginTests):
+    """Set `plugin`; its class names in `needs` the optional parts of a `ScoreBatch` that it cannot do without.
+
+    `needs` here names more of them, for the tests alone. `scale` bounds the scores of ordinary batches: within it the
+    loss must be differentiable. `stops_gradients`: it takes some scores as constants, such as the weights of others.
+    """
+
+    needs: ClassVar[tuple[str, ...]] = ()
+    scale: ClassVar[float] = 0.9
+    stops_gradients: ClassVar[bool] = False
+
+    def batch(self) -> ScoreBatch:
+        """Four queries, four positives and eight mined documents; some cells are not valid. float64.
+
+        A teacher has scored each query's own documents alone; a guide all, as the model has queries and documents with
+        each other.
+        """
+        import torch
+
+        source = torch.Generator().manual_seed(11)
+        scores = (torch.rand(4, 12, generator=source, dtype=torch.float64) * 2 - 1) * self.scale
+        row, column = torch.arange(4)[:, None], torch.arange(12)[None, :]
+        positive, own = column == row, (column - 4) // 2 == row
+        valid = ~((column == 3) & (row == 0) | (column == 5) & (row == 1) | (column == 11) & (row != 1))
+        ranks = torch.where(own, column % 2 + 1 + row, 0)
+        teacher = torch.rand(4, 12, generator=source, dtype=torch.float64) + positive * 2
+        teacher = teacher.masked_fill(~(positive | own), torch.nan)
+        parts = {"ranks": ranks, "teacher": teacher, "weights": torch.ones(4, dtype=torch.float64)}
+        parts |= _with_each_other(source, self.scale)
+        needs = {*self.needs, *needs_of(self.plugin)}
+        optional = {name: part for name, part in parts.items() if name in needs}
+        return ScoreBatch(scores, positive, own & ~positive, valid | positive, **optional)
+
+    def _learn(self, folder: Path, batch: ScoreBatch) -> "tuple[Tensor, Tensor]":
+        scores = batch.scores.detach().clone().requires_grad_()
+        value = self.make(folder)(replace(batch, scores=scores))
+        rule(tuple(value.shape) == (), "a loss is a scalar", f"shape {tuple(value.shape)}")
+        rule(value.requires_grad, "a loss keeps the gradient's graph, also where it is zero")
+        value.backward()
+        gradient = scores.grad
+        return value.detach(), scores.detach() * 0 if gradient is None else gradient
+
+    def test_says_what_it_needs(self, tmp_path: Path) -> None:
+        """Recipes are refused where batches lack it."""
+        said = getattr(self.make(tmp_path), "needs", ())
+        known = isinstance(said, tuple) and {*said} <= {*_OPTIONAL}
+        rule(known, f"`needs` is a tuple of optional parts of a batch: {', '.join(_OPTIONAL)}", repr(said))
+
+    def test_a_scalar_that_learns(self, tmp_path: Path) -> None:
+        """Finite, with a gradient that is not zero."""
+        import torch
+
+        value, gradient = self._learn(tmp_path, self.batch())
+        rule(bool(torch.isfinite(value)), "a loss is finite", value)
+        rule(bool(gradient.any()), "a batch with positives and negatives has a gradient")
+
+    def test_optional_parts_may_be_there(self, tmp_path: Path) -> None:
+        """Some batches have ranks, a teacher's scores, weights and a guide's scores."""
+        import torch
+
+        batch = self.batch()
+        wide = torch.ones_like(batch.scores)
+        more = {"weights": wide[:, 0], "ranks": wide.long(), "teacher": wide}
+        more |= _with_each_other(torch.Generator().manual_seed(3), self.scale)
+        value, _ = self._learn(tmp_path, replace(batch, **{**more, **_there(batch, _OPTIONAL)}))
+        rule(bool(torch.isfinite(value)), "optional parts may be given to a loss that does not need them", value)
+
+    def test_finite_for_scores_of_any_size(self, tmp_path: Path) -> None:
+        """Up to 1e4 in both directions, in 32 and 16 bits."""
+        import torch
+
+        batch = self.batch()
+        for size in (1e4, -1e4, 1e2):
+            for dtype in (torch.float32, torch.bfloat16):
+                extreme = torch.where(batch.positive, -size, size).to(dtype)
+                for scores in (extreme, (batch.scores * size / self.scale).to(dtype)):
+                    value, gradient = self._learn(tmp_path, replace(batch, scores=scores))
+                    finite = bool(torch.isfinite(value)) and bool(torch.isfinite(gradient).all())
+                    rule(finite, "value and gradient are finite for scores of any size", f"{value} for ±{abs(size):g}")
+
+    def test_bfloat16_scores(self, tmp_path: Path) -> None:
+        """Scores of 16 bits are computed with in 32."""
+        import torch
+
+        scores = self.batch().scores.to(torch.bfloat16)
+        half, _ = self._learn(tmp_path, replace(self.batch(), scores=scores))
+        wide = half.dtype in (torch.float32, torch.float64)
+        rule(wide, "bfloat16 scores are computed with in 32 bits", f"a value of {half.dtype}")
+        whole, _ = self._learn(tmp_path, replace(self.batch(), scores=scores.float()))
+        near = abs(float(half) - float(whole)) <= 1e-3 * abs(float(whole)) + 1e-6
+        rule(near, "bfloat16 scores are computed with in 32 bits", f"{float(half)} instead of {float(whole)}")
+
+    def test_nothing_to_learn(self, tmp_path: Path) -> None:
+        """Rows have their positive alone."""
+        import torch
+
+        batch = self.batch()
+        own = {name: torch.full_like(part, -torch.inf) for name, part in _there(batch, _OWN).items()}
+        value, gradient = self._learn(tmp_path, replace(batch, valid=batch.positive.clone(), **own))
+        rule(float(value) == 0, "the loss is 0 where no row has a negative", float(value))
+        rule(not bool(gradient.any()), "the gradient is 0 where no row has a negative")
+
+    def test_masked_scores_do_not_count(self, tmp_path: Path) -> None:
+        """Padding and forbidden negatives have no effect."""
+        import torch
+
+        batch = self.batch()
+        value, gradient = self._learn(tmp_path, batch)
+        rule(not bool(gradient[~batch.valid].any()), "scores where `valid` is false get no gradient")
+        changed = torch.where(batch.valid, batch.scores, batch.scores + 50)
+        other, _ = self._learn(tmp_path, replace(batch, scores=changed))
+        rule(bool(torch.isclose(value, other)), "scores where `valid` is false have no effect", f"{value}, {other}")
+
+    def test_the_order_of_rows_and_columns_has_no_effect(self, tmp_path: Path) -> None:
+        """Batches are gathered from several processes in any order."""
+        import torch
+
+        batch = self.batch()
+        source = torch.Generator().manual_seed(5)
+        rows, columns = torch.randperm(4, generator=source), torch.randperm(12, generator=source)
+        value, _ = self._learn(tmp_path, batch)
+        for what, both, order in (("rows", _OF_ROWS, rows), ("columns", _OF_COLUMNS, columns)):
+            turn = order if what == "rows" else (slice(None), order)
+            moved = replace(batch, **{name: part[turn] for name, part in _there(batch, _MATRICES).items()})
+            moved = replace(moved, **{name: part[order][:, order] for name, part in _there(batch, both).items()})
+            if batch.weights is not None and what == "rows":
+                moved = replace(moved, weights=batch.weights[rows])
+            other, _ = self._learn(tmp_path, moved)
+            rule(bool(torch.isclose(value, other)), f"the order of {what} has no effect", f"{value}, {other}")
+
+    def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
+        """Compare with finite differences in 64 bits; a loss that stops gradients differs."""
+        import torch
+
+        batch, loss = self.batch(), self.make(tmp_path)
+        scores, result = batch.scores.clone().requires_grad_(), "the gradient is the derivative"
+        try:
+            torch.autograd.gradcheck(lambda values: loss(replace(batch, scores=values)), scores)
+        except Exception as error:
+            result = str(error)
+        same = result == "the gradient is the derivative"
+        rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", result)
+        rule(not (same and self.stops_gradients), "a loss that stops gradients has another than its derivative", result)
+
+    def test_is_a_pure_function(self, tmp_path: Path) -> None:
+        """A second call has the same value, and the batch is unchanged."""
+        batch, loss = self.batch(), self.make(tmp_path)
+        before = {name: getattr(batch, name).clone() for name in ("scores", *_MASKS)}
+        first, second = float(loss(batch)), float(loss(batch))
+        rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
+        changed = [name for name, part in before.items() if not bool((part == getattr(batch, name)).all())]
+        rule(not changed, "a loss does not change its batch", changed)
+
+
+def _there(batch: ScoreBatch, names: tuple[str, ...]) -> "dict[str, Tensor]":
+    return {name: part for name in names if (part := getattr(batch, name)) is not None}
+
+
+def _with_each_other(source: "Generator", scale: float) -> "dict[str, Tensor]":
+    """A guide's scores of the 4 queries and 12 documents of `batch`, and the model's own; float64."""
+    import torch
+
+    def drawn(rows: int, columns: int) -> "Tensor":
+        return (torch.rand(rows, columns, generator=source, dtype=torch.float64) * 2 - 1) * scale
+
+    owner = torch.cat([torch.arange(4), torch.arange(8) // 2])
+    same = {"query_query": torch.eye(4, dtype=torch.bool), "document_document": owner[:, None] == owner}
+    guides = {"guide": drawn(4, 12), "guide_query_query": drawn(4, 4), "guide_document_document": drawn(12, 12)}
+    return guides | {name: drawn(*mask.shape).masked_fill(mask, -torch.inf) for name, mask in same.items()}
+
+
+_TEXTS, _DOCUMENTS, _WIDTH, _TOKENS = 3, 4, 6, 2
+
+
+class RegularizerTests(PluginTests):
+    """Set `plugin`; override `batch` for a form with rules of its own."""
+
+    def batch(self, folder: Path) -> EncodedBatch:
+        """Three queries and four documents near the end of training, float64; a document counts up to three times."""
+        import torch
+
+        source = torch.Generator().manual_seed(3)
+        tokens = (_TOKENS,) if type(self.make(folder)).form == "token-vectors" else ()
+        queries, documents = (
+            torch.rand(count, *tokens, _WIDTH, generator=source, dtype=torch.float64).sub(0.4).relu()
+            for count in (_TEXTS, _DOCUMENTS)
+        )
+        if tokens:
+            queries[..., -1] = documents[..., -1] = 1.0
+        return EncodedBatch(queries, documents, torch.tensor([1, 3, 1, 2]), 0.9)
+
+    def _learn(self, folder: Path, batch: EncodedBatch) -> "tuple[Tensor, Tensor, Tensor]":
+        """The penalty, and its gradients to queries and documents."""
+        import torch
+
+        queries, documents = (part.detach().clone().requires_grad_() for part in (batch.queries, batch.documents))
+        value = self.make(folder)(replace(batch, queries=queries, documents=documents))
+        rule(tuple(value.shape) == (), "a penalty is a scalar", f"shape {tuple(value.shape)}")
+        rule(value.requires_grad, "a penalty keeps the gradient's graph")
+        gradients = torch.autograd.grad(value, (queries, documents), allow_unused=True, materialize_grads=True)
+        return value.detach(), *gradients
+
+    def test_says_what_it_is_for(self, tmp_path: Path) -> None:
+        """Recipes whose encoder has another form are refused."""
+        form = getattr(type(self.make(tmp_path)), "form", None)
+        rule(form in FORMS, f"`form` is one of {', '.join(FORMS)}", repr(form))
+
+    def test_a_penalty_that_learns(self, tmp_path: Path) -> None:
+        """Finite, not below 0, with a gradient that is not zero."""
+        import torch
+
+        value, *gradients = self._learn(tmp_path, self.batch(tmp_path))
+        rule(bool(torch.isfinite(value)) and float(value) >= 0, "a penalty is finite and not below 0", float(value))
+        rule(any(bool(part.any()) for part in gradients), "a penalty has a gradient")
+
+    def test_finite_for_weights_of_any_size(self, tmp_path: Path) -> None:
+        """Up to 1e4, and all zero, in float32."""
+        import torch
+
+        batch = self.batch(tmp_path)
+        for size in (0.0, 1e-6, 1e4):
+            queries, documents = ((part * size).float() for part in (batch.queries, batch.documents))
+            parts = self._learn(tmp_path, replace(batch, queries=queries, documents=documents))
+            rule(all(bool(torch.isfinite(part).all()) for part in parts), "finite for weights of any size", size)
+
+    def test_counts_are_copies(self, tmp_path: Path) -> None:
+        """A document in three columns counts as three documents."""
+        import torch
+
+        batch = self.batch(tmp_path)
+        copied = batch.documents.repeat_interleave(batch.counts, dim=0)
+        value, gradient, _ = self._learn(tmp_path, batch)
+        other = replace(batch, documents=copied, counts=torch.ones(len(copied), dtype=torch.int64))
+        again, same, _ = self._learn(tmp_path, other)
+        rule(bool(torch.isclose(value, again)), "counts are copies", f"{float(value)}, {float(again)} with copies")
+        rule(bool(torch.allclose(gradient, same)), "counts are copies, for gradients too")
+
+    def test_the_order_of_texts_has_no_effect(self, tmp_path: Path) -> None:
+        """Batches are gathered from several processes in any order."""
+        import torch
+
+        batch = self.batch(tmp_path)
+        turned = EncodedBatch(batch.queries.flip(0), batch.documents.flip(0), batch.counts.flip(0), batch.done)
+        value, other = self._learn(tmp_path, batch)[0], self._learn(tmp_path, turned)[0]
+        rule(bool(torch.isclose(value, other)), "the order of texts has no effect", f"{float(value)}, {float(other)}")
+
+    def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
+        """Compare with finite differences in 64 bits, away from weights of 0."""
+        import torch
+
+        batch, penalty = self.batch(tmp_path), self.make(tmp_path)
+        inputs = [(part + 0.1).requires_grad_() for part in (batch.queries, batch.documents)]
+        try:
+            torch.autograd.gradcheck(lambda q, d: penalty(replace(batch, queries=q, documents=d)), inputs)
+        except Exception as error:
+            raise AssertionError(f"broken rule: 64-bit weights have the derivative\n  found: {error}") from error
+
+    def test_is_a_pure_function(self, tmp_path: Path) -> None:
+        """A second call has the same value, and the batch is unchanged."""
+        batch = self.batch(tmp_path)
+        before = batch.documents.clone()
+        first, second = (float(self._learn(tmp_path, batch)[0]) for _ in range(2))
+        rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
+        rule(bool((before == batch.documents).all()), "a regularizer does not change its batch")
+
+
+NEEDS = ("vectors", "run")
+_QUERIES, _SIZE, _TOPICS = 90, 8, 5
+
+
+class BatchOrderTests(PluginTests):
+    """Set `plugin`; override `queries` for one that needs ids or lists of its own."""
+
+    def queries(self, folder: Path) -> TrainingQueries:
+        """Ninety queries of five topics: ids, positives, vectors, and lists with some of the others' positives."""
+        topic, source = np.arange(_QUERIES) % _TOPICS, generator(5, "queries")
+        centres = 4 * source.standard_normal((_TOPICS, 8))
+        ids = [f"topic{topic[number]}/{number}" for number in range(_QUERIES)]
+        others = [source.choice(np.flatnonzero(topic == topic[number]), 12, False) for number in range(_QUERIES)]
+        return TrainingQueries(
+            ids,
+            {query_id: [f"d{number}"] for number, query_id in enumerate(ids)},
+            (centres[topic] + source.standard_normal((_QUERIES, 8))).astype(np.float32),
+            [RankedList([f"d{other}" for other in some], -np.arange(12, dtype=np.float32)) for some in others],
+        )
+
+    def _order(self, folder: Path, chosen: NDArray[np.int64], epoch: int = 0, seed: int = 1) -> NDArray[np.int64]:
+        plugin, queries = self.make(folder), self.queries(folder)
+        groups = plugin.groups(queries, _SIZE, seed=1)
+        rule(
+            isinstance(groups, np.ndarray) and groups.dtype == np.int64 and len(groups) == len(queries.query_ids),
+            "`groups` are an int64 array with a row a query",
+            getattr(groups, "dtype", type(groups)),
+        )
+        order: NDArray[np.int64] = plugin.order(groups, chosen, _SIZE, epoch=epoch, seed=seed)
+        return order
+
+    def _all(self, folder: Path) -> NDArray[np.int64]:
+        return np.arange(len(self.queries(folder).query_ids))
+
+    def test_says_what_it_needs_and_whether_queries_repeat(self, tmp_path: Path) -> None:
+        """Recipes without it are refused."""
+        cls = type(self.make(tmp_path))
+        needs, repeats = getattr(cls, "needs", None), getattr(cls, "repeats", None)
+        known = isinstance(needs, tuple) and set(needs) <= set(NEEDS)
+        rule(known, f"`needs: ClassVar[tuple[str, ...]]`, of {', '.join(NEEDS)}", repr(needs))
+        rule(isinstance(repeats, bool), "`repeats: ClassVar[bool]`", repr(repeats))
+
+    def test_an_order_has_chosen_queries_alone(self, tmp_path: Path) -> None:
+        """The trainer leaves out queries, such as those without negatives."""
+        chosen = self._all(tmp_path)[3::2]
+        rows = self._order(tmp_path, chosen)
+        rule(rows.dtype == np.int64 and rows.ndim == 1, "an order is int64 [n]", f"{rows.dtype} {rows.shape}")
+        others = np.setdiff1d(rows, chosen)
+        rule(not len(others), "an order has chosen queries alone", f"places {others[:3].tolist()} too")
+
+    def test_each_query_comes_unless_they_repeat(self, tmp_path: Path) -> None:
+        """Queries repeat only to fill batches."""
+        if type(self.make(tmp_path)).repeats:
+            return
+        for chosen in (self._all(tmp_path), self._all(tmp_path)[::4]):
+            ordered, times = np.unique(self._order(tmp_path, chosen), return_counts=True)
+            missing = np.setdiff1d(chosen, ordered)
+            rule(not len(missing), "each chosen query comes in each epoch", f"{missing[:3].tolist()} do not")
+            rule(times.sum() < len(chosen) + _SIZE * _TOPICS, "queries come twice to fill batches only", times.max())
+
+    def test_epochs_are_of_one_length(self, tmp_path: Path) -> None:
+        """The trainer computes from the length where each epoch begins."""
+        for chosen in (self._all(tmp_path), self._all(tmp_path)[1:12]):
+            lengths = {len(self._order(tmp_path, chosen, epoch)) for epoch in range(4)}
+            rule(len(lengths) == 1 and 0 not in lengths, "each epoch has as many places", sorted(lengths))
+
+    def test_an_order_depends_on_its_arguments_alone(self, tmp_path: Path) -> None:
+        """Each process computes the order itself, and a resumed training again."""
+        chosen = self._all(tmp_path)
+        first, second = self._order(tmp_path, chosen, 3), self._order(tmp_path, chosen, 3)
+        rule(first.tolist() == second.tolist(), "the same arguments give the same order")
+
+    def test_epochs_and_seeds_differ(self, tmp_path: Path) -> None:
+        """No two epochs show the same batches."""
+        chosen = self._all(tmp_path)
+        orders = [self._order(tmp_path, chosen, *which).tolist() for which in ((0, 1), (1, 1), (0, 2))]
+        rule(orders[0] != orders[1], "another epoch has another order")
+        rule(orders[0] != orders[2], "another seed gives another order")
+
+    def test_few_queries_fill_a_batch(self, tmp_path: Path) -> None:
+        """One query alone, and one less than a batch."""
+        for count in (1, _SIZE - 1):
+            ordered = {*self._order(tmp_path, self._all(tmp_path)[:count]).tolist()}
+            fits = ordered <= {*range(count)} if type(self.make(tmp_path)).repeats else ordered == {*range(count)}
+            rule(bool(ordered) and fits, "an order of few queries has them", sorted(ordered))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
+from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import Fusion, Method, Norm
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
@@ -21,8 +21,6 @@ from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
 
-PANEL = "Tuning"
-
 
 class Tuning(BaseModel):
     """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
@@ -34,14 +32,9 @@ class Tuning(BaseModel):
 
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
-    metric: Annotated[MetricName, Option(same=("metrics",), panel=PANEL)] = Field(
-        "ndcg@10", description="The metric to tune on."
-    )
-    relevance_level: Annotated[int, Option(panel=PANEL)] = Field(1, gt=0, description=RELEVANT)
-    grid: Annotated[
-        dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]],
-        Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
-    ] = Field(
+    metric: MetricName = Field("ndcg@10", description="The metric to tune on.")
+    relevance_level: int = Field(1, gt=0, description=RELEVANT)
+    grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
         "tenths that sum to 1.",
@@ -63,7 +56,7 @@ class Fuse(RunSpec):
         "weighted-sum",
         description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
     )
-    weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
+    weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, model_validator
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Option, Trait, WriterSettings
+from hardneg.fields import Trait, WriterSettings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
@@ -42,7 +42,7 @@ class WriteQueries(StageSpec):
     purpose = "write queries from the passages alone"
     needs_dataset = True
     stage: Literal["write-queries"]
-    writers: Annotated[WriterSettings, Option("writer", metavar="NAME")] = Field(
+    writers: WriterSettings = Field(
         description="Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
     )
     per_passage: int = Field(1, gt=0, description="The most queries of a passage.")

@@ -1,12 +1,11 @@
 """`index`: an index over the texts of a corpus, or over what a model made of them."""
 
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from hardneg.api.adhoc_recipe import ENCODED
-from hardneg.lines.base import Argument, Arguments, Job, Line, Of
-from hardneg.lines.shared_arguments import DATASET, optional
+from hardneg.api.arguments import Arg, Dataset, Setting, Where, spelled_out
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import BM25
 
@@ -14,8 +13,22 @@ if TYPE_CHECKING:
     from hardneg.api.results import BuiltIndex
     from hardneg.api.workplace import Workplace
 
+Vectors = Annotated[
+    str | Path | Any,
+    Arg("For an index over vectors or weights: the folder they are in.", "what `encode` returned", cli=Path),
+]
 
-class IndexLine(Line):
+
+@spelled_out
+def index(
+    dataset: Dataset | None = None,
+    backend: Annotated[
+        Setting, Arg("The kind of index; `hardneg plugins list indexes` shows them.", plugin="indexes")
+    ] = BM25,
+    *,
+    vectors: Vectors | None = None,
+    **where: Unpack[Where],
+) -> "BuiltIndex":
     """Index the texts of a corpus, or a model's vectors of them; Pyserini's searchers open most of these.
 
     Raises:
@@ -25,44 +38,21 @@ class IndexLine(Line):
 
     Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
     """
-
-    name = "index"
-    words = "index build"
-    returns = "BuiltIndex"
-    shows = ("settings", "store")
-    counts: ClassVar = {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")}
-    unsaid = ("segments",)
-    arguments = (
-        optional(DATASET),
-        Of("index.backend", default=BM25),
-        Argument(
-            "vectors",
-            "For an index over vectors or weights: the folder they are in.",
-            "str | Path | BuiltIndex | None",
-            None,
-            form=Path,
-            objects="what `encode` returned",
-        ),
-    )
-
-    def job(self, args: Arguments, workplace: "Workplace") -> Job:
-        """One stage, or the work of a backend on a folder."""
-        from hardneg.api.argument_values import file_path
-
-        vectors = None if args.vectors is None else file_path(args.vectors, "vectors")
-        _check(args.backend["name"], args.dataset is not None, vectors)
-        if vectors is not None:
-            return Job(None, partial(_compressed, args), [vectors])
-        return Job(self.recipe(args, workplace, {ENCODED: args.of("index")}), partial(_result, args))
-
-
-def _result(args: Arguments, plan: Any, workplace: "Workplace") -> "BuiltIndex":
+    from hardneg.api.argument_values import file_path, stage
     from hardneg.api.results import built_index
+    from hardneg.api.workplace import Workplace
 
-    return built_index(args.backend["name"], workplace.make(plan).artifacts[ENCODED])
+    workplace, built = Workplace.of(where, index), stage("index", {"backend": backend})
+    setting, folder = built["backend"], None if vectors is None else file_path(vectors, "vectors")
+    _check(setting["name"], dataset is not None, folder)
+    if folder is not None:
+        workplace.begin(None, [folder])
+        return _of_vectors(setting, vectors, workplace)
+    plan = workplace.begin(workplace.recipe(index, dataset, None, {ENCODED: built}))
+    return built_index(setting["name"], workplace.artifacts(plan)[ENCODED])
 
 
-def _compressed(args: Arguments, plan: None, workplace: "Workplace") -> "BuiltIndex":
+def _of_vectors(setting: Mapping[str, Any], vectors: Any, workplace: "Workplace") -> "BuiltIndex":
     """An index over vectors, in the store under what it was made of."""
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import BuiltIndex, built_index
@@ -72,10 +62,8 @@ def _compressed(args: Arguments, plan: None, workplace: "Workplace") -> "BuiltIn
     from hardneg.store.digest import Content, tree_digest
     from hardneg.store.identity import plugin_identity
 
-    vectors, name = args.vectors, args.backend["name"]
-    plugin = configure(
-        "indexes", PluginSetting(name, {key: args.backend[key] for key in args.backend if key != "name"})
-    )
+    name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
+    plugin = configure("indexes", PluginSetting(name, options))
     key = vectors.key if isinstance(vectors, BuiltIndex) else ""
     content = Content.of(lambda: key or tree_digest(Path(vectors)))
     identity = plugin_identity(name, plugin)
@@ -91,7 +79,7 @@ def _compressed(args: Arguments, plan: None, workplace: "Workplace") -> "BuiltIn
 
 
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:
-    """Refuses what an index of a kind is not built from. Raises UsageError."""
+    """Refuse what an index of a kind is not built from. Raises UsageError."""
     from hardneg.indexes.open_store import form_in
     from hardneg.registry.plugins import load_plugin
 
@@ -102,6 +90,5 @@ def _check(backend: str, texts: bool, vectors: Path | None) -> None:
         raise UsageError(problem, "dataset", "vectors")
     if vectors is not None and (form := form_in(vectors)) != takes:
         problem = f"holds {form}" if form else "is no folder that `hardneg encode` or `hardneg index import` wrote"
-        raise UsageError(
-            f"index build: {vectors} {problem}, and {backend} is built from {takes}: name a folder of {takes}"
-        )
+        wanted = f"and {backend} is built from {takes}: name a folder of {takes}"
+        raise UsageError(f"index build: {vectors} {problem}, {wanted}")

@@ -28,11 +28,13 @@ DIFFERENT = {
     ("depth", 10): "of nDCG@10; the lists that positives' ranks are compared in; examples that users copy",
     ("depth", 20): "of a pool while a model trains; of lists that a language model judges",
     ("depth", 100): "of lists that are kept; the passages that a reader reads",
+    ("dev_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("examples", 5): "queries of a filter; wins and losses of two runs",
     ("length", 512): "tokens of a segment; of ELECTRA's inputs",
     ("most", 300): "characters of a shortened text; points of a drawn curve",
     ("negatives", 8): "a file's and a table's, in signatures that editors show",
     ("seed", 0): "what no recipe's seed changes; ELECTRA's first weights of a layer",
+    ("test_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("timeout", 60.0): "of two packages that know nothing of each other",
     ("version", 2): "each of its own plugin",
 }

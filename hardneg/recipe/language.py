@@ -219,7 +219,7 @@ def _former(tree: Mapping[str, Any]) -> Iterator[str]:
     """A line for each thing that recipes of earlier versions had."""
     parent = tree.get(EXTENDS)
     if isinstance(parent, list) or str(parent).startswith("bases/"):
-        yield f"{EXTENDS}: one recipe, no list and no base: write the others out, as `hardneg recipe show` prints recipes"
+        yield f"{EXTENDS}: one recipe, no list and no base: write the others out, as `hardneg recipe show` prints them"
     presets = tree.get(PRESETS)
     for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
         if not isinstance(part, Mapping):

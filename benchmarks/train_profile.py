@@ -32,9 +32,9 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.progress import Silent
 from hardneg.training import loop
-from hardneg.training.dropout import FastDropout
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
+from hardneg.training.step import FastDropout
 
 DRAWS, OPTIMIZER = "hardneg::draws", "Optimizer.step#AdamW.step"
 KINDS = {

@@ -30,11 +30,13 @@ DIFFERENT = {
     ("depth", 50): "of lists that second scores test; of the filters that an analysis measures",
     ("depth", 100): "of lists that are kept; the passages that a reader reads",
     ("depth", 200): "that negatives are chosen from; K of STAR and ADORE's Table 1",
+    ("dev_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("examples", 5): "queries of a filter; wins and losses of two runs",
     ("length", 512): "tokens of a segment; of ELECTRA's inputs",
     ("negatives", 8): "a file's and a table's, in signatures that editors show",
     ("seed", 0): "what no recipe's seed changes; ELECTRA's first weights of a layer",
     ("temperature", 0.05): "of a loss over cosines; of the gradients that an analysis measures",
+    ("test_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("timeout", 60.0): "of two packages that know nothing of each other",
     ("version", 2): "each of its own plugin",
 }

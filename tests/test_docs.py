@@ -251,7 +251,7 @@ def test_the_reference_has_all_commands_verbs_and_plugins() -> None:
     assert all(f"| [{title}]({name}.md) | " in pages["commands"] for name, title in own.items())
     assert "| `alpha` |" in pages["plugins"]
     assert all(f"### `{plugin.name}`" in pages["plugins"] for plugin in list_plugins())
-    assert {f"## `hardneg.{name}`" for name in ("mine", "recipe", "search")} < set(pages["python"].splitlines())
+    assert {f"## `hardneg.{name}`" for name in ("load_recipe", "mine", "search")} < set(pages["python"].splitlines())
     head, _, search = pages["verbs"].partition("## `search`\n")
     assert "## `encode`" in head and "Makes: run." in search and "| `depth` | whole number | `100` |" in search
     assert "| `index` | stage that makes index | required |" in search and "| `warmup_steps` |" in pages["verbs"]

@@ -94,9 +94,9 @@ class RecommendRequest:
     @property
     def batch(self) -> int:
         """The queries of a step."""
-        from hardneg.training.options import StepOptions
+        from hardneg.training.options import LearningOptions
 
-        return int(self.options.get("batch_size", StepOptions().batch_size))
+        return int(self.options.get("batch_size", LearningOptions.batch_size))
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""

@@ -8,9 +8,11 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path
+from hardneg.api.arguments import Model
 from hardneg.api.folder_contents import PYTHON, FolderContents
-from hardneg.api.model_argument import Model, named_model
+from hardneg.api.model_argument import named_model
 from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.recommended_recipe import RecommendRequest
@@ -207,7 +209,7 @@ class Beginning:
         request = RecommendRequest(_DEV, TOP_DEPTH, None, {}, goal="top")
         lengths = [f"model.document_length={self._read[0] or 'null'}"]
         dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
-        ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), self.model)
+        ad_hoc = AdhocRecipe("start", dataset, request.sweep(), self.model, lengths, workplace.seed)
         answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
         return replace(self, miner=answer.miner, alone=answer.alone, reasons=tuple(answer.reasons()))
 

@@ -12,10 +12,9 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Checked, Store
+from hardneg.store.artifacts import check as check_all
 from hardneg.store.gc_roots import Unfinished, collect, garbage, owners, unfinished
-from hardneg.store.integrity import Checked
-from hardneg.store.integrity import check as check_all
 
 app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 

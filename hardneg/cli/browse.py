@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.api.keyword_arguments import keywords
+from hardneg.api.arguments import options_of
 from hardneg.cli.console import bars, say
 from hardneg.cli.options import DATASET_OR_OTHER, OVERWRITE, STORE, WRITTEN, flags_but, flags_named
-from hardneg.cli.outputs import store_outputs
-from hardneg.cli.planned_work import RunOptions
+from hardneg.cli.planned_work import opened as opened_store
+from hardneg.cli.planned_work import store_outputs
 from hardneg.doors.browse.looked_at import LookedAt
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hardneg.doors.browse.browsed import Browsed
     from hardneg.doors.browse.marks import Marks
 
-_OWN = {name: keyword for name, (_, keyword) in keywords(LookedAt).items()}
+_OWN = options_of(LookedAt)
 _EXPORT = "Write the first 200 queries as one page here, and serve nothing."
 _SOURCES = "A finished recipe's folder, or files: negatives (.arrow) and TREC runs."
 
@@ -53,7 +53,7 @@ def browse(
 
     if export is None:
         check_installed()
-    sources = path_sources(paths, dataset, split, RunOptions(store).opened())
+    sources = path_sources(paths, dataset, split, opened_store(store))
     sources = with_others(sources, run, filter_by, dropped)
     written = Marks(marks or sources.marks)
     with opened(sources, bars()) as browsed:

@@ -54,14 +54,14 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.cli.plugins import singulars
+    from hardneg.registry.plugins import singulars
 
     return list(singulars())
 
 
 def named_plugins(context: typer.Context) -> list[str]:
     """The plugins of the kind that stands on the line."""
-    from hardneg.cli.plugins import kind_of
+    from hardneg.registry.plugins import kind_of
 
     try:
         return plugins(kind_of(context.params.get("kind") or ""))()

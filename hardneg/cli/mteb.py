@@ -38,14 +38,14 @@ def mteb(
 
     Example: hardneg mteb SciFact NFCorpus --model FOLDER --model bm25 --output results
     """
-    from hardneg.cli.planned_work import RunOptions, plugin_options
+    from hardneg.cli.planned_work import opened, plugin_options
     from hardneg.doors.mteb.model import task_searcher
     from hardneg.records.types import PluginSetting
     from hardneg.report.table import Table
 
     if option and backend is None:
         raise UsageError("mteb: --option goes with --backend NAME")
-    workplace = RunOptions(store, device, settings=settings).opened()
+    workplace = opened(store, device, settings)
     index = None if backend is None else PluginSetting(backend, plugin_options(option))
     searchers = {name: task_searcher(name, index, workplace) for name in model}
     rows = []

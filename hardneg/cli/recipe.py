@@ -8,10 +8,9 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
-from hardneg.cli.engines import ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
-from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
-from hardneg.cli.outputs import free_bytes
+from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.planned_work import configured, free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.cli.recipe_results import runs, verify

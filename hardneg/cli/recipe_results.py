@@ -8,7 +8,7 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.console import aligned, say, say_answer
 from hardneg.cli.options import JSON
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.cli.recipe_options import NAME, PRESET
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target

@@ -22,7 +22,7 @@ from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.verbs.encode import Encode
 from hardneg.verbs.evaluate import Evaluate
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 TRAIN = "train"
 MOST_COPIES = 0.01

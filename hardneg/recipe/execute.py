@@ -22,12 +22,9 @@ from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.processor import cpu_name
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
 from hardneg.store.choices import noted
-from hardneg.store.integrity import damage
-from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
-from hardneg.verbs.shared.engine import Engine
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import ArtifactInput, Engine, Local, StageContext, empty
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 _WORK, _DONE = "work", "done"
@@ -84,8 +81,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             raise UsageError(reason, "processes")
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
     for step in ahead:
-        for field_path, device in step.spec.named_devices():
-            check_device(device, f"stages.{step.name}.{field_path}")
+        devices = getattr(step.spec, "devices", None)
+        for side, named in vars(devices).items() if devices is not None else ():
+            for device in named if isinstance(named, tuple) else ():
+                check_device(device, f"stages.{step.name}.devices.{side}")
     check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)
@@ -125,7 +124,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.verbs.shared.inputs import documents_alone, no_queries
+    from hardneg.verbs.shared.inputs import no_queries
 
     if done.spec.artifact_type != "collection":
         return
@@ -136,7 +135,8 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
         raise RecipeError(str(plan.recipe.source), problems)
     asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
     if asking is not None and not artifact.facts["splits"]:
-        raise documents_alone(asking.name)
+        advice = "write some: stage write-queries"
+        raise DataError(f"{asking.name}: the dataset has documents and no queries; {advice}")
     empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
         raise no_queries(asking.name, getattr(asking.spec, "split", ""))

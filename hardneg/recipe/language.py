@@ -217,8 +217,9 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
 
 def _former(tree: Mapping[str, Any]) -> Iterator[str]:
     """A line for each thing that recipes of earlier versions had."""
-    if isinstance(tree.get(EXTENDS), list):
-        yield f"{EXTENDS}: one recipe, no list: write the stages of the others out; `hardneg recipe show` prints them"
+    parent = tree.get(EXTENDS)
+    if isinstance(parent, list) or str(parent).startswith("bases/"):
+        yield f"{EXTENDS}: one recipe, no list and no base: write the others out, as `hardneg recipe show` prints them"
     presets = tree.get(PRESETS)
     for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
         if not isinstance(part, Mapping):

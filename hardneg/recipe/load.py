@@ -21,10 +21,10 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
-from hardneg.training.rates import usual_rate
+from hardneg.training.options import usual_rate
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import StartModel
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 _MOST_STAGES = 200
 
@@ -249,7 +249,7 @@ def _model(top: _Top | None, models: ResolvedModels, problems: list[str]) -> Mod
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
     """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, StartModel) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, EncoderLearning) or "learning_rate" in written[name].get("options", {}):
             continue
         model = spec.began_with(view.at(name))
         if rate := usual_rate(view.models.of(model)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, Name, Option, OwnCut, Reference, Trait
+from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher, StageBlocks
     from hardneg.runtime.progress import Progress
-
-IN_SHARDS = Option(panel="In shards")
 
 
 class Encode(IndexSpec):
@@ -57,10 +55,8 @@ class Encode(IndexSpec):
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
-    shards: Annotated[int | None, IN_SHARDS] = Field(
-        None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards."
-    )
-    shard_rows: Annotated[int | None, IN_SHARDS] = Field(
+    shards: int | None = Field(None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards.")
+    shard_rows: int | None = Field(
         None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
     )
 

@@ -20,7 +20,6 @@ from hardneg.fields import (
     InputFile,
     MinerSetting,
     Name,
-    Option,
     Reference,
     Trait,
     has_answers,
@@ -66,7 +65,7 @@ class Mine(StageSpec):
     needs_dataset = True
     stage: Literal["mine"]
     miner: MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
-    filters: Annotated[FilterSettings, Option("filter", metavar="NAME")] = Field(
+    filters: FilterSettings = Field(
         (),
         description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
     )

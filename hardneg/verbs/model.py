@@ -22,31 +22,23 @@ class BroughtModel(StageSpec):
 
     version = 1
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     every_process = True
     inherits = ()
     purpose = "bring in another model, beside the recipe's own"
     stage: Literal["model"]
     model: Model = Field(json_schema_extra=FREE)
 
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A model."""
-        return {"model": MODEL_FOLDER}
-
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The model counts by its content, as the recipe's own does."""
         return {"model": lambda: recipe.models.of(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def network(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def estimate(self, sizes: Sizes) -> Row:
-        """A copy of its weights."""
         return Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:

@@ -125,17 +125,6 @@ def test_each_layer_is_computed_twice_and_no_longer_after_the_end(model: tuple[s
     assert len(calls) == 4 * once
 
 
-def test_layers_are_wrapped_where_transformers_cannot_do_it_alone() -> None:
-    from transformers import BertConfig, BertModel
-
-    small = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-    own, other = (BertModel(BertConfig(vocab_size=10, **small)) for _ in range(2))
-    other.supports_gradient_checkpointing = False
-    for module in (own, other):
-        compute_twice(module)
-    assert ["forward" in vars(module.encoder.layer[1]) for module in (own, other)] == [False, True]
-
-
 @pytest.mark.slow
 def test_an_adapter_is_put_in_saved_and_opened(model: tuple[str, Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer

@@ -27,10 +27,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.artifacts import Artifact, Store, check
 from hardneg.store.digest import digest
 from hardneg.store.gc_roots import garbage
-from hardneg.store.integrity import check
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 18

@@ -79,7 +79,8 @@ def test_a_function_may_be_extended(tmp_path):
         ("star-pasage", "did you mean 'star-passage'"),
         ("a.yaml", "a circle"),
         (3, "must be one recipe's name or path"),
-        (["bm25-passage", "star-passage"], "one recipe, no list: write the stages of the others out"),
+        (["bm25-passage", "star-passage"], "one recipe, no list and no base: write the others out"),
+        ("bases/passages", "one recipe, no list and no base: write the others out"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, extends, told):

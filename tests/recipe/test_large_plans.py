@@ -14,7 +14,7 @@ from hardneg.recipe.estimate import Estimate, estimate, no_room
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.store.artifacts import Store
-from hardneg.verbs.shared.sizes import Sizes, encoding
+from hardneg.verbs.shared.stage_spec import Sizes, encoding
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)

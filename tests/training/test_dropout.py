@@ -13,9 +13,9 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.runtime.progress import Silent
-from hardneg.training.dropout import FastDropout
 from hardneg.training.methods import dual_encoder
 from hardneg.training.methods.dual_encoder import train
+from hardneg.training.step import FastDropout
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import PluginSetting
-from hardneg.training.rates import usual_rate
+from hardneg.training.options import usual_rate
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from hardneg.losses.star import Star
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import gather
 from hardneg.runtime.progress import Silent
+from hardneg.training.batches import best_segments, in_slots
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.training.scoring import best_segments, in_slots
 from hardneg.training.validation import Pool, pool_metrics
 
 VECTORS = [[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0], [3.0, 0.0], [0.0, 1.0]]

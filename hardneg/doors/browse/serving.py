@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from hardneg.api.keyword_arguments import spelled_out, taken
+from hardneg.api.arguments import spelled_out, taken
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.run_argument import run_file
 from hardneg.api.workplace import Workplace

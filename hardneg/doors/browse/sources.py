@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.api.dataset_argument import Dataset, named_dataset
+from hardneg.api.arguments import Dataset
+from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.mined import MinedNegatives
 from hardneg.api.single_stage import make_dataset
 from hardneg.api.workplace import Workplace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.api.keyword_arguments import Where, spelled_out
+from hardneg.api.arguments import Where, spelled_out
 from hardneg.api.workplace import Workplace
 from hardneg.doors.mteb.system import TaskSystem, TaskTexts, task_texts
 from hardneg.indexes.kernels.checks import in_order

@@ -16,9 +16,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
-from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.engine import Engine
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import Engine, Local, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}

@@ -199,7 +199,7 @@ def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
         curves: dict[str, Curve] = {}
         for row in history:
             for key, value in {"kept": row.get("kept"), **row.get("drift", {})}.items():
-                if isinstance(value, int | float):
+                if isinstance(value, int | float) and value == value:  # no nan
                     name = _NAMES.get(key, f"{key} of the watched queries")
                     curves.setdefault(name, []).append((float(row["step"]), float(value)))
         first = next((row.get("refresh") for row in history if "loss" in row), None)  # no refresh, but what was there

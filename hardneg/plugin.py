@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, Files, System
     from hardneg.analysis.overlap import negatives_overlap, run_overlap
-    from hardneg.analysis.planted import FilterThresholds
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
-    from hardneg.evaluation.intervals import group_index
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
     from hardneg.evaluation.significance import Comparison, compare_all, holm
@@ -73,12 +71,11 @@ if TYPE_CHECKING:
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter, is_complete
-    from hardneg.formats.vectors.shards import index_bytes
     from hardneg.formats.vectors.sparse_store import SparseWriter
     from hardneg.formats.vectors.token_store import TokenWriter
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.backends.product import OpqPq
-    from hardneg.indexes.exact_ranks import corpus_pass, counts_above, pair_scores
+    from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
@@ -186,7 +183,6 @@ _HOMES = {
     "analysis.base": "Analysis Runs",
     "analysis.inputs": "AnalysisInputs Files System",
     "analysis.overlap": "negatives_overlap run_overlap",
-    "analysis.planted": "FilterThresholds",
     "api.workplace": "usual_store",
     "batches.batch_order": "BatchOrder TrainingQueries",
     "encoders.encoder": "Encoder",
@@ -202,7 +198,6 @@ _HOMES = {
     "encoders.speed.passes": "one_ahead",
     "encoders.tokens.tokens": "Tokens token_batches",
     "encoders.towers": "evaluating",
-    "evaluation.intervals": "group_index",
     "evaluation.metrics": "Scores evaluate means",
     "evaluation.metrics_json": "Measured read_metrics write_metrics",
     "evaluation.significance": "Comparison compare_all holm",
@@ -221,12 +216,11 @@ _HOMES = {
     "formats.segments": "Segments",
     "formats.source_files": "HasParts",
     "formats.vectors.flat_vectors": "FlatVectors FlatWriter is_complete",
-    "formats.vectors.shards": "index_bytes",
     "formats.vectors.sparse_store": "SparseWriter",
     "formats.vectors.token_store": "TokenWriter",
     "indexes.backends.compressed": "CompressedSearcher",
     "indexes.backends.product": "OpqPq",
-    "indexes.exact_ranks": "corpus_pass counts_above pair_scores",
+    "indexes.exact_ranks": "counts_above pair_scores",
     "indexes.kernels.checks": "vector_blocks",
     "indexes.kernels.exact.exact": "ExactOptions",
     "indexes.kernels.faiss.compression": (
@@ -313,9 +307,9 @@ __all__ = [  # noqa: RUF022
     "server_key", "settle_by", "source_of", "start_java", "stream_run", "takes_bf16", "token_batches", "usual_store",
     "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_problems", "world",
     "write_metrics", "write_negatives", "write_run", "writing_model",
-    "COLOURS", "FILTER_RULES", "FilterThresholds", "MetricName", "System", "corpus_pass", "counts_above",
-    "drop_batches", "evaluate", "group_index", "holm", "index_bytes", "lines", "measurements", "negatives_overlap",
-    "pair_scores", "run_overlap", "search_truncated", "spread_over_collections", "suggestion",
+    "COLOURS", "FILTER_RULES", "MetricName", "System", "counts_above", "drop_batches", "evaluate", "holm", "lines",
+    "measurements", "negatives_overlap", "pair_scores", "run_overlap", "search_truncated", "spread_over_collections",
+    "suggestion",
 ]  # fmt: skip
 
 

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from hardneg.plugin import COLOURS, Analysis, AnalysisInputs, Option, Runs, Table, UsageError, figure, plain_axes
-from hardneg_papers.analyses.shared import Encoders, Indexes
+from hardneg_papers.analyses.shared import Encoders, Indexes, Pass, corpus_pass
 
 Rows = NDArray[np.int64]
-Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""Starts a pass over the corpus: (first row, float32 [n, d]) in row order."""
+
 
 CUT = 200
 """K of table 1: as deep as negatives are chosen from."""
@@ -94,8 +93,6 @@ class Errors(Analysis):
         positives: Mapping[str, Sequence[str]],
         aside: Mapping[str, Sequence[str]],
     ) -> "PairwiseErrors":
-
-        from hardneg.plugin import corpus_pass
 
         queries = inputs.queries(inputs.split)
         if not queries:

@@ -25,7 +25,6 @@ from hardneg.plugin import (
     format_difference,
     format_p_value,
     format_score,
-    group_index,
     lines,
     plain_axes,
     suggestion,
@@ -303,10 +302,7 @@ def _tests(
 
     from hardneg.plugin import holm, spread_over_collections
 
-    groups = [
-        group_index(sorted(measured.results[baseline][metric]), measured.query_groups)
-        for measured in evaluations.values()
-    ]
+    queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations.values()]
     spreads = {}
     for system in tables:
         if system == baseline:
@@ -318,7 +314,7 @@ def _tests(
         )
         pairs = zip(tables[system], tables[baseline], strict=True)
         spreads[system] = spread_over_collections(
-            [[one - other] if shared else [one, other] for one, other in pairs], groups
+            [[one - other] if shared else [one, other] for one, other in pairs], queries
         )
     corrected = holm([each.p for each in spreads.values()])
     return [

@@ -6,18 +6,18 @@ from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hardneg.plugin import (
     FILTER_RULES,
     Analysis,
     AnalysisInputs,
     Candidates,
-    FilterThresholds,
     Name,
     Option,
     Reference,
     Table,
+    suggestion,
 )
 from hardneg_papers.analyses.shared import percent
 
@@ -30,6 +30,20 @@ THRESHOLDS: dict[str, tuple[float, ...]] = {
     "pos-percent": (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
 }
 _QUERIES = 4096
+
+
+def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    for name in thresholds:
+        if name not in FILTER_RULES:
+            raise ValueError(f"no filter {name!r}{suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}")
+    return thresholds
+
+
+FilterThresholds = Annotated[
+    dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    AfterValidator(_known_filters),
+    Option("threshold", metavar="FILTER=VALUE"),
+]
 _COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
 
 Planted = tuple[Candidates, Collection[str]]

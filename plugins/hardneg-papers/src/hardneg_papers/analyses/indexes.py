@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
 from hardneg.plugin import (
+    MANIFEST,
     Analysis,
     AnalysisInputs,
     DataError,
@@ -23,12 +24,12 @@ from hardneg.plugin import (
     Table,
     UsageError,
     evaluate,
-    index_bytes,
     means,
 )
-from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
+from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels, corpus_pass
 
 _DOC_IDS = "docid"
+_ASIDE = {_DOC_IDS, MANIFEST, "shards.json", "shard.json"}
 _PARTS = ("encode", "search", "total")
 _WARM_UP, _DEPTH = 2, 100
 
@@ -58,7 +59,8 @@ class IndexSizes(Analysis):
             vectors = index_vectors(folder) or documents
             if vectors is None:
                 raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
-            results[label] = index_bytes(folder), vectors
+            files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
+            results[label] = sum(path.stat().st_size for path in files), vectors
         return sizes(results)
 
     def table(self, results: Any) -> Table:
@@ -228,7 +230,7 @@ class Truncation(OfIndexes):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By label, the means of the metrics at each number of dimensions, from the largest on: [[dims, {metric}]]."""
 
-        from hardneg.plugin import corpus_pass, search_truncated
+        from hardneg.plugin import search_truncated
 
         qrels, texts = inputs.qrels(), inputs.queries(inputs.split)
         query_ids = [query_id for query_id in qrels if query_id in texts]

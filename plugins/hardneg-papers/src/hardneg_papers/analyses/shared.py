@@ -1,11 +1,15 @@
 """Fields and cells of tables that several analyses share."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated
 
-from hardneg.plugin import MEASURED, MetricName, Name, Option, Reference, Trait
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import MEASURED, DenseSearcher, MetricName, Name, Option, Reference, Trait
 
 _SHOWN = 120
+_BLOCK = 4096
 ONE_VECTOR = dict.fromkeys(
     (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
     "name one of an encoder with one vector a document",
@@ -27,8 +31,17 @@ Metric = Annotated[MetricName, Option("metric", same=("metrics",))]
 MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
 """Runs that metrics are made of, by label."""
 
+Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
+"""Starts a pass over a corpus: (first row, float32 [n, d]) in row order."""
+
 Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""
+
+
+def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
+    """Passes over the `count` vectors that an index holds, block by block."""
+    starts = range(0, count, _BLOCK)
+    return lambda: ((start, searcher.vectors(np.arange(start, min(start + _BLOCK, count)))) for start in starts)
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:

@@ -1,7 +1,5 @@
 from hardneg_papers.analyses.indexes import index_vectors, sizes
 
-from hardneg.formats.vectors.shards import index_bytes
-
 
 def test_bytes_a_vector_and_the_ratio_to_the_first_index():
     found = sizes({"flat": (1_600, 10), "pq": (160, 10), "empty": (5, 0)})
@@ -11,13 +9,6 @@ def test_bytes_a_vector_and_the_ratio_to_the_first_index():
 
 def test_no_indexes_have_no_sizes():
     assert sizes({}) == []
-
-
-def test_ids_and_the_manifest_are_no_part_of_an_index(tmp_path):
-    (tmp_path / "deep").mkdir()
-    for name, size in {"index": 7, "docid": 100, "manifest.json": 50, "deep/part": 4}.items():
-        (tmp_path / name).write_bytes(b"x" * size)
-    assert index_bytes(tmp_path) == 11
 
 
 def test_vectors_are_counted_by_their_ids_with_or_without_a_last_line_end(tmp_path):

@@ -6,6 +6,7 @@ for. Lines that other packages bring are functions too.
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +17,6 @@ _PUBLIC = {
     "analyze": "hardneg.api.analyzing",
     "average": "hardneg.lines.functions",
     "bench": "hardneg.lines.functions",
-    "browse": "hardneg.doors.browse.serving",
     "diagnose": "hardneg.diagnosis.diagnose",
     "encode": "hardneg.lines.functions",
     "evaluate": "hardneg.lines.functions",
@@ -34,11 +34,16 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
+_APART = {"browse": "hardneg-browse"}
+"""The package, of the folder `plugins`, that holds each of these names."""
+
 _CALLED = {"recipe": "hardneg.api.recipes"}
 """Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _APART:
+        return _apart(name)
     if name in _CALLED:
         return import_module(f"hardneg.{name}")
     if name.startswith("_"):
@@ -46,8 +51,22 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_PUBLIC.get(name, "hardneg.lines.functions")), name)
 
 
+def _apart(name: str) -> Any:
+    module = _APART[name].replace("-", "_")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        from hardneg.records.errors import MissingDependency
+
+        message = f"{name}: pip install ./plugins/{_APART[name]}, from a checkout of hardneg"
+        raise MissingDependency(message) from None
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC, *_CALLED})
+    apart = [name for name, package in _APART.items() if find_spec(package.replace("-", "_"))]
+    return sorted({*globals(), *_PUBLIC, *_CALLED, *apart})
 
 
 class _Folder(ModuleType):

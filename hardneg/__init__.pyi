@@ -22,7 +22,6 @@ from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
 from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
-from hardneg.doors.browse.serving import BrowsePage
 from hardneg.doors.hub.prepare import Wanted
 from hardneg.doors.hub.push import Pushed
 from hardneg.doors.mteb.model import TaskSearcher
@@ -583,48 +582,6 @@ def analyze(
     Raises:
         PluginError: there is no such analysis.
         UsageError: it has no such field, or one is missing.
-    """
-
-
-def browse(
-    what: str | Path | MinedNegatives | Sequence[str | Path],
-    *,
-    dataset: Dataset | None = None,
-    split: str | None = None,
-    runs: Sequence[AnyRun] = (),
-    filter_by: Sequence[AnyRun] = (),
-    dropped: str | Path | None = None,
-    marks: str | Path | None = None,
-    port: int = 0,
-    settings: Settings = (),
-    store: str | Path | None = None,
-    device: str | None = None,
-    engine: str | Mapping[str, Any] = 'local',
-    seed: int = 42,
-    progress: bool | Progress = False,
-) -> BrowsePage:
-    """Serve a page of negatives on this machine, in another thread.
-
-    Args:
-        what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
-        dataset: With files, for texts and judgements.
-        split: The queries' split; default train, or that of the negatives.
-        runs: TREC runs beside the negatives, for ranks and scores.
-        filter_by: Like runs, with the scores of a reranker or guide.
-        dropped: What the miner left out, as `hardneg mine` writes it.
-        marks: The file of marks; default NAME.marks.qrels beside what is shown.
-        port: The port; default: a free one.
-        settings: Set any value, such as model.document_length=256.
-        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: The seed of random draws.
-        progress: Whether to show bars, or what shows them.
-
-    Raises:
-        MissingDependency: the server's packages are not installed.
-        UsageError: arguments do not go together, or the port is taken.
-        DataError, ArtifactError: a file is missing or malformed.
     """
 
 

@@ -189,6 +189,20 @@ if TYPE_CHECKING:
     )
     from hardneg.verbs.shared.training_options import Judging, of_the_run
 
+    # isort: split
+    from hardneg.api.dataset_argument import named_dataset
+    from hardneg.api.run_argument import run_file
+    from hardneg.api.workplace import Workplace
+    from hardneg.cli.console import bars as progress_bars
+    from hardneg.cli.console import say
+    from hardneg.cli.options import flags_named
+    from hardneg.cli.outputs import store_outputs
+    from hardneg.formats.negatives import drop_batches
+    from hardneg.formats.qrels import read_qrels, write_qrels
+    from hardneg.recipe.run_folder import artifacts_of
+    from hardneg.records.terms import term_spans, terms
+    from hardneg.store.replaced_files import Target
+
 __all__ = [  # noqa: RUF022
     # Records: what passes between datasets, indexes, miners, losses and stages.
     "Answers",  # the short answers to one query
@@ -436,6 +450,21 @@ __all__ = [  # noqa: RUF022
     "world",  # the processes of this run
     "gather",  # a tensor of all processes, with gradients
     "settle_by",  # how several processes agree on what one has timed
+    # Commands, and functions that work as hardneg's own: where they work, what they are given, what they write.
+    "Workplace",  # the store, device, settings and progress of a function's arguments
+    "named_dataset",  # a dataset that a function is given, as a recipe names it
+    "run_file",  # the file of a run that a function is given
+    "artifacts_of",  # the artifacts of a run folder by step
+    "flags_named",  # errors that call arguments by the flags of a command
+    "say",  # a line on the terminal
+    "progress_bars",  # progress on the terminal
+    "store_outputs",  # what a command writes, checked to replace nothing of the user's
+    "Target",  # one file or folder of it
+    "drop_batches",  # the rows of a file of dropped candidates
+    "read_qrels",  # judgements of a file
+    "write_qrels",  # writes judgements
+    "terms",  # the words of a text
+    "term_spans",  # where they are
 ]
 
 

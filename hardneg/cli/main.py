@@ -12,13 +12,13 @@ import typer
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
-from hardneg.cli.browse import browse
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.mteb import mteb
+from hardneg.cli.packages import PackageGroup
 from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
@@ -38,8 +38,13 @@ _ROOM = {
 }
 _CLOSED = (errno.EACCES, errno.EPERM)
 
+
+class _Group(PackageGroup, LineGroup):
+    """All commands."""
+
+
 app = typer.Typer(
-    cls=LineGroup,
+    cls=_Group,
     help="Train dense retrievers with hard negatives; write Pyserini indexes and TREC runs; test the difference.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -55,7 +60,6 @@ app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
-app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
 app.command("mteb", rich_help_panel=options.RESULTS)(mteb)
 app.command("push", rich_help_panel=options.RESULTS)(push)

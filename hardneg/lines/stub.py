@@ -22,7 +22,6 @@ _TYPES = {
     "AnyQrels": "hardneg.api.qrels_argument",
     "AnyRun": "hardneg.api.run_argument",
     "BenchResult": "hardneg.api.benching",
-    "BrowsePage": "hardneg.doors.browse.serving",
     "BuiltIndex": "hardneg.api.results",
     "Dataset": "hardneg.api.dataset_argument",
     "Diagnosis": "hardneg.diagnosis.diagnose",

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import pytest
 from chromium import chromium
-from doors.browse.material import QUERIES, small_sources
+from hardneg_browse.application import export_page
+from hardneg_browse.browsed import opened
+from hardneg_browse.marks import Marks
+from hardneg_browse.serving import listening
+from material import QUERIES, small_sources
 
-from hardneg.doors.browse.application import export_page
-from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.serving import listening
 from hardneg.runtime.progress import Silent
 
 pytestmark = pytest.mark.slow

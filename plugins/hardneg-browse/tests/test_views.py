@@ -3,14 +3,14 @@
 import re
 
 import pytest
-from doors.browse.material import negatives
-from doors.browse.test_server import ask
+from hardneg_browse.application import breaks
+from hardneg_browse.browsed import opened
+from hardneg_browse.marks import Marks
+from hardneg_browse.serving import listening
+from hardneg_browse.sources import BrowseSources
+from material import negatives
+from test_server import ask
 
-from hardneg.doors.browse.application import breaks
-from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.serving import listening
-from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run

@@ -1,11 +1,11 @@
 """Marks are judgements in a file that others may write too."""
 
 import pytest
+from hardneg_browse.marks import Marks
+from nfs_locks import as_nfs
 
-from hardneg.doors.browse.marks import Marks
 from hardneg.formats.qrels import read_qrels
 from hardneg.records.errors import DataError, UsageError
-from tests.nfs_locks import as_nfs
 
 
 def test_marks_are_written_as_trec_has_them_and_taken_away_again(tmp_path):

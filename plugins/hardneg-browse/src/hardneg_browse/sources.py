@@ -3,21 +3,26 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
-from hardneg.api.dataset_argument import Dataset, named_dataset
-from hardneg.api.mined import MinedNegatives
-from hardneg.api.single_stage import make_dataset
-from hardneg.api.workplace import Workplace
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.runs import stream_run
-from hardneg.recipe.run_folder import artifacts_of
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import DATASET, DROPPED, HISTORY, LOCK, NEGATIVES, QUERIES, RUN
-from hardneg.records.types import SCORES
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.plugin import (
+    DROPPED,
+    HISTORY,
+    NEGATIVES,
+    QUERIES,
+    RUN,
+    Store,
+    StoredCollection,
+    UsageError,
+    Workplace,
+    artifacts_of,
+    named_dataset,
+    stream_run,
+)
 
 MARKS = ".marks.qrels"
+_DATASET = "dataset"
+_LOCK = "recipe.lock.yaml"
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class BrowseSources:
 
 def is_run_folder(path: Path) -> bool:
     """Whether a finished recipe's results lie there."""
-    return (path / LOCK).is_file()
+    return (path / _LOCK).is_file()
 
 
 def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
@@ -66,10 +71,10 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
     wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
     ranked = {name: item for name, item in artifacts.items() if _is_run_of(item, wanted)}
-    keys = (item.origin["inputs"].get(DATASET) for item in (*negatives.values(), *ranked.values()))
+    keys = (item.origin["inputs"].get(_DATASET) for item in (*negatives.values(), *ranked.values()))
     key = next(filter(None, keys), None)
     negatives = {name: item for name, item in negatives.items() if _is_of(item, key)}
-    read = next((item for item in artifacts.values() if item.key == key), artifacts.get(DATASET))
+    read = next((item for item in artifacts.values() if item.key == key), artifacts.get(_DATASET))
     dataset = read.path if read else None
     sources = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
     runs = {name: item.path / RUN for name, item in ranked.items() if _is_of(item, key)}
@@ -105,18 +110,18 @@ def of_files(paths: list[Path], split: str) -> BrowseSources:
     return BrowseSources(", ".join(labels), marks, negatives=negatives, runs=runs, split=split)
 
 
-def _split(item: Artifact) -> str | None:
+def _split(item: Any) -> str | None:
     """The split of a step; None where its verb has none."""
     split = item.origin["options"].get("split")
     return split if isinstance(split, str) else None
 
 
-def _is_of(item: Artifact, key: str | None) -> bool:
+def _is_of(item: Any, key: str | None) -> bool:
     """Whether a step reads the collection with this key, is it, or reads none itself."""
-    return key in (item.key, item.origin["inputs"].get(DATASET, key))
+    return key in (item.key, item.origin["inputs"].get(_DATASET, key))
 
 
-def _is_run_of(item: Artifact, split: str) -> bool:
+def _is_run_of(item: Any, split: str) -> bool:
     there = (item.path / RUN).is_file() and not (item.path / QUERIES).exists()
     return there and _split(item) in (None, split) and item.origin["options"].get("text_of") in (None, "query")
 
@@ -130,13 +135,13 @@ def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[t
             yield name, path
 
 
-def _judges(artifacts: Mapping[str, Artifact]) -> Iterator[str]:
+def _judges(artifacts: Mapping[str, Any]) -> Iterator[str]:
     """The names of runs of rerankers, or that a miner filters by."""
     names = {item.key: name for name, item in artifacts.items()}
     for name, item in artifacts.items():
         if item.origin["stage"] == "rerank":
             yield name
-        if (key := item.origin["inputs"].get(f"runs.{SCORES}")) in names:
+        if (key := item.origin["inputs"].get("runs.scores")) in names:
             yield names[key]
 
 
@@ -161,9 +166,7 @@ def with_others(
     return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
 
 
-def path_sources(
-    paths: Sequence[Path], dataset: Dataset | None, split: str | None, workplace: Workplace
-) -> BrowseSources:
+def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workplace: Workplace) -> BrowseSources:
     """The files of a finished recipe's folder, or these files.
 
     Raises:
@@ -176,8 +179,9 @@ def path_sources(
         files = of_files(list(paths), split or "train")
         if dataset is None:
             return files
-        plan = AdhocRecipe("browse", named_dataset(dataset, workplace.store)).plan()
-        return replace(files, dataset=make_dataset(plan, workplace).path)
+        stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
+        plan = workplace.recipe("browse", named_dataset(dataset, workplace.store), stages).plan()
+        return replace(files, dataset=workplace.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
     if dataset is not None:
@@ -187,7 +191,7 @@ def path_sources(
     return of_run_folder(folders[0], workplace.store, split)
 
 
-def mined_sources(mined: MinedNegatives) -> BrowseSources:
+def mined_sources(mined: Any) -> BrowseSources:
     """The files of a result of `hardneg.mine`; marks go into the working folder."""
     dropped = {mined.name: mined.folder / DROPPED} if (mined.folder / DROPPED).is_file() else {}
     return BrowseSources(

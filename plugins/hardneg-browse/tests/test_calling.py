@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
-from doors.browse.material import SmallCollection, small_sources
+from hardneg_browse.browsed import opened
+from hardneg_browse.sources import of_run_folder, with_others
+from material import SmallCollection, small_sources
 from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.sources import of_run_folder, with_others
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK
 from hardneg.runtime.progress import Silent

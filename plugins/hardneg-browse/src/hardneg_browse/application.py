@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from hardneg.doors.browse.browsed import PAGE, Browsed
-from hardneg.doors.browse.guard import FORM_BYTES, Access, Guard
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.query_page import beginning, clean, moves, query_page, tally
-from hardneg.doors.browse.survey import Survey, TrainingDrift, drifts, margin_histogram
-from hardneg.records.errors import HardnegError
-from hardneg.store.atomic_write import replace_text
+from hardneg.plugin import HardnegError, replace_text
+from hardneg_browse.browsed import PAGE, Browsed
+from hardneg_browse.guard import FORM_BYTES, Access, Guard
+from hardneg_browse.marks import Marks
+from hardneg_browse.query_page import beginning, clean, moves, query_page, tally
+from hardneg_browse.survey import Survey, TrainingDrift, drifts, margin_histogram
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +40,7 @@ def page(name: str, **content: Any) -> str:
 @cache
 def style() -> str:
     """The one style of all pages."""
-    return (files("hardneg.doors.browse") / "templates" / "style.css").read_text("utf-8")
+    return (files("hardneg_browse") / "templates" / "style.css").read_text("utf-8")
 
 
 def policy(forms: str) -> str:
@@ -59,7 +58,7 @@ def _environment() -> "Environment":
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("hardneg.doors.browse"),
+        loader=PackageLoader("hardneg_browse"),
         autoescape=True,
         finalize=lambda value: clean(value) if type(value) is str else value,
         undefined=StrictUndefined,

@@ -7,34 +7,17 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Any
 
-from hardneg.api.keyword_arguments import spelled_out, taken
-from hardneg.api.mined import MinedNegatives
-from hardneg.api.run_argument import run_file
-from hardneg.api.workplace import Workplace
-from hardneg.doors.browse.application import Site, application
-from hardneg.doors.browse.browsed import Browsed, opened
-from hardneg.doors.browse.guard import HOST, Access
-from hardneg.doors.browse.looked_at import LookedAt
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.sources import mined_sources, path_sources, with_others
-from hardneg.doors.browse.survey import Survey
-from hardneg.records.errors import MissingDependency, UsageError
+import uvicorn
 
-if TYPE_CHECKING:
-    import uvicorn
-
-
-def check_installed() -> None:
-    """Raises MissingDependency where the server's packages are not there."""
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency(
-            f'the page needs starlette and uvicorn ({error}); pip install "hardneg[browse]"'
-        ) from error
+from hardneg.plugin import Progress, UsageError, Workplace, run_file
+from hardneg_browse.application import Site, application
+from hardneg_browse.browsed import Browsed, opened
+from hardneg_browse.guard import HOST, Access
+from hardneg_browse.marks import Marks
+from hardneg_browse.sources import mined_sources, path_sources, with_others
+from hardneg_browse.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -44,7 +27,7 @@ class BrowseServer:
     access: Access
     marks: Marks
     survey: Survey
-    _server: "uvicorn.Server"
+    _server: uvicorn.Server
     _socket: socket.socket
 
     @property
@@ -73,12 +56,8 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseS
     """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
 
     Raises:
-        MissingDependency: the server's packages are not installed.
         UsageError: the port is taken.
     """
-    check_installed()
-    import uvicorn
-
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -105,9 +84,6 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseS
             yield BrowseServer(access, marks, survey, uvicorn.Server(settings), bound)
         finally:
             survey.stop()
-
-
-Browsable = str | Path | MinedNegatives | Sequence[str | Path]
 
 
 class BrowsePage:
@@ -138,33 +114,47 @@ class BrowsePage:
         return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
 
 
-@spelled_out
-def browse(what: Browsable, **options: Unpack[LookedAt]) -> BrowsePage:
+def browse(
+    what: str | Path | Sequence[str | Path] | Any,
+    *,
+    dataset: Any = None,
+    split: str | None = None,
+    runs: Sequence[Any] = (),
+    filter_by: Sequence[Any] = (),
+    dropped: str | Path | None = None,
+    marks: str | Path | None = None,
+    port: int = 0,
+    store: str | Path | None = None,
+    progress: bool | Progress = False,
+) -> BrowsePage:
     """Serve a page of negatives on this machine, in another thread.
 
     Args:
         what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
-        options: `LookedAt`, and what every function takes (`Where`).
+        dataset: with files, for texts and judgements; in any form that `hardneg.mine` takes.
+        split: the queries' split; default train, or that of the negatives.
+        runs: TREC runs beside the negatives, for ranks and scores.
+        filter_by: like runs, with the scores of a reranker or guide.
+        dropped: what the miner left out, as `hardneg mine` writes it.
+        marks: the file of marks; default NAME.marks.qrels beside what is shown.
+        port: the port; default: a free one.
+        store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        progress: whether to show bars, or what shows them.
 
     Raises:
-        MissingDependency: the server's packages are not installed.
         UsageError: arguments do not go together, or the port is taken.
         DataError, ArtifactError: a file is missing or malformed.
     """
-    check_installed()
-    own = taken(options, LookedAt)
-    workplace = Workplace.of(options)
-    if isinstance(what, MinedNegatives):
-        sources = mined_sources(what)
-    else:
+    workplace = Workplace.of({"store": store, "progress": progress})
+    if isinstance(what, str | Path | Sequence):
         paths = [what] if isinstance(what, str | Path) else what
-        sources = path_sources([Path(path) for path in paths], own["dataset"], own["split"], workplace)
-    runs = {name: [run_file(each, workplace.store) for each in own[name]] for name in ("runs", "filter_by")}
-    dropped = Path(own["dropped"]) if own["dropped"] else None
-    sources = with_others(sources, runs["runs"], runs["filter_by"], dropped)
-    marks = Marks(Path(own["marks"] or sources.marks))
+        sources = path_sources([Path(path) for path in paths], dataset, split, workplace)
+    else:
+        sources = mined_sources(what)
+    listed, judges = ([run_file(each, workplace.store) for each in given] for given in (runs, filter_by))
+    sources = with_others(sources, listed, judges, Path(dropped) if dropped else None)
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, workplace.progress))
-        server = stack.enter_context(listening(browsed, marks, own["port"]))
+        server = stack.enter_context(listening(browsed, Marks(Path(marks or sources.marks)), port))
         stack.enter_context(server.beside())
         return BrowsePage(server, stack.pop_all())

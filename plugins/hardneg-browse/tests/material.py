@@ -1,8 +1,8 @@
 """A small collection with texts that would do harm where they are not escaped, and what was mined from it."""
 
 import numpy as np
+from hardneg_browse.sources import BrowseSources
 
-from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run

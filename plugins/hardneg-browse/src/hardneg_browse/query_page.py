@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from hardneg.doors.browse.browsed import Browsed
-from hardneg.records.terms import term_spans, terms
-from hardneg.records.types import Document, Drops, RankedList
+from hardneg.plugin import Document, Drops, RankedList, term_spans, terms
+from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
 """Characters of a text that are shown at once."""

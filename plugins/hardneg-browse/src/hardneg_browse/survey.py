@@ -1,21 +1,22 @@
 """One pass over all queries in the background: suspicious negatives, margins, overlaps; and the drift of trainings."""
 
 import heapq
+import json
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.analysis.trainings import curves_of, refreshes
-from hardneg.doors.browse.browsed import Browsed
-from hardneg.doors.browse.query_page import Evidence, SuspectedNegative
-from hardneg.records.types import RankedList
-from hardneg.training.history import History
+from hardneg.plugin import RankedList
+from hardneg_browse.browsed import Browsed
+from hardneg_browse.query_page import Evidence, SuspectedNegative
 
 KEPT = 1_000
 """The most suspicious negatives that are remembered of each list."""
@@ -196,10 +197,27 @@ def drifts(histories: Mapping[str, Path]) -> list[TrainingDrift]:
     """The drift of the trainings that measured any."""
     trainings = []
     for label, path in histories.items():
-        history = History(path).read()
-        refreshed, watched = refreshes(history), curves_of(history, lambda row: row.get("drift"))
-        kept: Curve = [(float(step), share) for step, share in refreshed.get("kept", ())]
-        curves: dict[str, Curve] = {STAYED: kept} if kept else {}
-        curves |= {_NAMES.get(name, f"{name} of the watched queries"): list(curve) for name, curve in watched.items()}
-        trainings.append(TrainingDrift(label, len(refreshed.get("refreshes", ())), curves))
+        rows = list(_records(path))
+        first = next((row["step"] for row in rows if "loss" in row), None)
+        curves: dict[str, Curve] = {}
+        count, used = 0, None
+        for row in rows:
+            if (number := row.get("refresh")) not in (None, used):
+                count, used = count + (row["step"] != first), number
+            values = {STAYED: row.get("kept")}
+            for name, value in (row.get("drift") or {}).items():
+                values[_NAMES.get(name, f"{name} of the watched queries")] = value
+            for name, value in values.items():
+                if isinstance(value, int | float) and value == value:
+                    curves.setdefault(name, []).append((float(row["step"]), float(value)))
+        trainings.append(TrainingDrift(label, count, curves))
     return [item for item in trainings if item.curves]
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole records of a history that have a step; a line that a fault has cut off is left out."""
+    for line in path.read_text(encoding="utf-8").split("\n")[:-1]:
+        with suppress(ValueError):
+            record = json.loads(line)
+            if isinstance(record, dict) and isinstance(record.get("step"), int | float):
+                yield record

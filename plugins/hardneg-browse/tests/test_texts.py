@@ -1,8 +1,7 @@
 """Nothing in a text steers the page."""
 
 import pytest
-
-from hardneg.doors.browse.query_page import OPENED, SHOWN, beginning, clean, content_words, cut, marked
+from hardneg_browse.query_page import OPENED, SHOWN, beginning, clean, content_words, cut, marked
 
 
 @pytest.mark.parametrize(
@@ -49,3 +48,9 @@ def test_a_word_without_an_end_is_cut_too():
 def test_the_beginning_of_a_text_is_one_line():
     assert beginning("one\n two\tthree") == "one two three"
     assert beginning("one two three", 9) == "one two…"
+
+
+def test_terms_of_a_query_are_marked_without_blanks_too():
+    assert marked("冬の北海道へ Snow", content_words("北海道の snow")) == (
+        "冬の<mark>北海</mark><mark>道</mark>へ <mark>Snow</mark>"
+    )

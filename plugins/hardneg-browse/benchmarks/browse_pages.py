@@ -1,6 +1,6 @@
 """What a page of `hardneg browse` takes over many queries, before and after all of them were gone through.
 
-    python benchmarks/browse_pages.py --queries 100000
+    python plugins/hardneg-browse/benchmarks/browse_pages.py --queries 100000
 
 A row is one of Markdown: the kind of page, then milliseconds of the wall clock and of processors, medians and the
 largest of `--rounds` pages of it, each of another query or other words. Two runs of 100 documents and 30 negatives a
@@ -17,11 +17,11 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from hardneg_browse.browsed import opened
+from hardneg_browse.marks import Marks
+from hardneg_browse.serving import BrowseServer, listening
+from hardneg_browse.sources import BrowseSources
 
-from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.serving import BrowseServer, listening
-from hardneg.doors.browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run

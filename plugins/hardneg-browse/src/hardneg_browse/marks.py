@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.formats.qrels import Qrels, read_qrels, write_qrels
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Judgement
+from hardneg.plugin import Judgement, UsageError, read_qrels, write_qrels
 
 
 class Marks:
@@ -71,7 +69,7 @@ class Marks:
                 os.close(handle)
 
 
-def _read(path: Path) -> Qrels:
+def _read(path: Path) -> dict[str, dict[str, int]]:
     return read_qrels(path) if path.exists() and path.stat().st_size else {}
 
 

@@ -1,9 +1,8 @@
 """How suspicious a negative is, by numbers worked out by hand."""
 
 import pytest
-from doors.browse.material import falling
-
-from hardneg.doors.browse.query_page import Evidence, Standing, above, resemblance, shingles, standings
+from hardneg_browse.query_page import Evidence, Standing, above, resemblance, shingles, standings
+from material import falling
 
 
 def test_shingles_are_three_words_in_a_row():
@@ -56,3 +55,9 @@ def test_a_positive_that_is_not_listed_stands_behind_the_list():
     (found,) = evidence.suspected(["p"], ["n"])
     assert found.score == pytest.approx(2 / 3)
     assert found.reasons == ("dense ranks it at 1, above the best positive, which it does not have",)
+
+
+def test_one_letter_more_leaves_a_japanese_text_a_near_copy():
+    text = "".join(chr(0x4E00 + number) for number in range(60))  # sixty letters: 59 pairs
+    near = f"{text[:30]}の{text[30:]}"
+    assert len(shingles(text) & shingles(near)) == 57 - 3 and resemblance(shingles(text), shingles(near)) == 54 / 61

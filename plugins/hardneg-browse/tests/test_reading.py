@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from doors.browse.material import DOCUMENTS, MINED, QUERIES, RUNS, falling
+from hardneg_browse.browsed import PAGE, QuerySearch, opened
+from hardneg_browse.query_page import RankMove, moves, query_page, tally
+from hardneg_browse.sources import BrowseSources, of_files
+from hardneg_browse.survey import Survey, margin_histogram, margins
+from material import DOCUMENTS, MINED, QUERIES, RUNS, falling
 
-from hardneg.doors.browse.browsed import PAGE, QuerySearch, opened
-from hardneg.doors.browse.query_page import RankMove, moves, query_page, tally
-from hardneg.doors.browse.sources import BrowseSources, of_files
-from hardneg.doors.browse.survey import Survey, margin_histogram, margins
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent

@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 from urllib.parse import quote, urlencode
 
 import pytest
-from doors.browse.material import DOCUMENTS, QUERIES, small_sources
+from hardneg_browse.application import export_page
+from hardneg_browse.browsed import opened
+from hardneg_browse.guard import FORM_BYTES
+from hardneg_browse.marks import Marks
+from hardneg_browse.serving import listening
+from material import DOCUMENTS, QUERIES, small_sources
 
-from hardneg.doors.browse.application import export_page
-from hardneg.doors.browse.browsed import opened
-from hardneg.doors.browse.guard import FORM_BYTES
-from hardneg.doors.browse.marks import Marks
-from hardneg.doors.browse.serving import listening
 from hardneg.records.errors import UsageError
 from hardneg.runtime.progress import Silent
 
@@ -218,7 +218,7 @@ def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
 
 
 def test_what_is_exported_has_the_first_negatives(browsed, sources, tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.doors.browse.application.NEGATIVES", 1)
+    monkeypatch.setattr("hardneg_browse.application.NEGATIVES", 1)
     export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     most = max(browsed.lists["mined"].count(query_id) for query_id in browsed.search.query_ids)

@@ -12,14 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hardneg.doors.browse.sources import BrowseSources
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import NegativesFile, drop_batches, drops_at, read_negatives, write_negatives
-from hardneg.formats.qrels import positives
-from hardneg.formats.runs import EMPTY, stream_run
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Negatives, RankedList
-from hardneg.runtime.progress import Progress, Task
+from hardneg.plugin import (
+    DataError,
+    Document,
+    Drops,
+    Negatives,
+    Progress,
+    RankedList,
+    StoredCollection,
+    Task,
+    drop_batches,
+    positives_by_query,
+    read_negatives,
+    stream_run,
+    write_negatives,
+)
+from hardneg_browse.sources import BrowseSources
 
 PAGE = 25
 """Queries a page."""
@@ -93,7 +101,7 @@ class MinedFile:
         self._drops, self._file  # noqa: B018 - raises where a file is damaged
 
     @cached_property
-    def _file(self) -> NegativesFile:
+    def _file(self) -> Any:
         return read_negatives(self.path)
 
     @cached_property
@@ -105,7 +113,7 @@ class MinedFile:
     @cached_property
     def query_ids(self) -> Sequence[str]:
         """In row order."""
-        return self._file.query_ids
+        return self._file.query_ids  # type: ignore[no-any-return]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
@@ -124,8 +132,15 @@ class MinedFile:
         """Those of a query, with its drops where they are known; None for an unknown query."""
         if (row := self._rows.get(query_id)) is None:
             return None
+        mined: Negatives = self._file[row]
         dropped = self._drops.get(query_id)
-        return replace(self._file[row], drops=drops_at(*dropped)[1]) if dropped else self._file[row]
+        return replace(mined, drops=_drops_at(*dropped)) if dropped else mined
+
+
+def _drops_at(batch: pa.RecordBatch, row: int) -> Drops:
+    candidates, doc_ids, reasons = (batch.column(name)[row].as_py() for name in ("candidates", "doc_ids", "reasons"))
+    ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
+    return Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
 
 
 @dataclass(frozen=True)
@@ -142,7 +157,7 @@ class MappedRun:
     def ranked(self, query_id: str) -> RankedList:
         """The list of a query, an empty one where the run has none."""
         found = self.lists.negatives(query_id)
-        return EMPTY if found is None else RankedList(found.negatives, found.scores)
+        return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
 
 
 def map_run(path: Path, target: Path, task: Task) -> MappedRun:
@@ -264,7 +279,7 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
             raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
-        known_positives = positives(collection.all_qrels()) if collection else {}
+        known_positives = positives_by_query(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):
             with progress.task(f"reading {label}", None, "queries") as task:

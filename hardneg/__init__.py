@@ -24,7 +24,6 @@ _PUBLIC = {
     "index": "hardneg.lines.functions",
     "mine": "hardneg.lines.functions",
     "mteb_model": "hardneg.doors.mteb.model",
-    "push": "hardneg.doors.hub.push",
     "recommend": "hardneg.lines.functions",
     "rerank": "hardneg.lines.functions",
     "search": "hardneg.lines.functions",
@@ -34,7 +33,7 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
-_APART = {"browse": "hardneg-browse"}
+_APART = {"browse": "hardneg-browse", "push": "hardneg-hub"}
 """The package, of the folder `plugins`, that holds each of these names."""
 
 _CALLED = {"recipe": "hardneg.api.recipes"}

@@ -22,12 +22,9 @@ from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
 from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
-from hardneg.doors.hub.prepare import Wanted
-from hardneg.doors.hub.push import Pushed
 from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.records.errors import HardnegError as HardnegError
 from hardneg.runtime.progress import Progress
-from os import PathLike
 from pathlib import Path
 from typing import Any
 from typing import Literal
@@ -632,34 +629,6 @@ def mteb_model(
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
         UsageError: the index is no name and no options, or goes with no vectors.
-    """
-
-
-def push(
-    what: str | PathLike[str],
-    repo: str,
-    wanted: Wanted | str | None = None,
-    *,
-    public: bool = False,
-    message: str = '',
-    store: str | Path | None = None,
-) -> Pushed:
-    """Uploads a model, an index, negatives or runs to the Hugging Face hub as one commit, with a card.
-
-    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
-
-    Args:
-        what: a run folder, that of a model, an index or negatives, or a function's result.
-        repo: the repository, such as org/name.
-        wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
-        public: everybody may read it. A repository that is public already needs it too.
-        message: of the commit.
-        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
-
-    Raises:
-        UsageError: there is nothing of that type, or the repository is public and `public` is not set.
-        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
-        HubError: nobody is logged in, or the hub refuses.
     """
 
 

@@ -191,15 +191,21 @@ if TYPE_CHECKING:
 
     # isort: split
     from hardneg.api.dataset_argument import named_dataset
+    from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.outputs import store_outputs
+    from hardneg.doors.pyserini.openings import QuerySide, opening, openings
+    from hardneg.encoders.open.model_files import module_folders
+    from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.negatives import drop_batches
     from hardneg.formats.qrels import read_qrels, write_qrels
-    from hardneg.recipe.run_folder import artifacts_of
+    from hardneg.recipe.load import check_recipe
+    from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.records.private_paths import dataset_name, without_paths
     from hardneg.records.terms import term_spans, terms
     from hardneg.store.replaced_files import Target
 
@@ -465,6 +471,17 @@ __all__ = [  # noqa: RUF022
     "write_qrels",  # writes judgements
     "terms",  # the words of a text
     "term_spans",  # where they are
+    "read_lock",  # the record of a run folder
+    "check_recipe",  # the recipe in it
+    "Evaluation",  # what was measured, as a metrics file has it
+    "without_paths",  # a tree without folders of this machine
+    "dataset_name",  # the same of a dataset
+    "openings",  # the lines that open a run folder's indexes in Pyserini
+    "opening",  # those of one index folder
+    "QuerySide",  # how its queries are encoded
+    "module_folders",  # the folders of a model
+    "write_form",  # writes negatives with their texts
+    "WriteOptions",  # how many
 ]
 
 

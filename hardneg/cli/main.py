@@ -19,7 +19,6 @@ from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.mteb import mteb
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.push import push
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
@@ -62,7 +61,6 @@ app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
 app.command("mteb", rich_help_panel=options.RESULTS)(mteb)
-app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 
 

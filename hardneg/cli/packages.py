@@ -16,7 +16,11 @@ OWN = {
     "browse": (
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
-    )
+    ),
+    "push": (
+        "hardneg-hub",
+        "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",
+    ),
 }
 """Commands of packages in the folder `plugins` of a checkout: the package, and a line of help."""
 

@@ -1,1 +1,1 @@
-"""What opens hardneg to others: the Hugging Face hub, mteb, trainers, Pyserini."""
+"""What opens hardneg to others: mteb, trainers, Pyserini."""

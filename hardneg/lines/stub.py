@@ -27,7 +27,6 @@ _TYPES = {
     "Diagnosis": "hardneg.diagnosis.diagnose",
     "Evaluation": "hardneg.api.evaluation",
     "Goal": "hardneg.api.recommended_recipe",
-    "Pushed": "hardneg.doors.hub.push",
     "RankedRun": "hardneg.api.results",
     "RecommendedNegatives": "hardneg.api.recommending",
     "Iterable": "collections.abc",
@@ -45,7 +44,6 @@ _TYPES = {
     "TaskSearcher": "hardneg.doors.mteb.model",
     "TrainedModel": "hardneg.api.results",
     "WrittenQueries": "hardneg.api.results",
-    "Wanted": "hardneg.doors.hub.prepare",
 }
 """Where the types of signatures are."""
 

@@ -3,35 +3,31 @@
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import typer
 
-from hardneg.cli import completion
-from hardneg.cli.console import aligned, say
-from hardneg.cli.options import STORE, flags_but, flags_named, open_store
-from hardneg.records.errors import UsageError
-from hardneg.records.wording import counted, size
-
-if TYPE_CHECKING:
-    from hardneg.doors.hub.upload import Upload
+from hardneg.plugin import UsageError, flags_named, say, usual_store
+from hardneg_hub.prepare import FORMS, UPLOADS, Wanted, prepare
+from hardneg_hub.pushing import Push
+from hardneg_hub.upload import Upload
 
 _SHOWN = 40
+_FLAGS = {"wanted": "--what", "encoder": "--model"}
 
 
-@flags_named(flags_but(wanted="--what", encoder="--model"))
+@flags_named(lambda name: _FLAGS.get(name, f"--{name}"))
 def push(
     folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
     what: str | None = typer.Option(
         None,
         help="From a run folder: model, index, negatives or runs; default model.",
-        autocompletion=completion.words("model", "index", "negatives", "runs"),
+        autocompletion=lambda: [*UPLOADS],
     ),
     form: str = typer.Option(
         "hardneg",
         help="For negatives: ids (hardneg), or texts in triplet, n-tuple, labeled-list.",
-        autocompletion=completion.words("hardneg", "triplet", "n-tuple", "labeled-list"),
+        autocompletion=lambda: [*FORMS],
     ),
     count: int | None = typer.Option(None, min=1, help="For negatives with texts: how many for each query."),
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
@@ -40,7 +36,7 @@ def push(
     dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card; send nothing, ask the hub nothing."),
     revision: str | None = typer.Option(None, help="The branch, created if missing; default main."),
     message: str = typer.Option("", help="The commit message."),
-    store: Path | None = STORE,
+    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
 ) -> None:
     """Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.
 
@@ -50,11 +46,8 @@ def push(
 
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
-    from hardneg.doors.hub.prepare import Wanted, prepare
-    from hardneg.doors.hub.push import Push
-
     with TemporaryDirectory() as scratch:
-        upload = prepare(folder, repo, Wanted(what, model, form, count), open_store(store), Path(scratch))
+        upload = prepare(folder, repo, Wanted(what, model, form, count), usual_store(store), Path(scratch))
         _show(upload)
         if dry_run:
             say(f"\n{upload.card}")
@@ -70,15 +63,27 @@ def push(
     say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
 
 
-def _show(upload: "Upload") -> None:
+def _show(upload: Upload) -> None:
     sizes = upload.sizes
-    say(f"{upload.upload_type}: {counted(len(sizes), 'file')}, {size(sum(sizes.values()))}")
-    for line in aligned((size(each).rjust(9), path) for path, each in [*sizes.items()][:_SHOWN]):
-        say(f"  {line}")
+    say(f"{upload.upload_type}: {_files(len(sizes))}, {_size(sum(sizes.values()))}")
+    for path, size in [*sizes.items()][:_SHOWN]:
+        say(f"  {_size(size):>9}  {path}")
     if (more := len(sizes) - _SHOWN) > 0:
-        say(f"  and {counted(more, 'file')} more")
+        say(f"  and {_files(more)} more")
     for note in upload.notes:
         say(f"  {note}")
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
 
 
 def _ask(question: str) -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hardneg.api.workplace import usual_store
-from hardneg.doors.hub.prepare import Wanted, prepare
-from hardneg.doors.hub.upload import TOKEN, Upload
-from hardneg.records.errors import HubError, UsageError
+from hardneg.plugin import HubError, UsageError, usual_store
+from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.upload import TOKEN, Upload
 
 _ADVICE = {
     400: "refuses what was sent: look at the card's metadata and the names of files",

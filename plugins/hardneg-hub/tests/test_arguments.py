@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardneg_hub.prepare import Wanted
+from hardneg_hub.pushing import push
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.doors.hub.prepare import Wanted
-from hardneg.doors.hub.push import push
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import LOCK
 

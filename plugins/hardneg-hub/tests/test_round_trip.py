@@ -7,7 +7,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from doors.hub.conftest import FakeHub, asking
+from fake_hub import FakeHub, asking
 from hub_server import TOKEN, hub_server
 from recipe.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner

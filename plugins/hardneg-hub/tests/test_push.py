@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import huggingface_hub
 import pytest
 import yaml
-from doors.hub.conftest import FakeHub
+from fake_hub import FakeHub
 from hub_server import TOKEN
 from typer.testing import CliRunner
 
@@ -68,7 +68,7 @@ def test_public_is_asked_for_and_made_last(hub, run, store, monkeypatch):
     assert "pass --yes" in push(run, store, "--public") and NAME not in hub.files
     typed = StringIO("y\nyes\n")
     monkeypatch.setattr(typed, "isatty", lambda: True)
-    monkeypatch.setattr("hardneg.cli.push.sys", SimpleNamespace(stdin=typed, stderr=sys.stderr))
+    monkeypatch.setattr("hardneg_hub.command.sys", SimpleNamespace(stdin=typed, stderr=sys.stderr))
     assert "not pushed" in push(run, store, "--public") and NAME not in hub.files
     assert push(run, store, "--public").rstrip().endswith("public now")
     assert not hub.private[NAME] and hub.asked.index("update_repo_settings") > hub.asked.index("create_commit")

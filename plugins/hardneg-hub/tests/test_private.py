@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doors.hub.finished import spoil
+from finished import spoil
+from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.upload import Upload
 
-from hardneg.doors.hub.prepare import Wanted, prepare
-from hardneg.doors.hub.upload import Upload
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError
 from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.store.artifacts import Store

@@ -4,11 +4,31 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.doors.hub.cards import (
+from hardneg.plugin import (
+    MANIFEST,
+    METRICS,
+    MODEL_FOLDER,
+    NEGATIVES,
+    RUN,
+    ArtifactError,
+    DataError,
+    ModelError,
+    Store,
+    StoredCollection,
+    UsageError,
+    WriteOptions,
+    module_folders,
+    read_negatives,
+    write_form,
+)
+from hardneg_hub.cards import (
+    DATASET,
+    LOCK,
     RecordedRun,
     dataset_card,
     index_lines,
@@ -16,32 +36,24 @@ from hardneg.doors.hub.cards import (
     mined_by,
     origin_section,
     pushed_model_card,
+    table,
 )
-from hardneg.doors.hub.upload import CARD, PICKLES, Upload, check_unchanged, files_where, listed_files, matching
-from hardneg.encoders.open.model_files import module_folders
-from hardneg.encoders.open.source import HUB_FILES
-from hardneg.formats.collection import StoredCollection
-from hardneg.formats.export.catalogue import OWN
-from hardneg.formats.export.forms import WriteOptions, write_form
-from hardneg.formats.negatives import read_negatives
-from hardneg.formats.vectors.mmap import map_batches
-from hardneg.indexes.open_store import form_in
-from hardneg.records.errors import ArtifactError, DataError, ModelError, UsageError
-from hardneg.records.layout import (
-    DATASET,
+from hardneg_hub.upload import (
+    CARD,
     DOC_IDS,
-    INDEX_FOLDER,
-    LOCK,
-    METRICS,
-    MODEL_FOLDER,
-    NEGATIVES,
-    RUN,
-    SHARDS,
+    PICKLES,
     TERMS,
+    Upload,
+    check_unchanged,
+    files_where,
+    listed_files,
+    matching,
 )
-from hardneg.records.types import HUB_ID
-from hardneg.store.artifacts import MANIFEST, Artifact, Store
 
+OWN = "hardneg"
+INDEX_FOLDER, SHARDS = "index", "shards.json"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 UPLOADS = ("model", "index", "negatives", "runs")
 FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
 """The forms of negatives: ids (`hardneg`), or texts for sentence-transformers."""
@@ -92,7 +104,7 @@ class PushedFolder:
     """The folder, or file, of what is pushed. part: its path in the artifact; run, stage: that made it."""
 
     folder: Path
-    artifact: Artifact | None = None
+    artifact: Any = None
     part: str = "."
     run: RecordedRun | None = None
     stage: str | None = None
@@ -197,7 +209,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
 
 def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
     folder = pushed.folder
-    modules, known = {folder, *module_folders(folder)}, matching(*HUB_FILES)
+    modules, known = {folder, *module_folders(folder)}, matching(*_MODEL_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
             raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")
@@ -233,8 +245,6 @@ def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes
 
 
 def _runs(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
-    from hardneg.encoders.open.model_card import scores_table
-
     assert pushed.run is not None
     run = pushed.run
     files = files_where(run.folder, matching("runs/*.trec.gz", METRICS), [])
@@ -249,7 +259,11 @@ def _runs(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes:
     paragraphs = [f"# Runs over {run.dataset_title}", listed(facts)]
     if run.means:
         caption = f"Means over {run.queries}. `{METRICS}` has them by query, with paired tests."
-        paragraphs += ["## Scores", scores_table(run.means), caption]
+        paragraphs += [
+            "## Scores",
+            table({name: {metric: f"{mean:.4f}" for metric, mean in row.items()} for name, row in run.means.items()}),
+            caption,
+        ]
     lines = f'from huggingface_hub import hf_hub_download\n\npath = hf_hub_download("{repo}", "{runs[0]}", '
     lines += 'repo_type="dataset")'
     readers = "trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."
@@ -315,14 +329,23 @@ def _sources(path: Path) -> dict[str, Path]:
 
 def _copy(source: Path, target: Path) -> None:
     """Write the rows, without metadata of the source files, such as who wrote them."""
-    rows = map_batches(source, _COLUMNS) if source.suffix == ".arrow" else _batches(source)
-    rows = iter(rows)
+    rows = _mapped(source) if source.suffix == ".arrow" else _batches(source)
     if (first := next(rows, None)) is None:
         raise DataError(f"{source}: no negatives there: mine some, then push them")
     schema = first.schema.remove_metadata()
     with parquet.ParquetWriter(target, schema) as writer:
         for batch in (first, *rows):
             writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if reader.schema.names != _COLUMNS:
+            raise ArtifactError(f"{path}: has columns {reader.schema.names} instead of {_COLUMNS}: mine again")
+        yield from map(reader.get_batch, range(reader.num_record_batches))
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path}: cannot be read ({str(error).partition(chr(10))[0]}): mine again") from None
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
@@ -333,7 +356,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
         raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from None
 
 
-def _write_texts(run: RecordedRun, artifact: Artifact, split: str, wanted: Wanted, target: Path) -> None:
+def _write_texts(run: RecordedRun, artifact: Any, split: str, wanted: Wanted, target: Path) -> None:
     """The negatives of a run with their texts. Raises ArtifactError where the store has these no more."""
     dataset = run.store.find(artifact.origin["inputs"].get(DATASET, run.key(DATASET)))
     if dataset is None:
@@ -342,3 +365,12 @@ def _write_texts(run: RecordedRun, artifact: Artifact, split: str, wanted: Wante
     collection, mined = StoredCollection.open(dataset.path), read_negatives(artifact.path / NEGATIVES)
     queries, options = collection.queries(split), WriteOptions(wanted.count)
     write_form(wanted.form, target, mined, queries, collection.corpus, options)
+
+
+def form_in(folder: Path) -> str | None:
+    """The content of an index folder; None for other folders."""
+    if (folder / "sparse.json").exists():
+        return "weights"
+    if not (folder / "index").exists() and not (folder / SHARDS).exists():
+        return None
+    return "token-vectors" if (folder / "offsets.npy").exists() else "vectors"

@@ -1,7 +1,6 @@
-"""A hub in memory that this process asks, and a finished run to push to it."""
+"""A hub in memory that this process asks."""
 
 import hashlib
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +10,6 @@ import huggingface_hub
 import pytest
 from hub_server import TOKEN
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
-
-from hardneg.store.artifacts import Store
 
 
 class FakeHub(huggingface_hub.HfApi):  # type: ignore[misc]
@@ -78,29 +75,3 @@ def asking(patched: pytest.MonkeyPatch) -> FakeHub:
     patched.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     patched.setattr(huggingface_hub, "HfApi", lambda **_: made)
     return made
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
-    return asking(monkeypatch)
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Path, Store]:
-    """A run folder and its store; do not write into them."""
-    from doors.hub.finished import finished_run
-
-    folder = tmp_path_factory.mktemp("finished")
-    store = Store(folder / "store")
-    return finished_run(folder / "run", store, tiny_model), store
-
-
-@pytest.fixture
-def run(finished: tuple[Path, Store], tmp_path: Path) -> Path:
-    """The run folder, to be changed."""
-    return Path(shutil.copytree(finished[0], tmp_path / "run"))
-
-
-@pytest.fixture
-def store(finished: tuple[Path, Store]) -> Store:
-    return finished[1]

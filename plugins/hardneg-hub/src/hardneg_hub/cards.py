@@ -6,25 +6,32 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-import hardneg
-from hardneg.api.evaluation import Evaluation
-from hardneg.doors.pyserini.openings import QuerySide, opening, openings
-from hardneg.evaluation.metrics import Scores
-from hardneg.evaluation.metrics_json import Measured, read_metrics
-from hardneg.recipe.load import Recipe, check_recipe
-from hardneg.recipe.run_folder import read_lock
-from hardneg.records.errors import DataError, HardnegError
-from hardneg.records.layout import DATASET, LOCK, METRICS, START
-from hardneg.records.named_plugins import HF
-from hardneg.records.private_paths import dataset_name, without_paths
-from hardneg.records.wording import first_line
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.verbs.evaluate import Evaluate
+from hardneg.plugin import (
+    METRICS,
+    DataError,
+    Evaluation,
+    HardnegError,
+    Measured,
+    QuerySide,
+    Scores,
+    Store,
+    check_recipe,
+    dataset_name,
+    opening,
+    openings,
+    read_lock,
+    read_metrics,
+    without_paths,
+)
+
+DATASET = "dataset"
+LOCK = "recipe.lock.yaml"
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class RecordedRun:
     folder: Path
     store: Store
     lock: Mapping[str, Any]
-    recipe: Recipe | None
+    recipe: Any
 
     @classmethod
     def open(cls, folder: Path, store: Store) -> "RecordedRun":
@@ -59,7 +66,7 @@ class RecordedRun:
     def dataset_id(self) -> str | None:
         """Its id on the hub, where it is from there."""
         loader, _, source = self.dataset.partition(":")
-        return source if loader == HF and "/" in source else None
+        return source if loader == "hf" and "/" in source else None
 
     @property
     def dataset_title(self) -> str:
@@ -74,9 +81,9 @@ class RecordedRun:
 
     def key(self, stage: str) -> str:
         """The key of a stage's result."""
-        return str(self.lock["start_model"] if stage == START else self.lock["keys"].get(stage, ""))
+        return str(self.lock["start_model"] if stage == "start" else self.lock["keys"].get(stage, ""))
 
-    def artifact(self, stage: str) -> Artifact | None:
+    def artifact(self, stage: str) -> Any:
         """The result of a stage, where the store still has it."""
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
@@ -101,10 +108,10 @@ class RecordedRun:
         return read_metrics(path) if path.is_file() else None
 
     @cached_property
-    def evaluation(self) -> Evaluate | None:
+    def evaluation(self) -> Any:
         """The stage whose systems are those of the published metrics."""
         systems = list(self.measured.results) if self.measured else None
-        stages = (spec for spec in self.stages.values() if isinstance(spec, Evaluate))
+        stages = (spec for spec in self.stages.values() if spec.verb == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
 
     @property
@@ -172,7 +179,8 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
     try:
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise DataError(f"README.md: its first lines are no metadata of a card: {first_line(error)}") from None
+        first = str(error).partition("\n")[0]
+        raise DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -212,15 +220,16 @@ def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
 def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, Any]) -> list[str]:
     """Paragraphs with the scores of a model and of systems beside it, each mean with its interval."""
     metrics = list(dict.fromkeys(metric for system in own for metric in content["metrics"][system]))
-    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
+    rows = {}
     for system, means in content["metrics"].items():
         ends = {
             name: f" [{max(at[0], 0):.4f}, {min(at[1], 1):.4f}]"
             for name, at in content["intervals"][system].items()
             if at
         }
-        cells = [f"{means[name]:.4f}{ends.get(name, '')}" if name in means else "" for name in metrics]
-        lines.append([without_paths(system), *cells])
+        rows[without_paths(system)] = {
+            name: f"{means[name]:.4f}{ends.get(name, '')}" for name in metrics if name in means
+        }
     count = max(len(values) for system in own for values in content["per_query"][system].values())
     caption = (
         f"Means over {count:,} {run.queries} of the split `{run.evaluation.split if run.evaluation else ''}` of "
@@ -228,10 +237,18 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
     )
     if len(content["metrics"]) > len(own):
         caption += f" This model is {' and '.join(own)}; the other rows were measured beside it."
-    return ["## Scores", "\n".join("| " + " | ".join(cells) + " |" for cells in lines), caption]
+    return ["## Scores", table(rows), caption]
 
 
-def origin_section(run: RecordedRun | None, stage: str | None, artifact: Artifact | None) -> list[str]:
+def table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """Scores by row and metric, in Markdown."""
+    metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
+    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
+    lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) -> list[str]:
     """Paragraphs on the origin of a result: of a run's stage, else of an artifact's manifest; none without these."""
     facts: dict[str, object]
     if run is not None and stage:
@@ -244,7 +261,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Artifac
             "Dataset": f"`{run.dataset}`, key `{run.key('dataset')}`",
             **mined,
             "Key": f"`{run.key(stage)}`",
-            "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {hardneg.__version__}",
+            "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {version('hardneg')}",
         }
         more = [f"`{LOCK}` beside this card has the whole recipe, and the key of each of its steps."]
         return ["## How it was made", listed(facts), *more]

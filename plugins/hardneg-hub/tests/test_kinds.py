@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.pushing import Push
 
 import hardneg as hn
 from hardneg.api.dataset_argument import MemoryCollection
-from hardneg.doors.hub.prepare import Wanted, prepare
-from hardneg.doors.hub.push import Push
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.records.errors import ArtifactError, DataError, UsageError

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.layout import DOC_IDS, LOCK, TERMS
-from hardneg.store.artifacts import MANIFEST, Artifact
-from hardneg.store.digest import file_digest
+from hardneg.plugin import MANIFEST, ArtifactError, DataError, file_digest
+from hardneg_hub.cards import LOCK
 
+DOC_IDS, TERMS = "docid", "terms.txt"
 CARD = "README.md"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
 TOKEN = re.compile(rb"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )\S+")
@@ -84,7 +84,7 @@ def _lines(path: str, source: Path | bytes) -> Iterator[Iterable[bytes]]:
 
 
 def listed_files(
-    folder: Path, artifact: Artifact, part: str, notes: list[str], changed: Iterable[str] = ()
+    folder: Path, artifact: Any, part: str, notes: list[str], changed: Iterable[str] = ()
 ) -> dict[str, Path]:
     """The files of a folder in an artifact's manifest, each unchanged; `notes` gets those that stay here.
 

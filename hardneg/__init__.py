@@ -23,7 +23,6 @@ _PUBLIC = {
     "fuse": "hardneg.lines.functions",
     "index": "hardneg.lines.functions",
     "mine": "hardneg.lines.functions",
-    "mteb_model": "hardneg.doors.mteb.model",
     "recommend": "hardneg.lines.functions",
     "rerank": "hardneg.lines.functions",
     "search": "hardneg.lines.functions",
@@ -33,7 +32,7 @@ _PUBLIC = {
 }
 """The module that holds each public name."""
 
-_APART = {"browse": "hardneg-browse", "push": "hardneg-hub"}
+_APART = {"browse": "hardneg-browse", "mteb_model": "hardneg-mteb", "push": "hardneg-hub"}
 """The package, of the folder `plugins`, that holds each of these names."""
 
 _CALLED = {"recipe": "hardneg.api.recipes"}

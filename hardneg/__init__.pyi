@@ -22,7 +22,6 @@ from hardneg.api.run_argument import AnyRun
 from hardneg.api.run_argument import Runs
 from hardneg.api.starting import Started
 from hardneg.diagnosis.diagnose import Diagnosis
-from hardneg.doors.mteb.model import TaskSearcher
 from hardneg.records.errors import HardnegError as HardnegError
 from hardneg.runtime.progress import Progress
 from pathlib import Path
@@ -595,40 +594,6 @@ def diagnose(
     Raises:
         DataError: it is no run folder, or its lock file is damaged.
         RecipeError: the recipe is not one of this hardneg's.
-    """
-
-
-def mteb_model(
-    model: str | Path,
-    *,
-    index: str | Mapping[str, Any] | None = None,
-    settings: Settings = (),
-    store: str | Path | None = None,
-    device: str | None = None,
-    engine: str | Mapping[str, Any] = 'local',
-    seed: int = 42,
-    progress: bool | Progress = False,
-) -> TaskSearcher:
-    """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
-
-    Vectors of a corpus go into the store by content: another task over it, or the same after a stop, finds them.
-
-    Args:
-        model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
-            them, exactly.
-        settings: Set any value, such as model.document_length=256.
-        store: The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best available.
-        engine: Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them.
-        seed: The seed of random draws.
-        progress: Whether to show bars, or what shows them.
-
-    Raises:
-        MissingDependency: mteb is not installed.
-        ModelError: there is no such model.
-        RecipeError: the index or the settings have mistakes.
-        UsageError: the index is no name and no options, or goes with no vectors.
     """
 
 

@@ -190,6 +190,7 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.training_options import Judging, of_the_run
 
     # isort: split
+    from hardneg.api.adhoc_recipe import checked_tree
     from hardneg.api.dataset_argument import named_dataset
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
@@ -198,15 +199,20 @@ if TYPE_CHECKING:
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.outputs import store_outputs
+    from hardneg.cli.planned_work import plugin_options
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.model_files import module_folders
+    from hardneg.encoders.open.resolved_model import FolderFamily
     from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.negatives import drop_batches
     from hardneg.formats.qrels import read_qrels, write_qrels
+    from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.recipe.load import check_recipe
+    from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
     from hardneg.records.private_paths import dataset_name, without_paths
     from hardneg.records.terms import term_spans, terms
+    from hardneg.store.identity import plugin_identity
     from hardneg.store.replaced_files import Target
 
 __all__ = [  # noqa: RUF022
@@ -482,6 +488,12 @@ __all__ = [  # noqa: RUF022
     "module_folders",  # the folders of a model
     "write_form",  # writes negatives with their texts
     "WriteOptions",  # how many
+    "checked_tree",  # a recipe in memory
+    "make_plan",  # its steps
+    "plugin_options",  # options of a command, KEY=VALUE
+    "plugin_identity",  # what of a plugin is in the keys of its results
+    "FolderFamily",  # encoders whose models are folders
+    "rank_candidates",  # the best of listed documents by an index
 ]
 
 

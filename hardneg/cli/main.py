@@ -17,7 +17,6 @@ from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.export import export
 from hardneg.cli.line_commands import LineGroup
-from hardneg.cli.mteb import mteb
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
@@ -60,7 +59,6 @@ app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
 app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
-app.command("mteb", rich_help_panel=options.RESULTS)(mteb)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 
 

@@ -17,6 +17,10 @@ OWN = {
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
     ),
+    "mteb": (
+        "hardneg-mteb",
+        "Evaluate models on mteb's tasks, with hardneg's encoding, indexes and search; what is done is not done again.",
+    ),
     "push": (
         "hardneg-hub",
         "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",

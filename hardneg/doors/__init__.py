@@ -1,1 +1,1 @@
-"""What opens hardneg to others: mteb, trainers, Pyserini."""
+"""What opens hardneg to others: trainers, Pyserini."""

@@ -41,7 +41,6 @@ _TYPES = {
     "Sequence": "collections.abc",
     "Settings": "hardneg.api.keyword_arguments",
     "Started": "hardneg.api.starting",
-    "TaskSearcher": "hardneg.doors.mteb.model",
     "TrainedModel": "hardneg.api.results",
     "WrittenQueries": "hardneg.api.results",
 }

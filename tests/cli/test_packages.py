@@ -14,7 +14,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception
         assert isinstance(told, MissingDependency)
-        assert str(told) == f"{name}: pip install ./plugins/hardneg-{name}, from a checkout of hardneg"
+        assert str(told) == f"{name}: pip install ./plugins/{packages.OWN[name][0]}, from a checkout of hardneg"
     line = packages.OWN[name][1].partition(" ")[0]
     assert f"{name} " in call("--help").stdout and line in call("--help").stdout
 

@@ -7,28 +7,33 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from hardneg.api.adhoc_recipe import checked_tree
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import FolderFamily
-from hardneg.encoders.spec import SIDES, TASK, ModelSpec, Side
-from hardneg.recipe.load import Recipe
-from hardneg.records.errors import ModelError
-from hardneg.records.layout import DATASET
-from hardneg.records.named_plugins import BEIR
-from hardneg.records.types import Document, Judgement, PluginSetting, Query
-from hardneg.registry.plugins import load_plugin, plugin_names
-from hardneg.store.digest import digest
-from hardneg.store.identity import plugin_identity
+from hardneg.plugin import (
+    Document,
+    FolderFamily,
+    Judgement,
+    ModelError,
+    ModelSpec,
+    PluginSetting,
+    Query,
+    Side,
+    checked_tree,
+    digest,
+    plugin_identity,
+    resolve_model,
+)
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
 VECTORS, INDEX = "vectors", "index"
+DATASET, _BEIR = "dataset", "beir"
+_SIDES: tuple[Side, ...] = ("query", "document")
 _NONE = "none"
 _AT_ONCE = 4096
 _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
@@ -126,8 +131,8 @@ class TaskSystem:
     @classmethod
     def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
         """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
-        known = name in plugin_names("indexes") and not Path(name).exists()
-        if known and load_plugin("indexes", name).input == "texts":
+        points = entry_points(group="hardneg.indexes", name=name)
+        if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
             return cls(None, PluginSetting(name))
         return cls(name, index, settings)
 
@@ -137,11 +142,11 @@ class TaskSystem:
         return VECTORS if self.index is None else INDEX
 
     @cached_property
-    def plain(self) -> Recipe:
+    def plain(self) -> Any:
         """The recipe without a task, for facts on the model. Raises RecipeError with all mistakes."""
-        return self._checked({"dataset": {"name": BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
+        return self._checked({"dataset": {"name": _BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
 
-    def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Recipe:
+    def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Any:
         """The recipe that indexes a task's corpus.
 
         The model's prompts are those that its folder has for the task or for tasks of this type, as mteb looks them up;
@@ -151,15 +156,16 @@ class TaskSystem:
             RecipeError: the settings have mistakes.
         """
         model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
-        checked = self._checked({"dataset": {"name": BEIR, "source": task.name}, "model": model}, task)
+        checked = self._checked({"dataset": {"name": _BEIR, "source": task.name}, "model": model}, task)
         dataset = checked.dataset.model_copy(update={"loader": PluginSetting("mteb")})
         stages = {**checked.stages, DATASET: dataset}
         return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
 
-    def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Recipe:
+    def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Any:
         def with_task(changed: dict[str, Any]) -> dict[str, Any]:
             model = changed["model"]
-            templates = isinstance(model, Mapping) and any(TASK in str(model.get(f"{side}_prompt")) for side in SIDES)
+            prompts = [str(model.get(f"{side}_prompt")) for side in _SIDES] if isinstance(model, Mapping) else []
+            templates = any("{task}" in prompt for prompt in prompts)
             if not templates or "task" in model:
                 return changed
             return {**changed, "model": {**model, "task": _instruction(task) if task is not None else _NONE}}
@@ -174,9 +180,9 @@ class TaskSystem:
         """The names of the prompts in the model's folder for a task."""
         if self.model is None:
             return {}
-        model, prompts = resolve(ModelSpec(self.model, self.plain.model.revision)), {}
+        model, prompts = resolve_model(ModelSpec(self.model, self.plain.model.revision)), {}
         own = model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
-        for side in SIDES:
+        for side in _SIDES:
             names = (f"{task.name}-{side}", task.name, f"{task.type}-{side}", task.type)
             if (name := next((name for name in names if name in own), None)) is not None:
                 prompts[f"{side}_prompt"] = {"name": name}
@@ -207,7 +213,8 @@ class TaskSystem:
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:
-        form, own = resolve(self.plain.model).family.form, resolve(ModelSpec(named, self.plain.model.revision))
+        form = resolve_model(self.plain.model).family.form
+        own = resolve_model(ModelSpec(named, self.plain.model.revision))
         name, commit = own.origins[0][0].name, own.origins[0][1].commit
         prefix, colon, packaged = name.partition(":")
         if commit is not None:

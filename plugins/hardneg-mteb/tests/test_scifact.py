@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import sentence_transformers
+from hardneg_mteb.model import mteb_model
 from made_tasks import MadeTask, evaluated, made_task
 from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.doors.mteb.model import mteb_model
 from hardneg.encoders.open.source import locate
 from hardneg.formats.qrels import read_qrels
 

@@ -1,17 +1,15 @@
 """`hardneg mteb`: models on tasks, resumed; mteb measures them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import mteb
 import pytest
 from command_line import call
+from hardneg_mteb.model import TaskSearcher
 from made_tasks import animals
 from tiny import tiny_static
-
-from hardneg.doors.mteb.model import TaskSearcher
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +43,7 @@ def test_models_have_mtebs_scores_and_what_is_done_is_not_done_again(made, tmp_p
     assert len([*(tmp_path / "out" / "predictions").glob("*/*/MadeTask_predictions.json")]) == 2
     monkeypatch.setattr(TaskSearcher, "index", None)
     again = evaluated(made, tmp_path / "out", "--model", str(made / "two"))
-    assert again.splitlines()[-3:] == told.splitlines()[-3:]
+    assert [line.split() for line in again.splitlines() if "ndcg_at_10" in line] == rows
 
 
 @pytest.mark.parametrize("broken", ["predictions/local__one/*/*_predictions.json", "results/local__one/*/Made*.json"])
@@ -72,8 +70,6 @@ def test_mistakes_have_one_line(made, tmp_path, monkeypatch):
         patched.setattr(lost, "load_data", _fails)
         patched.setattr(mteb, "get_task", lambda name: lost)
         assert "task MadeTask: cannot be evaluated (ConnectionError: no hub)" in evaluated(made, out, code=4)
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    assert 'pip install "hardneg[mteb]"' in evaluated(made, out, code=7)
 
 
 def _fails(*_: Any, **__: Any) -> None:

@@ -4,31 +4,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.api.keyword_arguments import Where, spelled_out
-from hardneg.api.workplace import Workplace
-from hardneg.doors.mteb.system import TaskSystem, TaskTexts, task_texts
-from hardneg.indexes.kernels.checks import in_order
-from hardneg.recipe.plan import Plan, make_plan
-from hardneg.records.errors import DataError, MissingDependency, ModelError, UsageError
-from hardneg.records.types import Hits, PluginSetting
-from hardneg.store.gc_roots import begun
-
-if TYPE_CHECKING:
-    from hardneg.recipe.execute import Outcome
-    from hardneg.registry.protocols import Searcher
+from hardneg.plugin import (
+    DataError,
+    Hits,
+    ModelError,
+    PluginSetting,
+    Progress,
+    Searcher,
+    UsageError,
+    Workplace,
+    make_plan,
+    rank_candidates,
+)
+from hardneg_mteb.system import TaskSystem, TaskTexts, task_texts
 
 _AT_ONCE = 16_384
 _HELD = 1 << 24  # scores at a time
 
 
-@spelled_out
 def mteb_model(
-    model: str | Path, *, index: str | Mapping[str, Any] | None = None, **where: Unpack[Where]
+    model: str | Path,
+    *,
+    index: str | Mapping[str, Any] | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    store: str | Path | None = None,
+    device: str | None = None,
+    progress: bool | Progress = False,
 ) -> "TaskSearcher":
     """A model for `mteb.evaluate` that encodes, indexes and searches as hardneg's commands do.
 
@@ -38,10 +44,12 @@ def mteb_model(
         model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
         index: what the vectors are searched in, such as hnsw, or a dict of its options with its `name`; None: all of
             them, exactly.
-        where: what every function takes (`Where`).
+        settings: set any value, such as model.document_length=256.
+        store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        device: cpu, cuda, cuda:1, mps; default: the best available.
+        progress: whether to show bars, or what shows them.
 
     Raises:
-        MissingDependency: mteb is not installed.
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
         UsageError: the index is no name and no options, or goes with no vectors.
@@ -53,7 +61,8 @@ def mteb_model(
     if index is not None and (not isinstance(name, str) or not name):
         raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
     chosen = PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
-    searcher = task_searcher(str(model), chosen, Workplace.of(where))
+    workplace = Workplace.of({"settings": settings, "store": store, "device": device, "progress": progress})
+    searcher = task_searcher(str(model), chosen, workplace)
     if searcher.system.model is None and chosen is not None:
         raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return searcher
@@ -63,12 +72,8 @@ def task_searcher(model: str, index: PluginSetting | None, workplace: Workplace)
     """The searcher of a model, or of an index of texts (without `index`), with the settings of a workplace.
 
     Raises:
-        MissingDependency, ModelError, RecipeError: as `mteb_model`.
+        ModelError, RecipeError: as `mteb_model`.
     """
-    try:
-        import mteb  # noqa: F401
-    except ImportError as error:
-        raise MissingDependency(f'mteb\'s tasks need mteb: pip install "hardneg[mteb]" ({error})') from error
     system = TaskSystem.named(model, index, tuple(workplace.settings))
     system.meta  # noqa: B018 - raises where the model is missing
     return TaskSearcher(system, workplace)
@@ -78,8 +83,8 @@ def task_searcher(model: str, index: PluginSetting | None, workplace: Workplace)
 class _Indexed:
     """A corpus that is ready to be searched; doc_ids: mteb's, by row."""
 
-    plan: Plan
-    outcome: "Outcome"
+    plan: Any
+    outcome: Any
     doc_ids: Sequence[str]
 
     @cached_property
@@ -112,9 +117,7 @@ class TaskSearcher:
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         plan = make_plan(self.system.recipe(task_metadata, texts))
-        with begun(self.workplace.store, "mteb", self.workplace.store.root, list(plan.keys.values())):
-            outcome = self.workplace.make(plan)
-        self._indexed = _Indexed(plan, outcome, list(corpus["id"]))
+        self._indexed = _Indexed(plan, self.workplace.make(plan), list(corpus["id"]))
 
     def search(
         self,
@@ -152,8 +155,6 @@ class TaskSearcher:
         texts: Sequence[str],
         request: tuple[int, Mapping[str, Sequence[str]] | None],
     ) -> Iterator[tuple[int, Hits]]:
-        from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-
         searcher = self.workplace.open_index(indexed.plan.steps[self.system.last], indexed.outcome)
         top_k, top_ranked = request
         encode: Any = list if self.system.model is None else self.workplace.query_encoder(indexed.plan)
@@ -186,7 +187,7 @@ def listed_rows(
     return candidates
 
 
-def _rank_by_texts(searcher: "Searcher", texts: Sequence[str], candidates: NDArray[np.int64], documents: int) -> Hits:
+def _rank_by_texts(searcher: Searcher, texts: Sequence[str], candidates: NDArray[np.int64], documents: int) -> Hits:
     """All listed documents by their scores in an index of texts; 0 where one shares no word with its query."""
     scores = np.full(candidates.shape, -np.inf, np.float32)
     step = max(1, _HELD // max(1, documents))
@@ -196,4 +197,5 @@ def _rank_by_texts(searcher: "Searcher", texts: Sequence[str], candidates: NDArr
             known = np.zeros(documents + 1, np.float32)  # the last one is that of the padding
             known[rows] = values
             scores[query] = np.where(candidates[query] < 0, -np.inf, known[candidates[query]])
-    return in_order(candidates, scores)
+    order = np.lexsort((candidates, -scores))
+    return Hits(np.take_along_axis(candidates, order, 1), np.take_along_axis(scores, order, 1))

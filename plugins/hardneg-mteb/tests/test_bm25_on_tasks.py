@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from hardneg_mteb.model import listed_rows, mteb_model
+from hardneg_mteb.system import task_texts
 from made_tasks import animals, evaluated, made_task
 
-from hardneg.doors.mteb.model import listed_rows, mteb_model
-from hardneg.doors.mteb.system import task_texts
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent

@@ -1,6 +1,5 @@
 """Scores of mteb's tasks are those that mteb gives sentence-transformers' own classes."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import sentence_transformers
+from hardneg_mteb.model import TaskSearcher, mteb_model
 from made_tasks import animals, evaluated
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 import hardneg
-from hardneg.doors.mteb.model import TaskSearcher, mteb_model
-from hardneg.records.errors import MissingDependency, ModelError, RecipeError, UsageError
+from hardneg.records.errors import ModelError, RecipeError, UsageError
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "dense": (tiny_encoder, sentence_transformers.SentenceTransformer),
@@ -122,9 +121,6 @@ def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkey
         mteb_model("bm25", index="hnsw")
     with pytest.raises(UsageError, match="call index first"):
         mteb_model(folders["dense"]).search(None, task_metadata=None, top_k=1)
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(MissingDependency, match=r'pip install "hardneg\[mteb\]"'):
-        mteb_model(folders["dense"])
 
 
 def test_predictions_make_a_task_of_reranking(folders: dict[str, Path], tmp_path: Path) -> None:

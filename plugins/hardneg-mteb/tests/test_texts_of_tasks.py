@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hardneg_mteb.model import mteb_model
+from hardneg_mteb.system import TaskSystem, TaskTexts, task_texts
 from made_tasks import MadeTask, animals, evaluated, made_task
 from sentence_transformers import SentenceTransformer
 from tiny import tiny_encoder, tiny_static
 
-from hardneg.doors.mteb.model import mteb_model
-from hardneg.doors.mteb.system import TaskSystem, TaskTexts, task_texts
 from hardneg.encoders.spec import PromptName
 
 ROWS = [{"id": "a", "text": " one two "}, {"id": "b", "text": "three"}]

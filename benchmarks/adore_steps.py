@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.datasets.pydocs import PyDocs
-from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.encoder import split
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
@@ -49,7 +50,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
     collection = PyDocs(max_passages=documents).load()
     write_corpus(collection.documents(), folder / "corpus", Silent())
     corpus = Corpus.open(folder / "corpus")
-    vectors = Encoder.load(SPEC).encode(corpus.contents(np.arange(len(corpus))), "document")
+    vectors = load_learner(SPEC).encode(corpus.contents(np.arange(len(corpus))), "document")
     with FlatWriter(folder / "index", vectors.shape[1], len(corpus)) as writer:
         writer.write_block(0, 0, vectors)
         writer.write_doc_ids(corpus.doc_ids)
@@ -63,7 +64,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
 
 def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precision: str) -> Callable[[], str]:
     """hardneg's loop, ready to start."""
-    encoder, seconds = split(Encoder.load(SPEC)), Seconds()
+    encoder, seconds = split(load_learner(SPEC)), Seconds()
     searcher = FlatSearcher(FlatVectors.open(folder / "index"), options=ExactOptions(engine="torch"))
     searcher.search(np.zeros((1, encoder.dimension), np.float32), 1)
     settings = TrainOptions(
@@ -88,7 +89,7 @@ def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precisio
 
 def plain(folder: Path, data: TrainingData, options: argparse.Namespace) -> Callable[[], str]:
     """The plain loop, ready to start."""
-    encoder = split(Encoder.load(SPEC))
+    encoder = split(load_learner(SPEC))
     vectors = FlatVectors.open(folder / "index").vectors
     index = faiss.IndexFlatIP(vectors.shape[1])
     index.add(np.ascontiguousarray(vectors))

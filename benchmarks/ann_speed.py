@@ -24,9 +24,8 @@ from gpu.material import around_topics
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.records.types import Hits

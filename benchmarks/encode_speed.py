@@ -32,7 +32,8 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 Encode = Callable[[list[str]], NDArray[np.float32]]
@@ -155,7 +156,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2")
     options = parser.parse_args()
-    encoder = Encoder.load(ModelSpec(options.model, document_length=options.length))
+    encoder = load_learner(ModelSpec(options.model, document_length=options.length))
     texts = passages(options.corpus, options.passages) if options.corpus else docstrings("numpy", options.passages)
     lengths = encoder.tokenise(texts, "document").lengths
     print(f"{len(texts)} passages of {lengths.mean():.0f} tokens on average, at most {options.length}")

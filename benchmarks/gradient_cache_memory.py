@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
@@ -38,7 +38,7 @@ def measure(queries: int, chunk: int | None, length: int, model: str, precision:
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as folder:
         data = _data(Path(folder), queries, length)
-        encoder = Encoder.load(ModelSpec(model, query_length=length, document_length=length))
+        encoder = load_learner(ModelSpec(model, query_length=length, document_length=length))
         before = _peak(encoder.device)
         settings = TrainOptions(
             batch_size=queries, max_steps=2, chunk=chunk, precision=precision, warmup_ratio=0.0, checkpoint_every=None

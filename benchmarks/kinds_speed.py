@@ -25,8 +25,8 @@ import torch
 from train_speed import OneNegative, Triplets, triplets
 
 from hardneg.encoders.corpus.stream import write_index
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.shards import index_bytes
@@ -66,7 +66,7 @@ class Kind:
 
 def encode_and_search(kind: Kind, corpus: Corpus, queries: Sequence[str], folder: Path) -> None:
     """One round of encoding the corpus and of searching it."""
-    encoder = Encoder.load(kind.spec)
+    encoder = load_learner(kind.spec)
     encoder.encode(queries[:8], "query", OPTIONS)
     start = time.perf_counter()
     write_index([encoder], encoder.rows(corpus, None, folder, Silent(), World()), folder, OPTIONS, Silent())
@@ -90,7 +90,7 @@ def train_steps(kind: Kind, corpus: Corpus, texts: Triplets, steps: int, folder:
 
     def timed(count: int) -> float:
         settings = TrainOptions(batch_size=16, negatives_per_query=1, max_steps=count, precision="fp32")
-        encoder = Encoder.load(kind.spec)
+        encoder = load_learner(kind.spec)
         start = time.perf_counter()
         train(encoder, data, InfoNCE(), settings, folder / str(count), progress=Silent())
         return time.perf_counter() - start

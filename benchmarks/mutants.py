@@ -37,7 +37,7 @@ PARTS = {
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
     "masks": ("hardneg/training/masks.py", ["tests/training/test_masks.py"]),
     "scoring": (
-        "hardneg/training/scoring.py",
+        "hardneg/training/batches.py",
         [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
     ),
     "drawing": (

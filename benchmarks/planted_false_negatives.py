@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.open.resolved import load_encoder, open_encoder
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.protocol import TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
@@ -148,7 +148,7 @@ def filters(planted: Planted, made: Mapping[str, Artifact]) -> dict[str, tuple[V
     """By the filter's name the values of all candidates, and above which it removes as it is usually set."""
     own, crossed = by_model(planted, made), by_judge(planted, made)
     static = load_encoder(ModelSpec("packaged:wordllama", query_length=128, document_length=128), "cpu")
-    guides = {"static": static, "trained": open_encoder(made["guide"].path / MODEL_FOLDER, "cpu", "auto")}
+    guides = {"static": static, "trained": load_encoder(made["guide"].path / MODEL_FOLDER, "cpu", "auto")}
     found = {
         "`pos-percent` .95, own scores": (in_proportion(*own), -0.05),
         "denoising .1 and judge, cross-encoder": (crossed[0], 0.1),

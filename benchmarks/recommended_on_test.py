@@ -22,10 +22,12 @@ def comparison(rule: dict[str, Any], trials: dict[str, Any]) -> dict[str, Any]:
     stages: dict[str, Any] = {}
     for name, miner in miners.items():
         stages[f"{name}-negatives"] = {"stage": "mine", "runs": {"dense": "train-run"}, "miner": miner}
-        training = {**trials["stages"]["model"], "negatives": f"{name}-negatives", "system": labels[name]}
-        stages[name] = training
-    stages["model"] = {"system": "Best hard negatives by trials"}
-    stages["scores"] = {"baselines": ["In-Batch Neg", "Top 200", "as shipped"]}
+        stages[name] = {**trials["stages"]["model"], "negatives": f"{name}-negatives"}
+        stages[f"{name}-index"] = {"stage": "encode", "model": name}
+        stages[f"{name}-test"] = {"stage": "search", "index": f"{name}-index"}
+    runs = {label: f"{name}-test" for name, label in labels.items()}
+    stages["scores"] = {"runs": runs, "baselines": ["In-Batch Neg", "Top 200", "as shipped"]}
+    stages["report"] = {"training": {label: name for name, label in labels.items()}}
     return stages
 
 

@@ -28,7 +28,7 @@ import torch
 from encode_speed import docstrings, passages
 from numpy.typing import NDArray
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.pair_scoring import PairScorer, Request
 

@@ -26,7 +26,7 @@ from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import HardnegError
 
 DIMENSION = 384
-ENGINES = ("auto", "torch", "faiss", "bf16")
+ENGINES = ("auto", "torch", "bf16")
 
 Search = Callable[[], Any]
 

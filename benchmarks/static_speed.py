@@ -21,7 +21,8 @@ import torch
 from encode_speed import docstrings, passages
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 OPTIONS = EncodeOptions(precision="fp32")
@@ -53,7 +54,7 @@ class Contestant:
 def compare(static: ModelSpec, other: ModelSpec, texts: list[str], slow: int, rounds: int) -> None:
     """Prints both speeds and their ratio; the slow model encodes every so-manieth of the texts."""
     every = max(1, len(texts) // slow)
-    pair = [Contestant(Encoder.load(static), texts, []), Contestant(Encoder.load(other), texts[::every], [])]
+    pair = [Contestant(load_learner(static), texts, []), Contestant(load_learner(other), texts[::every], [])]
     for one in pair:
         one.encoder.encode(texts[:64], "document", OPTIONS)
     for _ in range(rounds):

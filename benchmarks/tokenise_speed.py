@@ -27,10 +27,10 @@ import numpy as np
 from encode_speed import docstrings, passages
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.backend import cores
+from hardneg.encoders.tokens.backend import cores, encoded
 from hardneg.encoders.tokens.tokens import tokenise
-from hardneg.encoders.tokens.word_ids import encoded
 
 Read = Callable[[list[str]], object]
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2")
     options = parser.parse_args()
-    encoder = Encoder.load(ModelSpec(options.model, document_length=options.length), "cpu")
+    encoder = load_learner(ModelSpec(options.model, document_length=options.length), "cpu")
     count = options.texts * options.rounds
     texts = passages(options.corpus, count) if options.corpus else docstrings("numpy", count)
     parts = [list(part) for part in np.array_split(np.array(texts, object), options.rounds)]

@@ -27,13 +27,14 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from train_speed import training_data, triplets
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.progress import Silent
 from hardneg.training import loop
-from hardneg.training.dropout import FastDropout
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
+from hardneg.training.step import FastDropout
 
 DRAWS, OPTIMIZER = "hardneg::draws", "Optimizer.step#AdamW.step"
 KINDS = {
@@ -127,7 +128,7 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--model", default="packaged:all-MiniLM-L6-v2", help="a folder, a hub id, or a packaged model")
     options = parser.parse_args()
-    encoder = Encoder.load(ModelSpec(options.model, query_length=options.length, document_length=options.length), "cpu")
+    encoder = load_learner(ModelSpec(options.model, query_length=options.length, document_length=options.length), "cpu")
     texts = triplets(options.steps * options.batch)
     began = time.perf_counter()
     columns = zip(zip(*texts, strict=True), SIDES, strict=True)

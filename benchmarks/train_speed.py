@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE
@@ -107,7 +107,7 @@ def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: s
         settings = TrainOptions(
             batch_size=options.batch, max_steps=options.steps, precision=precision, passes=passes, warmup_ratio=0.0
         )
-        encoder = Encoder.load(spec)
+        encoder = load_learner(spec)
         train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=clock)
     return clock.ends
 
@@ -125,7 +125,7 @@ def theirs(texts: Triplets, options: argparse.Namespace, half: bool) -> list[flo
         def on_step_end(self, *given: Any, **named: Any) -> None:
             ends.append(time.perf_counter())
 
-    model = Encoder.load(ModelSpec(options.model, document_length=options.length)).module
+    model = load_learner(ModelSpec(options.model, document_length=options.length)).module
     model.max_seq_length = options.length
     columns = zip(*texts, strict=True)
     rows = Dataset.from_dict(dict(zip(("anchor", "positive", "negative"), map(list, columns), strict=True)))

@@ -223,17 +223,17 @@ def plugins() -> Iterator[str]:
 
 
 def names_of_plugin_module() -> Iterator[str]:
-    """Every name of `hardneg.plugin`, by group, with its line."""
+    """Every name of `hardneg.plugin`, by the room that it is from, with the first sentence of its docstring."""
     from hardneg import plugin
 
     yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, besides `hardneg.testing`.\n"
-    listed = inspect.getsource(plugin).partition("__all__ = [")[2].partition("\n]")[0]
-    for group in listed.split("\n    # ")[1:]:
-        title, *lines = group.splitlines()
-        name, _, meaning = title.partition(": ")
-        yield f"## {name}\n\n{meaning[0].upper()}{meaning[1:]}\n"
-        rows = [re.fullmatch(r' *"(\w+)",  # (.*)', line) for line in lines]
-        yield from _table(("name", "what it is"), [(f"`{row[1]}`", row[2]) for row in rows if row])
+    rooms = sorted({home.partition(".")[0] for home, _ in plugin._NAMES.values()})
+    for room in rooms:
+        yield f"## {room}\n"
+        names = sorted(name for name, (home, _) in plugin._NAMES.items() if home.partition(".")[0] == room)
+        known = {name: getattr(plugin, name) for name in names}
+        said = {name: (inspect.getdoc(each) or "").split("\n\n")[0] for name, each in known.items() if callable(each)}
+        yield from _table(("name", "what it is"), [(f"`{name}`", said.get(name, "")) for name in names])
 
 
 def functions() -> Iterator[str]:
@@ -243,8 +243,7 @@ def functions() -> Iterator[str]:
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
-    public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *hardneg._CALLED, *apart})}
-    public["recipe"] = recipes.recipe
+    public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *apart})}
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"

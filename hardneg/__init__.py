@@ -1,52 +1,66 @@
 """hardneg trains dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function.
 
-What is public stands in the table below, and in `__init__.pyi` with its signatures; it is imported when it is asked
-for. Lines that other packages bring are functions too.
+What is public is imported when it is asked for.
 """
 
-import sys
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hardneg.api.analyzing import analyze as analyze
+    from hardneg.api.recipes import load_recipe as load_recipe
+    from hardneg.api.starting import start as start
+    from hardneg.diagnosis.diagnose import diagnose as diagnose
+    from hardneg.functions.average import average as average
+    from hardneg.functions.bench import bench as bench
+    from hardneg.functions.encode import encode as encode
+    from hardneg.functions.evaluate import evaluate as evaluate
+    from hardneg.functions.fuse import fuse as fuse
+    from hardneg.functions.index import index as index
+    from hardneg.functions.mine import mine as mine
+    from hardneg.functions.recommend import recommend as recommend
+    from hardneg.functions.rerank import rerank as rerank
+    from hardneg.functions.search import search as search
+    from hardneg.functions.train import train as train
+    from hardneg.functions.write_queries import write_queries as write_queries
+    from hardneg.records.errors import HardnegError as HardnegError
 
 __version__ = "0.2.0"
 
+_FUNCTIONS = [
+    "average",
+    "bench",
+    "encode",
+    "evaluate",
+    "fuse",
+    "index",
+    "mine",
+    "recommend",
+    "rerank",
+    "search",
+    "train",
+    "write_queries",
+]
 _PUBLIC = {
     "HardnegError": "hardneg.records.errors",
     "analyze": "hardneg.api.analyzing",
-    "average": "hardneg.lines.functions",
-    "bench": "hardneg.lines.functions",
     "diagnose": "hardneg.diagnosis.diagnose",
-    "encode": "hardneg.lines.functions",
-    "evaluate": "hardneg.lines.functions",
-    "fuse": "hardneg.lines.functions",
-    "index": "hardneg.lines.functions",
-    "mine": "hardneg.lines.functions",
-    "recommend": "hardneg.lines.functions",
-    "rerank": "hardneg.lines.functions",
-    "search": "hardneg.lines.functions",
+    "load_recipe": "hardneg.api.recipes",
     "start": "hardneg.api.starting",
-    "train": "hardneg.lines.functions",
-    "write_queries": "hardneg.lines.functions",
+    **{name: f"hardneg.functions.{name}" for name in _FUNCTIONS},
 }
 """The module that holds each public name."""
-
 _APART = {"browse": "hardneg-browse", "mteb_model": "hardneg-mteb", "push": "hardneg-hub"}
 """The package, of the folder `plugins`, that holds each of these names."""
-
-_CALLED = {"recipe": "hardneg.api.recipes"}
-"""Folders of the package that are called as well, such as `hardneg.recipe(...)`: the module that holds the function."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _APART:
         return _apart(name)
-    if name in _CALLED:
-        return import_module(f"hardneg.{name}")
-    if name.startswith("_"):
+    if name not in _PUBLIC:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC.get(name, "hardneg.lines.functions")), name)
+    return getattr(import_module(_PUBLIC[name]), name)
 
 
 def _apart(name: str) -> Any:
@@ -64,35 +78,4 @@ def _apart(name: str) -> Any:
 
 def __dir__() -> list[str]:
     apart = [name for name, package in _APART.items() if find_spec(package.replace("-", "_"))]
-    return sorted({*globals(), *_PUBLIC, *_CALLED, *apart})
-
-
-class _Folder(ModuleType):
-    """A folder of the package that has the name of a function: calling it calls that."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self.__wrapped__(*arguments, **named)
-
-    @property
-    def __wrapped__(self) -> Any:
-        """The function, by which its signature is shown."""
-        name = self.__name__.rpartition(".")[2]
-        return getattr(import_module(_CALLED[name]), name)
-
-    @property
-    def __doc__(self) -> str | None:  # type: ignore[override]
-        """That of the function."""
-        doc: str | None = self.__wrapped__.__doc__
-        return doc
-
-
-class _Package(ModuleType):
-    """This package: the import of a folder that is called as well makes it callable."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _CALLED and isinstance(value, ModuleType):
-            value.__class__ = _Folder
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
+    return sorted({*globals(), *_PUBLIC, *apart})

@@ -95,7 +95,7 @@ class Option:
 
     flag: another name. same: further names. argument: a positional argument. metavar: the form of its
     value. one_of: a field with labels; a path of one of these is its label. placed: its values are distinguished by
-    their paths alone. panel: the group of options in help.
+    their paths alone.
     """
 
     flag: str = ""
@@ -104,7 +104,6 @@ class Option:
     metavar: str = ""
     one_of: str = ""
     placed: bool = False
-    panel: str = ""
 
 
 def parse_setting(value: Any) -> Any:

@@ -5,15 +5,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
-from hardneg.formats.vectors.remote import is_url, joined
-from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard, put_shard
+from hardneg.formats.vectors.shard_folder import close_folder, close_shard
 from hardneg.formats.vectors.shards import shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE, SparseStore, SparseWriter
 from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
 
 
-def in_shards(source: Path, out: Path, cuts: Sequence[int], url: str | None = None) -> Path:
-    """The index in folder `source`, cut at these rows; shards are put at the URL where there is one."""
+def in_shards(source: Path, out: Path, cuts: Sequence[int]) -> Path:
+    """The index in folder `source`, cut at these rows."""
     opened = SparseStore if (source / SHAPE).exists() else TokenStore if _tokens(source) else FlatVectors
     store = opened.open(source)
     edges, shards = [0, *cuts, len(store)], []
@@ -23,13 +22,8 @@ def in_shards(source: Path, out: Path, cuts: Sequence[int], url: str | None = No
             writer.write_block(0, 0, store.read(start, stop))
             writer.write_doc_ids(store.doc_ids[start:stop])
             writer.close()
-        close_shard(
-            folder, stop - start, {"terms": store.width} if opened is SparseStore else {"dimension": store.dimension}
-        )
-        if url is not None:
-            put_shard(folder, joined(url, folder.name))
-        shards.append(Closed.find(str(folder) if url is None else joined(url, folder.name)))
-        assert shards[-1] is not None and is_url(shards[-1].location) == (url is not None)
+        size = {"terms": store.width} if opened is SparseStore else {"dimension": store.dimension}
+        shards.append(close_shard(folder, stop - start, size))
     close_folder(out, shards)
     return out
 

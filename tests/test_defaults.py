@@ -8,7 +8,7 @@ from functools import cache
 import house
 import yaml
 
-from hardneg.recipe.yaml_load import shipped_bases, shipped_recipes
+from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.runtime.seeding import SEED
 
 PLUGINS = [(source, path) for source in house.PACKAGE.parent.glob("plugins/*/src") for path in source.rglob("*.py")]
@@ -28,11 +28,13 @@ DIFFERENT = {
     ("depth", 10): "of nDCG@10; the lists that positives' ranks are compared in; examples that users copy",
     ("depth", 20): "of a pool while a model trains; of lists that a language model judges",
     ("depth", 100): "of lists that are kept; the passages that a reader reads",
+    ("dev_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("examples", 5): "queries of a filter; wins and losses of two runs",
     ("length", 512): "tokens of a segment; of ELECTRA's inputs",
     ("most", 300): "characters of a shortened text; points of a drawn curve",
     ("negatives", 8): "a file's and a table's, in signatures that editors show",
     ("seed", 0): "what no recipe's seed changes; ELECTRA's first weights of a layer",
+    ("test_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("timeout", 60.0): "of two packages that know nothing of each other",
     ("version", 2): "each of its own plugin",
 }
@@ -95,7 +97,5 @@ def test_a_default_is_one_number_in_one_place() -> None:
 
 
 def test_recipes_leave_the_seed_out_where_it_is_the_default() -> None:
-    """One that extends another may set back what that one has."""
-    for name, path in {**shipped_recipes(), **shipped_bases()}.items():
-        own = yaml.safe_load(path.read_text(encoding="utf-8"))
-        assert own.get("seed") != SEED or "extends" in own, name
+    for name, path in shipped_recipes().items():
+        assert yaml.safe_load(path.read_text(encoding="utf-8")).get("seed") != SEED, name

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import every_command
 
 from hardneg.recipe.load import load_recipe
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe, named_recipes
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"
 HEAD = "## The paper's tables and figures"
@@ -60,7 +60,9 @@ def test_every_row_has_a_command_that_parses_or_a_reason(item: str, queries: str
     words = next(words for count in (2, 1) if (words := tuple(arguments[:count])) in known)
     context = known[words].make_context(" ".join(words), arguments[len(words) :])
     if words[0] == "recipe":
-        assert context.params["name"] in shipped_recipes() and context.params["preset"] == "paper", item
+        assert context.params["preset"] == "paper", item
+        if context.params["name"] not in named_recipes():
+            pytest.skip("pip install ./plugins/hardneg-papers")
 
 
 SPLITS = {
@@ -84,6 +86,8 @@ PLUGINS = ("cort-electra-dl20", "cort-electra-passage", "rocketqa-nq", "rocketqa
 @pytest.mark.parametrize(("way", "queries"), RUNS)
 def test_the_preset_looks_at_the_queries_of_the_item(way: str, queries: str) -> None:
     words = shlex.split(way.strip("`"))
+    if words[3] not in named_recipes():
+        pytest.skip("pip install ./plugins/hardneg-papers")
     if words[3] in PLUGINS:
         pytest.importorskip("hardneg_reader")
         pytest.importorskip("hardneg_electra")

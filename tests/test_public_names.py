@@ -15,6 +15,7 @@ from environments import ROOT
 
 import hardneg
 from hardneg import plugin
+from hardneg.api.arguments import arg_of
 
 
 def imported_by(program: str) -> set[str]:
@@ -33,31 +34,34 @@ def test_the_package_imports_nothing_but_the_lightest() -> None:
     assert {name for name in found if name.startswith("hardneg.")} == {"hardneg.plugin"}
 
 
+def checked_names(module: Any) -> dict[str, str]:
+    """The module of each name that type checkers and editors see."""
+    block = next(node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: node.module or "" for node in imports for alias in node.names}
+
+
 def test_each_public_name_is_where_the_table_says() -> None:
-    for name, module in {**hardneg._PUBLIC, **hardneg._CALLED}.items():
+    assert checked_names(hardneg) == hardneg._PUBLIC
+    for name, module in hardneg._PUBLIC.items():
         assert hasattr(import_module(module), name), name
         assert name in dir(hardneg)
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    tree = ast.parse(Path(hardneg.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
-    named = {alias.asname for each in tree.body if isinstance(each, ast.ImportFrom) for alias in each.names}
-    functions = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
-    assert (named | functions) - {None} == {*hardneg._PUBLIC, *hardneg._CALLED}
+FREE = {"analyze": ["fields"]}
+"""Functions that take arguments by names which nobody can list, and which: those that any package may bring."""
 
 
-FREE = {"analyze": "**fields: those of the analysis that is named, which any package may bring"}
-"""Functions that take arguments by names which nobody can list, and which."""
-
-
-@pytest.mark.parametrize("name", sorted({*hardneg._PUBLIC, *hardneg._CALLED} - {"HardnegError"}))
+@pytest.mark.parametrize("name", sorted({*hardneg._PUBLIC} - {"HardnegError"}))
 def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
+    """Beside its type, or in the docstring."""
     function = getattr(hardneg, name)
+    assert f"def {name}(" in inspect.getsource(function)
     parameters = inspect.signature(function).parameters
-    free = [f"**{each.name}: " for each in parameters.values() if each.kind == each.VAR_KEYWORD]
-    assert free == [text.partition(" ")[0] + " " for text in [FREE.get(name)] if text]
+    assert [each.name for each in parameters.values() if each.kind == each.VAR_KEYWORD] == FREE.get(name, [])
     assert not [each for each in parameters.values() if each.kind == each.VAR_POSITIONAL]
-    assert re.findall(r"^    (\w+): \S", section_of(function, "Args"), flags=re.MULTILINE) == list(parameters)
+    said = re.findall(r"^    (\w+): \S", section_of(function, "Args"), flags=re.MULTILINE)
+    assert [each for each in parameters if each not in said and arg_of(parameters[each].annotation) is None] == []
 
 
 def test_whatever_takes_shared_arguments_spells_them_out() -> None:
@@ -70,7 +74,7 @@ def test_whatever_takes_shared_arguments_spells_them_out() -> None:
     ]
     assert len(unpacking) > 3
     assert [at for at, decorators in unpacking if "spelled_out" not in decorators] == []
-    run = inspect.signature(hardneg.recipe("star-passage").run)
+    run = inspect.signature(hardneg.load_recipe("star-passage").run)
     assert list(run.parameters)[:5] == ["output", "until", "force", "overwrite", "settings"]
 
 
@@ -133,6 +137,7 @@ def test_each_name_of_plugin_is_where_its_import_says(name: str) -> None:
     assert getattr(plugin, name) is not None
 
 
-def test_the_list_of_plugin_is_that_of_the_imports() -> None:
-    assert sorted(plugin.__all__) == sorted(plugin._homes()) and len({*plugin.__all__}) == len(plugin.__all__)
-    assert {*plugin.__all__} <= {*dir(plugin)}
+def test_the_lists_of_plugin_are_that_of_the_imports() -> None:
+    homes = {name: f"hardneg.{home}" for name, (home, _) in plugin._NAMES.items()}
+    assert checked_names(plugin) == homes
+    assert sorted(plugin.__all__) == sorted(homes) and {*plugin.__all__} <= {*dir(plugin)}

@@ -10,8 +10,8 @@ from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.indexes.backends.approximate import IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.faiss.compression import load_faiss

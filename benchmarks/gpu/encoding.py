@@ -12,7 +12,7 @@ from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import Attention
 
 Vectors = NDArray[np.float32]

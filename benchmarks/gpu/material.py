@@ -14,6 +14,7 @@ from gpu.setting import Setting
 from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
@@ -143,7 +144,7 @@ def source_texts(count: int, words: int = 85, seed: int = 0) -> list[str]:
 def encoder(setting: Setting, device: str | None = None, length: int = LENGTH) -> Encoder:
     """The model on a device; by default that of the setting."""
     spec = ModelSpec(str(model(setting)), query_length=16, document_length=length)
-    return Encoder.load(spec, device or setting.device)
+    return load_learner(spec, device or setting.device)
 
 
 def training_data(setting: Setting, queries: int) -> TrainingData:

@@ -11,8 +11,7 @@ from gpu.recipes import Notes, collection, gigabytes
 from gpu.setting import Figures, Setting, Skipped
 
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.inheritance import read_whole_tree
-from hardneg.recipe.language import expand
+from hardneg.recipe.language import expand, preset_names
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
@@ -25,7 +24,7 @@ _EACH_STEP = ("epochs", "stop_at", "keep_every", "evaluate_every", "checkpoint_e
 
 def paper(setting: Setting, name: str) -> Figures:
     """Each training that is of a kind of its own, from a model of random weights of the size that the recipe names."""
-    if "paper" not in (read_whole_tree(find_recipe(name)).get("presets") or {}):
+    if "paper" not in preset_names(find_recipe(name)):
         raise Skipped("it has no preset called paper")
     tree, found = expand(find_recipe(name), "paper", []).tree, Figures()
     for stage, training in trainings(tree):

@@ -11,11 +11,13 @@ from gpu.material import finish, median_seconds, seconds, sized_model, source_te
 from gpu.setting import Failed, Figures, Setting
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, prepare
+from hardneg.encoders.inference import prepare
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores
+from hardneg.indexes.kernels.maxsim.exact_maxsim import block_scores
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.float32_products import float32_products
 from hardneg.training.methods.dual_encoder import train
@@ -39,7 +41,7 @@ def told(found: Figures, name: str, figures: Figures) -> None:
 
 
 def _encoder(setting: Setting, name: str) -> Encoder:
-    return Encoder.load(
+    return load_learner(
         ModelSpec(str(sized_model(setting, name)), query_length=32, document_length=128), setting.device
     )
 

@@ -14,7 +14,7 @@ from gpu.setting import Figures, Setting, Skipped, expect
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Artifact, Store
 
@@ -148,11 +148,10 @@ def means(content: Mapping[str, Any]) -> dict[str, float]:
 
 def _cuts(name: str, passages: int) -> dict[str, int]:
     """Two steps for each training, and so many passages where the dataset can be cut."""
-    recipe = load_recipe(shipped_recipes()[name])
+    recipe = load_recipe(find_recipe(name))
     found = {
         f"stages.{step}.options.max_steps": 2
         for step, spec in recipe.stages.items()
         if hasattr(getattr(spec, "options", None), "max_steps")
     }
-    tree = yaml.safe_load(shipped_recipes()[name].read_text(encoding="utf-8"))
-    return found | ({"dataset.max_passages": passages} if "beir" not in str(tree.get("dataset", "")) else {})
+    return found | ({"dataset.max_passages": passages} if "beir" not in str(recipe.tree["dataset"]) else {})

@@ -4,7 +4,7 @@ import numpy as np
 from gpu.material import LENGTH, model, seconds, texts
 from gpu.setting import Figures, Setting, expect
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.pair_scoring import PairScorer
 

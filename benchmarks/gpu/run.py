@@ -38,7 +38,6 @@ PLACES = {
     "encode-unpadded": "encoding:unpadded",
     "search-memory": "searching:first_merge",
     "search-speed": "searching:speed",
-    "search-shared": "searching:shared",
     "two-processes": "several:one_card",
     "two-cards": "several:two_cards",
     "two-processes-recipe": "together:one_card",
@@ -133,6 +132,7 @@ def start(name: str, setting: Setting, out: Path, limit: float) -> dict[str, Any
         os.killpg(child, signal.SIGKILL)  # with all that it has started
     failed = {"piece": name, "state": "failed", "figures": {}, "seconds": round(time.monotonic() - begun, 1)}
     if code is None:
+        os.kill(child, signal.SIGKILL)  # where it had no session of its own yet
         os.waitpid(child, 0)
         return {**failed, "why": f"not done in {limit:g} s"}
     if code or not answer.exists():

@@ -1,6 +1,4 @@
-"""Exact search: the CPU's ids, also of shards that it shares; the first merge's memory; the plain product's time."""
-
-from pathlib import Path
+"""Exact search: the CPU's ids; the first merge's memory; the plain product's time."""
 
 import numpy as np
 import torch
@@ -8,13 +6,8 @@ from gpu.material import peak, seconds
 from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
-from hardneg.formats.vectors.shards import shard_name
-from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.shard_search import KeptLists, ShardedSearcher
 from hardneg.records.types import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768
@@ -80,43 +73,6 @@ def speed(setting: Setting) -> Figures:
             plain = _products(there.rows, torch.from_numpy(asked).to(setting.device), dtype, setting)
             found[f"{name}, share of {str(dtype).removeprefix('torch.')} products"] = round(plain / taken, 3)
     return found
-
-
-def shared(setting: Setting) -> Figures:
-    """An index in shards, the first searched on a CPU and the others on the device, by one URL: one machine's lists."""
-    count, dimension, shards, k = setting.size(300_000, 3000), 64, 3, setting.size(200, 20)
-    draws = np.random.default_rng(0)
-    folder, queries = _in_shards(setting, _vectors(draws, count, True), shards), _vectors(draws, 40, True)
-    whole = FlatSearcher(FlatVectors.open(folder))
-    expected = whole.using(ExactOptions(device="cpu", engine="torch"), None).search(queries, k)
-    url = (setting.folder / "lists").as_uri()
-
-    def by(device: str) -> ShardedSearcher:
-        searcher = whole.using(ExactOptions(device=device), None)
-        return ShardedSearcher(searcher, whole.flat.shards, KeptLists(setting.folder / f"kept-{len(device)}", url))
-
-    left = by("cpu").search_some(queries, k, slice(0, 1))
-    expect(left == set(range(1, shards)), f"shards {sorted(left)} are left behind the first one's search")
-    expect(not by(setting.device).search_some(queries, k, slice(1, shards)), "shards are left in the end")
-    found = by(setting.device).search(queries, k)
-    same = float((found.rows == expected.rows).mean())
-    expect(same == 1.0, f"{1 - same:.2%} of the ids are others than one machine's")
-    return {"vectors": count, "dimension": dimension, "shards": shards, "same ids": same}
-
-
-def _in_shards(setting: Setting, vectors: NDArray[np.float32], count: int) -> Path:
-    """A folder of an index in so many shards."""
-    out, step, closed = setting.folder / "shards", -(-len(vectors) // count), list[Closed | None]()
-    for number, start in enumerate(range(0, len(vectors), step)):
-        part, folder = vectors[start : start + step], out / shard_name(number)
-        with FlatWriter(folder, vectors.shape[1], len(part)) as writer:
-            writer.write_block(0, 0, part)
-            writer.write_doc_ids(f"d{row}" for row in range(start, start + len(part)))
-            writer.close()
-        close_shard(folder, len(part), {"dimension": vectors.shape[1]})
-        closed.append(Closed.find(str(folder)))
-    close_folder(out, [shard for shard in closed if shard is not None])
-    return out
 
 
 def _products(vectors: torch.Tensor, asked: torch.Tensor, dtype: torch.dtype, setting: Setting) -> float:

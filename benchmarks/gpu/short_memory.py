@@ -10,7 +10,7 @@ from gpu.material import LENGTH, encoder, model, texts
 from gpu.setting import Figures, Setting, expect
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer

@@ -23,9 +23,9 @@ from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.star import Star
 from hardneg.losses.triplet import Triplet
 from hardneg.records.types import ScoreBatch
+from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Listed, label
-from hardneg.training.scoring import BatchColumns, masked
 
 SHAPES = [(2, 4), (3, 8), (5, 16), (8, 12), (16, 32)]
 """Queries and dimensions."""

@@ -22,11 +22,11 @@ from transformers import get_linear_schedule_with_warmup
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.star import Star
 from hardneg.records.types import ScoreBatch
+from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import label
 from hardneg.training.optimizers import make_optimizer, schedule_factor
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import BatchColumns, masked
 
 STEPS = 20
 SCHEDULE = {"get_linear_schedule_with_warmup": get_linear_schedule_with_warmup}

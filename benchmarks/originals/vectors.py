@@ -13,7 +13,7 @@ from sentence_transformers.sparse_encoder.modules import SpladePooling
 from torch import Tensor
 
 from hardneg.losses.infonce import Nll
-from hardneg.training.scoring import best_segments, in_slots, masked
+from hardneg.training.batches import best_segments, in_slots, masked
 
 LENGTH = 3
 """Tokens of a segment."""

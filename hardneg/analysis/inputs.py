@@ -269,12 +269,12 @@ class Files(AnalysisInputs):
         return self._path(path), None
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.open.resolved import load_learner
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.spec import ModelSpec
         from hardneg.indexes.dense import DenseIndex
 
-        opened, encoder = DenseIndex.open(self._path(index)), Encoder.load(ModelSpec(self.named[model]), self.device)
+        opened, encoder = DenseIndex.open(self._path(index)), load_learner(ModelSpec(self.named[model]), self.device)
         if opened.dimension != encoder.dimension:
             sizes = f"{opened.dimension} numbers a vector, the model's {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}: give the model that encoded the index")

@@ -84,8 +84,8 @@ def checked_tree(
     Raises:
         RecipeError: it has mistakes.
     """
+    from hardneg.recipe.language import apply_settings
     from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.settings import apply_settings
     from hardneg.recipe.task_prompts import with_prompts_of
 
     changed, problems = apply_settings(tree, settings)

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
 from hardneg.api.argument_values import name_of
+from hardneg.api.arguments import AnalyzeArguments, Where, options_of, spelled_out
 from hardneg.api.content_store import keep_content
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.keyword_arguments import AnalyzeArguments, Where, keywords, spelled_out
 from hardneg.api.labels import run_labels
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
@@ -60,7 +60,7 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
     known = [*chosen.model_fields, *extra, *(["run_folder"] if "stages" in chosen.asks else []), *Where.__annotations__]
     if unknown := [f"{each}: {no_such_option(each, known)}" for each in fields if each not in known]:
         raise UsageError("\n".join(f"analyze {name}: {line}" for line in unknown))
-    workplace = Workplace.of({key: fields[key] for key in Where.__annotations__ if key in fields})  # type: ignore[arg-type]
+    workplace = Workplace.of({key: fields[key] for key in Where.__annotations__ if key in fields})
     workplace.refuse_settings()
     files = {key: _file(key, fields[key], workplace.store) for key in _FILES if fields.get(key) is not None}
     own = {**files, "device": workplace.device, "seed": workplace.seed}
@@ -98,7 +98,7 @@ def _problem_line(chosen: type[Analysis], item: Any, flag: Callable[[str], str])
 def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
     """What an analysis reads: the files that its fields name, and what was given beside."""
     named = {path: name for path, name, _ in analysis.references()}
-    usual = {name: keyword.default for name, (_, keyword) in keywords(AnalyzeArguments).items()}
+    usual = {name: arg.default for name, arg in options_of(AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
     return Files(
         named,

@@ -4,12 +4,13 @@ import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
+
 
 _LONGEST = 255  # characters of a file's name
 
@@ -99,6 +100,28 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     return settings
 
 
+def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
+    """The stage of a verb with these fields, each as the verb takes it; None where that is a default is left out.
+
+    names: what the caller calls some of the fields. A field of what another holds has a path, such as `tuning.grid`.
+
+    Raises:
+        UsageError: fields do not take their values; all are told.
+    """
+    values, problems, wrong = {"stage": verb}, list[str](), list[str]()
+    for path, value in fields.items():
+        info, name = verb_field(f"{verb}.{path}"), names.get(path, path.rpartition(".")[2])
+        if value is None and info.default is None:
+            continue
+        try:
+            values[path] = field_value(info, name, value)
+        except UsageError as error:
+            problems, wrong = [*problems, error.message], [*wrong, name]
+    if problems:
+        raise UsageError("\n".join(problems), *wrong)
+    return values
+
+
 def verb_field(path: str) -> "FieldInfo":
     """The field of a verb at a path, such as `search.depth`, or `fuse.tuning.metric` of what a field holds."""
     from hardneg.registry.plugins import load_plugin
@@ -112,19 +135,23 @@ def verb_field(path: str) -> "FieldInfo":
     return info
 
 
-def field_value(path: str, argument: str, value: Any) -> Any:
-    """A value as a verb's field takes it: a number within its bounds, and whole where that is; several by name.
-
-    argument: what the line calls it.
+def field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
+    """A value as a field takes it: plugins with options, paths, a number within bounds, and whole where that is.
 
     Raises:
         UsageError: the field does not take it.
     """
     from pydantic import TypeAdapter, ValidationError
 
+    from hardneg.fields import InputFile, PluginKind
     from hardneg.records.wording import complaint
 
-    info = verb_field(path)
+    several = get_origin(info.annotation) is tuple
+    if any(isinstance(mark, InputFile) for mark in info.metadata):
+        files = [str(path) for path in files_of(argument, value)] if several else [str(file_path(value, argument))]
+        return files if several else files[0]
+    if any(isinstance(mark, PluginKind) for mark in info.metadata):
+        return (plugin_settings if several else plugin_setting)(argument, value)
     annotation: Any = Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
     try:
         return TypeAdapter(annotation).validate_python(_plain(value), strict=True)

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import planned_recipe, training_stage, warn
+from hardneg.losses import TEMPERATURE
 from hardneg.records.errors import RecipeError, UsageError
-from hardneg.records.named_plugins import HARDNESS, RANDOM, TOPK
+from hardneg.records.named_plugins import HARDNESS, INFONCE, RANDOM, TOPK
 
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
@@ -23,18 +24,23 @@ STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
 TRAINED = {"max_steps": 400, "batch_size": 32}
 """Of each arm, by default."""
 MARGIN = 0.015
-"""Within which systems are equivalent, by default; that of `bases/doses` too."""
+"""Within which systems are equivalent, by default."""
 _MOST = 1000
 """Negatives of a query that are trained with: the first ones of the file."""
-_UNUSED = ("permuted-negatives", "permuted", "top-10-negatives", "top-10")
+_LOSS = {"name": INFONCE, "temperature": TEMPERATURE}
+_OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
+_DEPTH = 1000
+_TOKENS = 128
+_METRICS = (METRIC, "recall@100", "recall@1000")
 
 
 @dataclass(frozen=True)
 class BenchRecipe:
-    """A recipe over `bases/doses`, which has the student, the loss and the arms `in-batch` and `random`.
+    """One student, loss and protocol, and arms that differ in their negatives alone: `in-batch`, `random`, and files.
 
-    files: of negatives, by the label of their row. options: of all trainings. seeds: how many. rates: the learning
-    rate of each arm, the base's where there is none. tuning: whether it is the one that rates are chosen by: one seed,
+    Each arm scores as many documents a query: `in-batch` has a positive of another query where the others have a mined
+    negative. files: of negatives, by the label of their row. options: of all trainings. seeds: how many. rates: the
+    learning rate of each arm, else the usual one. tuning: whether it is the one that rates are chosen by: one seed,
     measured on the dev queries.
     """
 
@@ -62,36 +68,55 @@ class BenchRecipe:
 
     def negatives_of(self, label: str) -> str:
         """The stage that reads a file's negatives."""
-        return f"{self.stages[label]}-negatives"
+        return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property
     def tree(self) -> dict[str, Any]:
         """The recipe as YAML has it."""
-        stages: dict[str, Any] = dict.fromkeys(_UNUSED)
-        for label, name in self.stages.items():
-            stages[name] = {"options": {"learning_rate": self.rates[label]}} if label in self.rates else {}
+        from hardneg.recipe.language import replaced
+
+        of_split = {"split": "dev"} if self.tuning else {}
+        search = {"stage": "search", "depth": _DEPTH, **of_split}
+        stages: dict[str, Any] = {
+            "start-index": {"stage": "encode"},
+            "start-test": {**search, "index": "start-index"},
+            "start-train": {**search, "index": "start-index", "split": "train", "depth": 210, "positives": True},
+            self.negatives_of(RANDOM): {"stage": "mine", "miner": {"name": RANDOM, "count": 10}},
+            self.negatives_of(IN_BATCH): {
+                "stage": "mine",
+                "positives_of_others": 10,
+                "miner": {"name": TOPK, "depth": 10},
+            },
+        }
         for label, path in self.files.items():
             reading = {"file": str(path), "form": self.form, "miner": {"name": TOPK, "depth": _MOST}, "fill_to": 1}
             stages[self.negatives_of(label)] = {"stage": "mine", **reading}
-            trained = {"stage": "train", "system": label, "negatives": self.negatives_of(label)}
-            stages[self.stages[label]] = {**trained, **stages[self.stages[label]]}
-        of_split, training = {"split": "dev"} if self.tuning else {}, training_stage({}, self.options)
-        measured = {"baselines": [*BASELINES], "equivalence_margin": self.equivalence_margin, **of_split}
-        negatives = {RANDOM: "random-negatives", **{label: self.negatives_of(label) for label in self.files}}
+        usual = {name: value for name, value in _OPTIONS.items() if name not in replaced(self.options)}
+        for label, name in self.stages.items():
+            rate = {"learning_rate": self.rates[label]} if label in self.rates else {}
+            arm = {"negatives": self.negatives_of(label), "loss": _LOSS}
+            stages |= {
+                name: training_stage(arm, {**usual, **self.options, **rate}),
+                f"{name}-index": {"stage": "encode", "model": name},
+                f"{name}-test": {**search, "index": f"{name}-index"},
+            }
+        own = {label: f"{self.stages[label]}-test" for label in (*BASELINES, *self.files)}
+        runs = {**{label: own.pop(label) for label in BASELINES}, SHIPPED: "start-test", **own}
+        measured = {"baselines": [*BASELINES], "metrics": [*_METRICS], "equivalence_margin": self.equivalence_margin}
+        negatives = {label: self.negatives_of(label) for label in (RANDOM, *self.files)}
         hardness = {HARDNESS: {"negatives": negatives, "run": "start-train"}}
+        analyses = {"the student as shipped": HARDNESS}
         stages |= {
-            SCORES: measured,
+            SCORES: {"stage": "evaluate", "runs": runs, **measured, "by_group": "where_known", **of_split},
             HARDNESS: {"stage": "analyze", "split": "train", "analysis": hardness},
-            REPORT: {"analyses": {"the student as shipped": HARDNESS}},
+            REPORT: {"stage": "report", "evaluation": SCORES, "analyses": analyses, "training": self.stages},
         }
         return {
-            "extends": "bases/doses",
             "title": "Bench for negatives",
             "dataset": self.dataset,
-            "model": {"name": self.model},
+            "model": {"name": self.model, "query_length": _TOKENS, "document_length": _TOKENS},
             "seed": self.seed,
             "seeds": [*range(1, 2 if self.tuning else self.seeds + 1)],
-            "defaults": {"search": of_split, "train": {k: v for k, v in training.items() if k != "stage"}},
             "stages": stages,
             "outputs": {"model": RANDOM, "index": f"{RANDOM}-index"},
         }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.argument_values import name_of
+from hardneg.api.arguments import Dataset
 from hardneg.api.content_store import keep_content
 from hardneg.api.qrels_argument import graded, is_id, mistakes_in, refuse
 from hardneg.datasets.hub_tables import id_cell, numbered_rows, text_cell, whole_cell
@@ -18,10 +19,6 @@ from hardneg.records.named_plugins import BEIR
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.records.wording import suggestion
 from hardneg.store.artifacts import Store
-
-Dataset = str | Path | Mapping[str, Any] | Any
-"""`beir:FOLDER` or a plugin's name; a BEIR folder; corpus, queries and qrels in a dict, each a dict by id or a table
-with BEIR's columns; or a `datasets.Dataset` of pairs."""
 
 PARTS = ("corpus", "queries", "qrels")
 _ONLY = "train"

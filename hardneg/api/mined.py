@@ -1,11 +1,11 @@
 """Mined negatives as a result: by query, as tables for training, and written in any form."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
@@ -13,13 +13,17 @@ from hardneg.api.notebook import ROWS, caption, cut
 from hardneg.api.output_files import writing
 from hardneg.api.results import ROWS_FILE, StoredResult, TextSource
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.records.layout import NEGATIVES
+from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
 
 if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
     from hardneg.indexes.positive_scores import PositiveScores
+    from hardneg.recipe.execute import Outcome
+    from hardneg.recipe.plan import Plan
+    from hardneg.records.types import Encoded
 
 _SHOWN = 20
 """Negatives of one query that a notebook shows."""
@@ -27,11 +31,8 @@ _SHOWN = 20
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
 
-class KnowsScores(Protocol):
-    """Where the scores of positives come from: a run, or the model that searched."""
-
-    def __call__(self, mined: "MinedNegatives") -> "PositiveScores":
-        """float32 [positives] by query, nan where there is none."""
+KnowsScores = Callable[["MinedNegatives"], "PositiveScores"]
+"""Gives the scores of positives, float32 [positives] by query, nan where there is none: by a run, or by the model."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class MinedNegatives(StoredResult):
     """Negatives by query; `path` is the file of the form `hardneg`. Iterating streams them, in the split's order."""
 
     source: TextSource = field(repr=False)
-    positive_scores: KnowsScores | None = field(default=None, repr=False, compare=False)
+    positive_scores: "KnowsScores | None" = field(default=None, repr=False, compare=False)
 
     @property
     def folder(self) -> Path:
@@ -194,7 +195,65 @@ class QueryNegatives(Negatives):
 
 
 def mined_in(
-    name: str, folder: Path, key: str, facts: Mapping[str, Any], source: TextSource, scores: KnowsScores | None = None
+    name: str, folder: Path, key: str, facts: Mapping[str, Any], source: TextSource, scores: "KnowsScores | None" = None
 ) -> MinedNegatives:
     """The negatives in an artifact's folder."""
     return MinedNegatives(name, key, folder / NEGATIVES, facts, source, scores)
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """The scores of positives in a run; nan where it lacks them."""
+
+    run: Path
+
+    def __call__(self, mined: MinedNegatives) -> "PositiveScores":
+        from hardneg.formats.runs import read_run
+        from hardneg.indexes.positive_scores import scores_in_run
+
+        return scores_in_run(mined, read_run(self.run).items())
+
+
+@dataclass(frozen=True)
+class ModelScores:
+    """The scores of positives in the run of a search; the model's own where that did not reach them.
+
+    index, run: the steps that encode and search.
+    """
+
+    plan: "Plan"
+    outcome: "Outcome"
+    workplace: "Workplace"
+    index: str
+    run: str
+
+    def __call__(self, mined: MinedNegatives) -> "PositiveScores":
+        import numpy as np
+
+        from hardneg.formats.runs import stream_run
+        from hardneg.indexes.positive_scores import scores_in_run
+
+        scores = scores_in_run(mined, stream_run(self.outcome.artifacts[self.run].path / RUN))
+        if any(np.isnan(values).any() for values in scores.values()):
+            self._fill(scores, mined)
+        return scores
+
+    def _fill(self, scores: "PositiveScores", mined: MinedNegatives) -> None:
+        from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
+        from hardneg.indexes.kernels.max_passage import pooled
+        from hardneg.indexes.open_store import open_store
+        from hardneg.indexes.positive_scores import fill_from_model
+
+        encoder, folder = (
+            load_encoder(self.plan.recipe.model, self.workplace.device),
+            self.outcome.artifacts[self.index].path,
+        )
+        options, source = EncodeOptions(precision="fp32"), mined.source
+        searcher = pooled(open_store(folder), folder, source.collection.corpus.doc_ids)
+
+        def encode(texts: Sequence[str]) -> "Encoded":
+            return encoder.encode(texts, "query", options, self.workplace.progress)
+
+        queries = source.collection.queries(source.split)
+        fill_from_model(scores, mined, queries, source.collection, encode, searcher)

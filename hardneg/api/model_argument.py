@@ -5,13 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.api.argument_values import name_of
+from hardneg.api.arguments import Model
 from hardneg.api.content_store import keep_content
 from hardneg.records.errors import UsageError
 from hardneg.store.artifacts import Store
-
-Model = str | Path | Any
-"""A folder, a hub id or `packaged:NAME`; a result with a model; or a `SentenceTransformer`, `SparseEncoder` or
-`MultiVectorEncoder`."""
 
 
 def named_model(argument: Model, store: Store) -> str:

@@ -7,12 +7,10 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+from hardneg.api.arguments import AnyQrels
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
 from hardneg.formats.text_lines import one_word
 from hardneg.records.errors import DataError, UsageError
-
-AnyQrels = str | Path | Mapping[str, Mapping[str, int] | Iterable[str]]
-"""A file in TREC's or BEIR's form; or grades by document id, or a list of the relevant ones, by query id."""
 
 _SHOWN = 10
 _LARGEST = 10**GRADE_DIGITS - 1

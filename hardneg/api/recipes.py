@@ -1,4 +1,4 @@
-"""`hardneg.recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
+"""`hardneg.load_recipe`: a recipe of a file, or a shipped one, changed, planned, checked and run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.api.argument_values import file_path, names_of
+from hardneg.api.arguments import Where, spelled_out
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.keyword_arguments import Where, spelled_out
 from hardneg.api.model_argument import named_model
 from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
 
-def recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
+def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
     """A shipped recipe by its name, or one of a file, to be changed with `set` and then planned, checked or run.
 
     Args:

@@ -94,9 +94,9 @@ class RecommendRequest:
     @property
     def batch(self) -> int:
         """The queries of a step."""
-        from hardneg.training.options import StepOptions
+        from hardneg.training.options import LearningOptions
 
-        return int(self.options.get("batch_size", StepOptions().batch_size))
+        return int(self.options.get("batch_size", LearningOptions.batch_size))
 
     def sweep(self) -> dict[str, Any]:
         """The stages that compare miners."""
@@ -147,16 +147,20 @@ class RecommendRequest:
             **beside,
             **self._searched(TRAIN_RUN, _TRAIN_JUDGE, "train", bool(chosen.row["by"])),
             MINED: _mining(chosen.row),
-            ALONE: {**self._training(None, chosen.rates[0], chosen.steps), "system": _BASELINE},
-            TRAINED: {**self._training(MINED, chosen.rates[1], chosen.steps), "system": _SYSTEM},
-            "scores": {"stage": "evaluate", "runs": runs, "baselines": [_BASELINE, *runs], "metrics": metrics},
-            "report": {"stage": "report", "evaluation": "scores"},
+            **_searched_model(ALONE, self._training(None, chosen.rates[0], chosen.steps), tested),
+            **_searched_model(TRAINED, self._training(MINED, chosen.rates[1], chosen.steps), tested),
+            "scores": {
+                "stage": "evaluate",
+                "split": tested,
+                "runs": {_BASELINE: f"{ALONE}-test", _SYSTEM: f"{TRAINED}-test", **runs},
+                "baselines": [_BASELINE, *runs],
+                "metrics": metrics,
+            },
+            "report": {"stage": "report", "evaluation": "scores", "training": {_BASELINE: ALONE, _SYSTEM: TRAINED}},
         }
-        of_split = {"search": {"split": tested}, "evaluate": {"split": tested}}
         recipe = {
             "title": "Recommended negatives",
             **{key: tree[key] for key in ("dataset", "model", "seed")},
-            **({"defaults": of_split} if tested != _MEASURED else {}),
             "stages": stages,
             "outputs": {"model": ALONE if chosen.alone else TRAINED},
         }
@@ -190,6 +194,15 @@ class RecommendRequest:
 def trial(arm: str, rate: float) -> str:
     """The stage that trains by an arm at a learning rate, and its row."""
     return f"{arm} at {rate:g}"
+
+
+def _searched_model(name: str, training: Mapping[str, Any], split: str) -> dict[str, Any]:
+    """A training with its model's index, and the search of the queries to test by."""
+    return {
+        name: dict(training),
+        f"{name}-index": {"stage": "encode", "model": name},
+        f"{name}-test": {"stage": "search", "index": f"{name}-index", "split": split},
+    }
 
 
 def _mining(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from hardneg.api.bench_recipe import SHIPPED, STATIC_RATES
 from hardneg.api.notebook import html_section
 from hardneg.api.output_files import writing
 from hardneg.api.recommended_recipe import ALONE, GOALS, LEXICAL, STEPS, SWEEP, TRIALS, Chosen, RecommendRequest
-from hardneg.api.recommended_rule import ALONE_WORDS, FEW, Situation, named
-from hardneg.api.recommended_trials import Trials
+from hardneg.api.recommended_rule import ALONE_WORDS, FEW, Situation, Trials, named
 from hardneg.api.results import ReadOnly
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics

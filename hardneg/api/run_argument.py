@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hardneg.api.arguments import AnyRun
 from hardneg.api.content_store import keep_content
 from hardneg.api.labels import run_labels
 from hardneg.api.qrels_argument import is_id, mistakes_in
@@ -16,11 +17,6 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
 from hardneg.store.artifacts import Store
-
-AnyRun = str | Path | Mapping[str, Mapping[str, float]] | Any
-"""A TREC run's file, plain or gzip; what a search, rerank or fusion returned; or `{query_id: {doc_id: score}}`."""
-Runs = AnyRun | Sequence[AnyRun] | Mapping[str, AnyRun]
-"""One run, a list of them, or a dict of them by label."""
 
 _LARGEST = float(np.finfo(np.float32).max)
 _FORMS = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"

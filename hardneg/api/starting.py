@@ -8,9 +8,11 @@ from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path
+from hardneg.api.arguments import Model
 from hardneg.api.folder_contents import PYTHON, FolderContents
-from hardneg.api.model_argument import Model, named_model
+from hardneg.api.model_argument import named_model
 from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.recommended_recipe import RecommendRequest
@@ -23,12 +25,14 @@ from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replace_text
 
 if TYPE_CHECKING:
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.recipe.estimate import Estimate
     from hardneg.runtime.progress import Progress
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
+_JUDGED = {False: "demo", True: "judged"}
+"""The presets of `from-documents`: measured by written queries, or by the judged ones."""
 _STATIC = "packaged:wordllama"
 _MOST_TOKENS = 512
 """Of a document, for a model whose costs grow faster than its texts."""
@@ -158,34 +162,38 @@ class Beginning:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The recipe, less what it extends."""
-        contents, stages = self.contents, dict[str, Any]()
-        extended = WITH_LABELS if self.labelled else f"{WITHOUT_LABELS}:judged" if contents.judged else WITHOUT_LABELS
-        model = {"name": self.model, "query_length": None, "document_length": self._read[0]}
-        tree: dict[str, Any] = {"title": self.name, "extends": extended, "dataset": dict(contents.dataset)}
-        tree["model"] = model
-        training: dict[str, Any] = {"options": {"max_steps": 200}}
-        if (known := self._resolved.known) and known.similarity == "dot":
-            training["loss"] = {"temperature": 1.0}
-        tree["defaults"] = {"train": training}
-        if contents.judged and not contents.judged.get(_TEST):
-            tree["defaults"] |= {"search": {"split": _DEV}, "evaluate": {"split": _DEV}}
+        """The plain stages of the shipped recipe, changed to fit the folder and the model."""
+        from hardneg.recipe.language import recipe_tree
+
+        contents, judged = self.contents, bool(self.contents.judged)
+        shipped = recipe_tree(WITH_LABELS, "demo") if self.labelled else recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
+        stages: dict[str, Any] = shipped["stages"]
+        known, tested = self._resolved.known, _DEV if judged and not contents.judged.get(_TEST) else _TEST
+        for stage in stages.values():
+            if stage["stage"] == "train":
+                stage["options"]["max_steps"] = 200
+                if known and known.similarity == "dot":
+                    stage["loss"]["temperature"] = 1.0
+            elif stage["stage"] in ("search", "evaluate") and tested != _TEST:
+                stage.setdefault("split", tested)
         if self._python:
-            stages["written"] = {"writers": [DOCSTRING]}
+            stages["written"]["writers"] = [DOCSTRING]
         if contents.few:
-            stages["written"] = {**stages.get("written", {}), "split_by": "passage"}
+            stages["written"]["split_by"] = "passage"
         if self.labelled:
-            stages["static-negatives"] = {"miner": dict(self.miner)}
+            stages["static-negatives"]["miner"] = dict(self.miner)
         if contents.queries:
             own = {"stage": "search", "index": "documents-index", "dataset": "dataset", "depth": 100}
             stages["own-queries"] = {**own, "queries": str(contents.queries)}
         if self._lexical:
-            stages |= {"bm25-index": None, BM25: None}
-            stages["scores"] = {"runs": {"BM25": None}, "baselines": ["as shipped"]}
-        tree |= {"stages": stages} if stages else {}
-        if self.alone:
-            tree["outputs"] = {"model": "inbatch-neg", "index": "inbatch-neg-index"}
-        return tree
+            for name in ("bm25-index", BM25):
+                del stages[name]
+            del stages["scores"]["runs"]["BM25"]
+            stages["scores"]["baselines"] = ["as shipped"]
+        model = {"name": self.model, **({"document_length": self._read[0]} if self._read[0] else {})}
+        outputs = {"model": "inbatch-neg", "index": "inbatch-neg-index"} if self.alone else shipped["outputs"]
+        dataset = dict(contents.dataset)
+        return {"title": self.name, "dataset": dataset, "model": model, "stages": stages, "outputs": outputs}
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
@@ -201,7 +209,7 @@ class Beginning:
         request = RecommendRequest(_DEV, TOP_DEPTH, None, {}, goal="top")
         lengths = [f"model.document_length={self._read[0] or 'null'}"]
         dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
-        ad_hoc = replace(workplace, settings=lengths).recipe("start", dataset, request.sweep(), self.model)
+        ad_hoc = AdhocRecipe("start", dataset, request.sweep(), self.model, lengths, workplace.seed)
         answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
         return replace(self, miner=answer.miner, alone=answer.alone, reasons=tuple(answer.reasons()))
 

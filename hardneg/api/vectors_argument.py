@@ -46,8 +46,7 @@ class QueryVectors:
         """
         from hardneg.formats.runs import write_run
         from hardneg.formats.vectors.flat_vectors import FlatVectors
-        from hardneg.formats.vectors.vector_files import open_vectors
-        from hardneg.formats.vectors.vectors_import import import_vectors
+        from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
         from hardneg.indexes.dense import DenseIndex
         from hardneg.indexes.kernels.exact.exact import ExactOptions
 
@@ -92,20 +91,17 @@ def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterato
             yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
 
 
-def named_vectors(line: str, arguments: Any) -> QueryVectors | None:
-    """What the arguments `index`, `query_vectors` and `query_ids` of a line say; None where none of them is given.
+def named_vectors(line: str, index: Any, query_vectors: Any, query_ids: Any) -> QueryVectors | None:
+    """What these arguments of a function say; None where none of them is given.
 
     Raises:
         UsageError: one of them lacks another.
     """
-    names = ("index", "query_vectors", "query_ids")
-    index, queries, ids = (
-        None if (value := getattr(arguments, each)) is None else file_path(value, each) for each in names
-    )
-    if index is None and queries is None and ids is None:
+    given = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
+    paths = {name: file_path(value, name) for name, value in given.items() if value is not None}
+    if not paths:
         return None
-    if index is None or queries is None:
-        lacking = names[0] if index is None else names[1]
-        problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking}}} too"
-        raise UsageError(problem, lacking)
-    return QueryVectors(index, queries, ids)
+    if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
+        problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
+        raise UsageError(problem, lacking[0])
+    return QueryVectors(paths["index"], paths["query_vectors"], paths.get("query_ids"))

@@ -1,5 +1,6 @@
 """Where and how a function works: its store, device, seed and settings, and who sees progress."""
 
+import inspect
 import json
 import logging
 import os
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, warn
 from hardneg.api.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
-from hardneg.api.keyword_arguments import Settings, Where
+from hardneg.api.arguments import Settings, Where
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.named_plugins import LOCAL
+from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.choices import cache_folder
 from hardneg.store.gc_roots import begun
 
@@ -26,9 +28,10 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan, Step
     from hardneg.records.types import Encoded
     from hardneg.registry.protocols import Searcher
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import Engine
 
 _log = logging.getLogger("hardneg")
+_COMMANDS = {"index": "index build"}
 
 
 class Logged(Silent):
@@ -62,7 +65,11 @@ class NotebookBars(Logged):
             yield _TqdmBar(bar)
 
 
-@dataclass(frozen=True)
+class OtherProcess(UsageError):
+    """Of several processes this is not the first one, which alone has the result."""
+
+
+@dataclass
 class Workplace:
     """What `Where` comes to; settings: as the texts PATH=VALUE."""
 
@@ -74,13 +81,19 @@ class Workplace:
     engine: "Engine | None" = None
 
     @classmethod
-    def of(cls, arguments: Where) -> "Workplace":
-        """Raises UsageError where something is given that no function takes, or a device that is not there."""
-        for name in arguments:
-            if name not in Where.__annotations__:
-                from hardneg.records.wording import suggestion
+    def of(cls, arguments: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Workplace":
+        """That of a function's `**where`; a command hands over its own as `workplace`.
 
-                raise UsageError(f"no argument {name!r}{suggestion(name, Where.__annotations__)}")
+        Raises:
+            UsageError: something is given that no function takes, or a device that is not there.
+        """
+        if isinstance(opened := arguments.get("workplace"), Workplace):
+            return opened
+        if unknown := [name for name in arguments if name not in Where.__annotations__]:
+            from hardneg.records.wording import suggestion
+
+            known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
+            raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], known)}")
         if (device := arguments.get("device")) is not None:
             from hardneg.encoders.speed.devices import check_device
 
@@ -104,7 +117,7 @@ class Workplace:
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
         from hardneg.recipe.execute import Options
-        from hardneg.verbs.shared.local_engine import Local
+        from hardneg.verbs.shared.context import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
 
@@ -140,15 +153,58 @@ class Workplace:
 
     def query_encoder(self, plan: "Plan") -> "Callable[[Sequence[str]], Encoded]":
         """Load the model of a plan, and return what encodes queries with it, in float32."""
-        from hardneg.encoders.inference import EncodeOptions
         from hardneg.encoders.open.resolved import load_encoder
+        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, options = load_encoder(plan.recipe.model, self.device, "fp32"), EncodeOptions(precision="fp32")
         return lambda texts: encoder.encode(texts, "query", options, self.progress)
 
-    def recipe(self, verb: str, dataset: str, stages: Mapping[str, Any], model: str | None = None) -> AdhocRecipe:
-        """The recipe in memory of a verb."""
-        return AdhocRecipe(verb, dataset, stages, model, self.settings, self.seed)
+    def recipe(
+        self,
+        function: Callable[..., Any],
+        dataset: Any,
+        model: Any,
+        stages: Mapping[str, Mapping[str, Any]],
+        names: Mapping[str, str] = {},
+    ) -> AdhocRecipe:
+        """The recipe in memory of a function's stages, with the dataset and the model that were given.
+
+        names: what the function calls fields, by STAGE.FIELD; others have the names of its arguments.
+        """
+        from hardneg.api.dataset_argument import named_dataset
+        from hardneg.api.model_argument import named_model
+
+        own, paths = inspect.signature(function).parameters, dict[str, str]()
+        for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
+            if (name := names.get(at, at.partition(".")[2])) in own:
+                paths[f"stages.{at}"] = name
+        command = _COMMANDS.get(function.__name__, function.__name__.replace("_", "-"))
+        named = None if model is None else named_model(model, self.store)
+        given = named_dataset(dataset, self.store)
+        return AdhocRecipe(command, given, stages, named, self.settings, self.seed, paths)
+
+    def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
+        """The plan of a recipe, or None of None, before anything is made; a command has its outputs checked by then.
+
+        reads: the files and folders of the user that are read beside the recipe's. ahead: the recipe with what is
+        planned later, if there is more than in this one.
+        """
+        return None if recipe is None else recipe.plan()
+
+    def artifacts(self, plan: "Plan", until: str | None = None) -> Mapping[str, Artifact]:
+        """The artifacts of all steps, or of those up to one, by name.
+
+        Raises:
+            OtherProcess: the work is done, and another process has its result.
+        """
+        artifacts = self.make(plan, until).artifacts
+        self.leave()
+        return artifacts
+
+    def leave(self) -> None:
+        """Raises OtherProcess in all but the first of several processes, whose work is done."""
+        if not world().first:
+            raise OtherProcess("of several processes the first one has the result; read it from the store")
 
 
 def usual_store(path: str | Path | None) -> Store:

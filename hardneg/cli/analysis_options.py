@@ -11,18 +11,17 @@ from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
-from hardneg.api.keyword_arguments import AnalyzeArguments, keywords
+from hardneg.api.arguments import AnalyzeArguments, options_of
 from hardneg.api.labels import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
 from hardneg.cli.options import DEVICE, STORE, keyword, open_store, plain_flag
 from hardneg.fields import Reference, known_metric
-from hardneg.lines.verb_fields import all_marks, least
 from hardneg.records.errors import UsageError
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
-_KEYWORDS = {name: keyword for name, (_, keyword) in keywords(AnalyzeArguments).items()}
+_KEYWORDS = options_of(AnalyzeArguments)
 _FORMS = {"qrels": Path, "queries": Path, "corpus": Path, "withheld": Path, "relevance_level": int, "seed": int}
 """What a command takes beside the fields, where the analysis asks for it."""
 
@@ -47,6 +46,24 @@ def parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
         yield keyword("device", default=DEVICE, annotation=str | None)
     if "stages" in chosen.asks:
         yield keyword("store", default=STORE, annotation=Path | None)
+
+
+def _all_marks(info: FieldInfo) -> Iterator[Any]:
+    """The marks of a field and of what it holds."""
+    yield from info.metadata
+    for inner in get_args(info.annotation):
+        if get_origin(inner) is Annotated:
+            yield from get_args(inner)[1:]
+
+
+def _least(marks: Sequence[Any]) -> int | None:
+    """The lowest whole number that the marks of a field allow."""
+    for mark in marks:
+        if getattr(mark, "gt", None) is not None:
+            return int(mark.gt) + 1
+        if getattr(mark, "ge", None) is not None:
+            return int(mark.ge)
+    return None
 
 
 def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
@@ -108,9 +125,9 @@ def _of_field(chosen: type[Analysis], name: str, info: FieldInfo) -> Iterator[Pa
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        checks = [getattr(each, "func", None) for each in all_marks(info)]
+        checks = [getattr(each, "func", None) for each in _all_marks(info)]
         metrics = completion.metrics if name == "metric" or known_metric in checks else None
-        low = least(list(all_marks(info))) if form is int or get_args(form) == (int,) else None
+        low = _least(list(_all_marks(info))) if form is int or get_args(form) == (int,) else None
         said = typer.Option(
             _flag(name, mark), *(f"--{same}" for same in mark.same), **text, min=low, autocompletion=metrics
         )

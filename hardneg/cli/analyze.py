@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from hardneg.cli.adaptor import click_command, shaped
 from hardneg.cli.console import print_section, say_json, stdout_console
-from hardneg.cli.line_commands import build_command
 from hardneg.cli.options import JSON, OVERWRITE, WRITTEN, flags_named, keyword
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.layout import LOCK
 from hardneg.store.replaced_files import Target
 
@@ -100,7 +100,7 @@ def command_of(chosen: "type[Analysis]") -> Any:
         keyword("plot", default=None, annotation=Annotated[Path | None, plot]),
         keyword("overwrite", default=OVERWRITE, annotation=bool),
     ]
-    return build_command(chosen.name, run, [*parameters(chosen), *outputs], chosen.__doc__ or "")
+    return click_command(chosen.name, shaped(run, [*parameters(chosen), *outputs], chosen.__doc__ or ""))
 
 
 def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:

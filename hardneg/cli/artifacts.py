@@ -1,10 +1,8 @@
 """`hardneg artifacts`: what is in the store, why a step would run, and making room."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from time import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -14,13 +12,9 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe_options import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Checked, Store
+from hardneg.store.artifacts import check as check_all
 from hardneg.store.gc_roots import Unfinished, collect, garbage, owners, unfinished
-from hardneg.store.integrity import Checked
-from hardneg.store.integrity import check as check_all
-
-if TYPE_CHECKING:
-    from hardneg.formats.vectors.shards import Shard
 
 app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 
@@ -72,25 +66,14 @@ def why(
 @app.command()
 def check(
     repair: bool = typer.Option(False, "--repair", help="Remove what is damaged; the next run makes it again."),
-    remote: bool = typer.Option(False, "--remote", help="Read the shards at URLs too."),
     store: Path | None = STORE,
 ) -> None:
     """Read every byte in the store and compare it with what was written; exits with 5 if anything is damaged.
 
-    Shards at URLs are read only with --remote; without it they are counted.
-
     Example: hardneg artifacts check --repair
     """
-    from hardneg.formats.vectors.shard_folder import far_shards
-
     opened = open_store(store)
     entries = list(check_all(opened, bars()))
-    far = {item.key: far_shards(opened.path(item.key)) for item in entries if not item.problem}
-    count = sum(map(len, far.values()))
-    if count and remote:
-        entries = [_with_far(item, far.get(item.key, ())) for item in entries]
-    elif count:
-        say(f"{counted(count, 'shard')} at URLs: not read; --remote reads {'it' if count == 1 else 'them'}")
     damaged = [item for item in entries if item.problem]
     for item in damaged:
         say(f"{item.stage}: {item.problem}")
@@ -105,18 +88,6 @@ def check(
     say(f"{counted(len(entries), 'artifact')}, {size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
-
-
-def _with_far(item: Checked, shards: "Sequence[Shard]") -> Checked:
-    """The same with what is wrong with its shards at URLs."""
-    from hardneg.formats.vectors.shard_folder import shard_problem
-
-    with bars().task("checking", len(shards), "shards") as task:
-        for shard in shards:
-            if problem := shard_problem(shard):
-                return replace(item, problem=f"{problem}: remove the shard there, and its artifact with --repair")
-            task.advance()
-    return replace(item, size=item.size + sum(shard.bytes for shard in shards))
 
 
 def _discard(store: Store, item: Checked) -> None:

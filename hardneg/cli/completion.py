@@ -2,27 +2,30 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.records.errors import HardnegError
 
+if TYPE_CHECKING:
+    from hardneg.recipe.functions import RecipeFunction
+
 _CUTOFFS = (5, 10, 20, 100, 1000)
 
 
 def recipes() -> list[str]:
-    """The recipes that come with hardneg; files are completed by the shell."""
-    from hardneg.recipe.yaml_load import shipped_recipes
+    """The names of recipes; files are completed by the shell."""
+    from hardneg.recipe.yaml_load import named_recipes
 
-    return list(shipped_recipes())
+    return named_recipes()
 
 
 def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
-    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.language import preset_names
 
-    return list(_of_recipe(context, read_whole_tree).get("presets") or ())
+    return list(_of_recipe(context, lambda source: dict.fromkeys(preset_names(source))))
 
 
 def stages(context: typer.Context) -> list[str]:
@@ -51,14 +54,14 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.cli.plugins import singulars
+    from hardneg.registry.plugins import singulars
 
     return list(singulars())
 
 
 def named_plugins(context: typer.Context) -> list[str]:
     """The plugins of the kind that stands on the line."""
-    from hardneg.cli.plugins import kind_of
+    from hardneg.registry.plugins import kind_of
 
     try:
         return plugins(kind_of(context.params.get("kind") or ""))()
@@ -78,7 +81,7 @@ def words(*known: str) -> Callable[[], list[str]]:
     return lambda: list(known)
 
 
-def _of_recipe(context: typer.Context, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+def _of_recipe(context: typer.Context, read: Callable[["Path | RecipeFunction"], dict[str, Any]]) -> dict[str, Any]:
     """What is read of the recipe that stands on the line; empty where it cannot be read."""
     from hardneg.recipe.yaml_load import find_recipe
 
@@ -95,7 +98,7 @@ def _expanded(context: typer.Context) -> dict[str, Any]:
     from hardneg.recipe.language import expand
 
     preset = context.params.get("preset")
-    return _of_recipe(context, lambda path: expand(path, preset, (), checked=False).tree)
+    return _of_recipe(context, lambda source: expand(source, preset, ()).tree)
 
 
 def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:

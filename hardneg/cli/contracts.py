@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hardneg.encoders.open.contract import Contract
-    from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 
 def declared(name: str) -> "tuple[Path, str, Contract]":
@@ -52,15 +52,14 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
         yield "odd", line
 
 
-def override_lines(spec: "ModelSpec") -> list[str]:
+def override_lines(model: "ResolvedModel") -> list[str]:
     """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet.
 
     Nothing of a model that has no files, such as one that a server holds.
     """
     from hardneg.encoders.open.contract import OWN, overrides
-    from hardneg.encoders.open.resolved import resolve
 
-    model = resolve(spec)
+    spec = model.spec
     if model.folder is None and model.known is not None:
         return []
     if model.folder is None:

@@ -12,8 +12,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import aligned, bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, output, tell_once
-from hardneg.cli.outputs import free_bytes
-from hardneg.cli.planned_work import stored_dataset
+from hardneg.cli.planned_work import free_bytes, opened
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted, size
 
@@ -64,10 +63,12 @@ def show(
 
     Example: hardneg data show beir:scifact --limit 3
     """
+    from hardneg.api.single_stage import make_dataset
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
 
-    artifact = stored_dataset(AdhocRecipe("data show", dataset, settings=settings), store)
+    plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
+    artifact = make_dataset(plan, opened(store))
     collection = StoredCollection.open(artifact.path)
     facts = {name: artifact.facts.get(name) for name in ("documents", "splits", "notes")}
     shown = {**facts, "words": document_lengths(collection.corpus), "first": _first_rows(collection, limit)}

@@ -16,7 +16,7 @@ import typer
 from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.contracts import contract_lines, declared
 from hardneg.cli.options import JSON, STORE, open_store
-from hardneg.cli.outputs import free_bytes
+from hardneg.cli.planned_work import free_bytes
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
 from hardneg.runtime.processor import bf16_on_cpu, cpu_name
 

@@ -11,8 +11,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
-from hardneg.cli.outputs import store_outputs
-from hardneg.cli.planned_work import PlannedWork, RunOptions, begun
+from hardneg.cli.planned_work import TerminalWorkplace, opened, store_outputs
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
@@ -21,6 +20,7 @@ from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
+    from hardneg.store.artifacts import Artifact
 
 _FORMS = f"{', '.join(NAMES)}."
 _ANCE = "ance"
@@ -102,14 +102,21 @@ def export(
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
+    from hardneg.api.single_stage import make_dataset
+
     target.check()
     check_form(source_form, negatives)
     recipe = AdhocRecipe("export", dataset, settings=settings)
-    with begun(recipe, RunOptions(store), target.files, overwrite, [negatives]) as work:
-        _export_negatives(work, (source_form, negatives), split, target)
+    workplace = opened(store)
+    workplace.command, workplace.targets, workplace.overwrite = "export", target.files, overwrite
+    with workplace.held:
+        collection = make_dataset(workplace.begin(recipe, [negatives]), workplace)
+        _export_negatives(workplace, collection, (source_form, negatives), split, target)
 
 
-def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, target: NegativesTarget) -> None:
+def _export_negatives(
+    workplace: TerminalWorkplace, collection: "Artifact", source: tuple[str, Path], split: str, target: NegativesTarget
+) -> None:
     """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
@@ -118,22 +125,22 @@ def _export_negatives(work: PlannedWork, source: tuple[str, Path], split: str, t
 
     form, path = source
     with TemporaryDirectory() as folder:
-        texts = TextSource.of(work.dataset(), split, work.workplace.store)
+        texts = TextSource.of(collection, split, workplace.store)
         lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
         say(f"{path}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
-        with work.outputs.laid_out():
+        with workplace.outputs.laid_out():
             write(mined_in(form, Path(folder), "", {}, texts), target)
 
 
 def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
 
     outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
     outputs.check()
-    encoder = Encoder.open(model, "cpu")
+    encoder = load_learner(model, "cpu")
     with outputs.laid_out():
         export_ance(encoder, output)
     say(f"{output}: opens in Pyserini's AnceQueryEncoder")

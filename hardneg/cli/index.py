@@ -8,17 +8,14 @@ import typer
 
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
-from hardneg.cli.line_commands import IndexGroup
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
 from hardneg.store.replaced_files import Outputs, Target
 
 app = typer.Typer(
-    cls=IndexGroup,
-    help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.",
-    no_args_is_help=True,
+    help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.", no_args_is_help=True
 )
 
 
@@ -38,8 +35,7 @@ def import_(
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.formats.vectors.vector_files import open_vectors
-    from hardneg.formats.vectors.vectors_import import import_vectors
+    from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
 
     source = vectors or embeddings
     if source is None or (embeddings is not None and (vectors is not None or ids is not None)):

@@ -7,16 +7,18 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 from types import FrameType
+from typing import Any
 
 import typer
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
+from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
+from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
-from hardneg.cli.line_commands import LineGroup
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
@@ -37,8 +39,13 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(PackageGroup, LineGroup):
+class _Group(PackageGroup):
     """All commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; its errors call arguments by flags."""
+        with options.flags_named(options.plain_flag):
+            return super().invoke(ctx)
 
 
 app = typer.Typer(
@@ -55,6 +62,12 @@ app.add_typer(data.app, name="data", rich_help_panel=options.AROUND)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=options.AROUND)
 app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
+for name, command in commands().items():
+    group, panel = (index.app, None) if name == "index build" else (app, options.STAGES)
+    panel = options.RECIPES if name == "recommend" else panel
+    group.command(name.rpartition(" ")[2], rich_help_panel=panel)(command.command(name))
+app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
+app.command("report", rich_help_panel=options.RESULTS)(report)
 app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)

@@ -3,19 +3,19 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from hardneg.api.arguments import MACHINE as MACHINE
+from hardneg.api.arguments import REQUIRED, Arg, Dataset, Where, arg_of, options_of
+from hardneg.api.arguments import WRITTEN as WRITTEN
 from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
-from hardneg.lines import shared_arguments
-from hardneg.lines.base import COMMON, REQUIRED, Argument
-from hardneg.lines.base import MACHINE as MACHINE
-from hardneg.lines.base import WRITTEN as WRITTEN
 from hardneg.records.errors import HardnegError
 from hardneg.runtime.distributed import PROCESSES_VARIABLE, world
 from hardneg.store.artifacts import Store
@@ -50,9 +50,7 @@ def output(written: str, default: Any = ...) -> Any:
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its suffix must fit the form.")
-_OUTPUT_RECIPE = output("The recipe to write, NAME.yaml; figures of the same name go beside it.", "recommended.yaml")
-OUTPUTS = {"folder": OUTPUT_FOLDER, "run": OUTPUT_RUN, "negatives": OUTPUT_FILE, "recipe": _OUTPUT_RECIPE}
-"""By what a line writes."""
+OUTPUT_RECIPE = output("The recipe to write, NAME.yaml; figures of the same name go beside it.", "recommended.yaml")
 
 
 def key_values(meaning: str, panel: str | None = None) -> Any:
@@ -73,8 +71,8 @@ def checked_device(context: typer.Context, device: str | None) -> str | None:
     return device
 
 
-def option_of(argument: Argument, *default: Any) -> Any:
-    """The option that an argument of lines is; default: where that does not stand apart, as in an annotation."""
+def option_of(argument: Arg, *default: Any) -> Any:
+    """The option that an argument is; default: where that does not stand apart, as in an annotation."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     return typer.Option(
@@ -83,7 +81,7 @@ def option_of(argument: Argument, *default: Any) -> Any:
         *(f"--{same}" for same in argument.same),
         help=argument.help,
         metavar=argument.metavar or None,
-        min=argument.least if argument.form is int else None,
+        min=argument.least if argument.cli is int else None,
         parser=path_of if argument.name == "store" else None,
         callback=checked_device if argument.name == "device" else None,
         show_default=argument.default not in (REQUIRED, None, ()),
@@ -92,7 +90,7 @@ def option_of(argument: Argument, *default: Any) -> Any:
     )
 
 
-def flag(argument: Argument) -> str:
+def flag(argument: Arg) -> str:
     """What a command calls an argument."""
     if argument.operand:
         return argument.metavar
@@ -101,7 +99,7 @@ def flag(argument: Argument) -> str:
 
 def plain_flag(name: str) -> str:
     """What most commands call an argument of this name."""
-    return flag(COMMON[name]) if name in COMMON else f"--{name.replace('_', '-')}"
+    return flag(SHARED[name]) if name in SHARED else f"--{name.replace('_', '-')}"
 
 
 def flags_but(**others: str) -> Callable[[str], str]:
@@ -120,20 +118,32 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
         raise
 
 
-def _completed(argument: Argument) -> Any:
-    if argument.plugins:
-        return completion.plugins(argument.plugins)
+def _completed(argument: Arg) -> Any:
+    if argument.plugin:
+        return completion.plugins(argument.plugin)
     if argument.metrics:
         return completion.metrics
     return completion.words(*argument.words) if argument.words else None
 
 
-DATASET = option_of(shared_arguments.DATASET, ...)
-DATASET_OR_OTHER = option_of(shared_arguments.DATASET, None)
+_PROCESSES = Arg(
+    "Run in N processes: on N shares of the cores, or N GPUs.",
+    cli=int,
+    flag="num-processes",
+    panel=MACHINE,
+    least=1,
+    name="processes",
+)
+_PLAN = Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")
+SHARED = {**options_of(Where), "processes": _PROCESSES, "plan": _PLAN}
+"""What commands have beside the own arguments of functions."""
+_DATASET = replace(arg_of(Dataset) or Arg(""), name="dataset")
+DATASET, DATASET_OR_OTHER = option_of(_DATASET, ...), option_of(_DATASET, None)
 SET, STORE, DEVICE, PROCESSES, ENGINE = (
-    option_of(COMMON[name], [] if name == "settings" else COMMON[name].default)
+    option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
     for name in ("settings", "store", "device", "processes", "engine")
 )
+ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 
 
 def open_store(path: Path | None) -> Store:

@@ -1,129 +1,83 @@
-"""How a command runs its recipe in memory: outputs checked first, one line a step, results laid at the outputs."""
+"""Where a command works: its outputs are checked before anything is made, and each step is told in one line."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
+import typer
+
 from hardneg.api.workplace import Workplace
-from hardneg.cli.console import Bars, bars, stderr_console
+from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.launch import meet
 from hardneg.cli.options import open_store, tell_once
-from hardneg.cli.outputs import command_outputs
-from hardneg.lines.base import Job
 from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import LOCAL
+from hardneg.records.types import PluginSetting
 from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import MANIFEST, Artifact, Store
-from hardneg.store.atomic_write import link_file, link_folder
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.store.artifacts import Store
+from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.verbs.shared.engine import Engine
+    from hardneg.verbs.shared.context import Engine
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """Where a command works: its store, device, number of processes and engine, each None for the usual.
+@dataclass
+class TerminalWorkplace(Workplace):
+    """Where a command works.
 
-    settings: any values of its recipe, as texts.
+    command: whose outputs these are. plans: whether it shows the steps and does nothing; as JSON if that is 2.
+    held: what is closed when the command ends.
     """
 
-    store: Path | None
-    device: str | None = None
-    processes: int | None = None
-    engine: "Engine | None" = None
-    settings: Sequence[str] = ()
-
-    def opened(self) -> "TerminalWorkplace":
-        """The store opened, and progress shown."""
-        return TerminalWorkplace(
-            open_store(self.store), self.device, settings=self.settings, progress=bars(), engine=self.engine
-        )
-
-
-@dataclass(frozen=True)
-class TerminalWorkplace(Workplace):
-    """Where a command works: each step is printed on stderr."""
+    command: str = ""
+    targets: Sequence[Target] = ()
+    overwrite: bool = False
+    plans: int = 0
+    held: ExitStack = field(default_factory=ExitStack)
 
     def tell(self, note: str) -> None:
         """One line on stderr."""
         tell_once(note)
+
+    def begin(self, recipe: Any, reads: Sequence[Path] = (), ahead: Any = None) -> Any:
+        """The plan, after the outputs are found free; without one a store that cannot be written stands aside.
+
+        Raises:
+            UsageError: an output is an input, or is there and is not this command's own.
+        """
+        if self.plans and recipe is not None:
+            from hardneg.cli.recipe_plan import show_plan
+
+            show_plan(ahead or recipe, self, self.plans == 2)
+            raise typer.Exit
+        plan: Plan | None = None if recipe is None else recipe.plan(tell_once)
+        if plan is None:
+            self.outputs = command_outputs(self.command, self.targets, reads, self.store, self.overwrite)
+        else:
+            self.outputs = plan_outputs(self.command, plan, self.store, self.targets, self.overwrite, reads)
+        self.held.enter_context(self.outputs.begun())
+        with suppress(OSError):
+            self.store.root.mkdir(parents=True, exist_ok=True)
+        if plan is None and not (self.store.root.is_dir() and not self.store.read_only):
+            self.store = Store(Path(self.held.enter_context(TemporaryDirectory())))
+        return plan
 
     def make(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The artifacts of all steps, or of those up to one; of several processes each calls this."""
         return run_plan(plan, self.store, self.options(until, force))
 
 
-@dataclass(frozen=True)
-class PlannedWork:
-    """What a command has begun to make."""
-
-    plan: "Plan"
-    outputs: Outputs
-    workplace: TerminalWorkplace
-
-    def make(self) -> "Outcome":
-        """The artifacts of all steps."""
-        return self.workplace.make(self.plan)
-
-    @contextmanager
-    def somewhere(self) -> Iterator[TerminalWorkplace]:
-        """Where it works; without a plan, where the store cannot be written, with one for the time being."""
-        with suppress(OSError):
-            self.workplace.store.root.mkdir(parents=True, exist_ok=True)
-        if self.plan is not None or (self.workplace.store.root.is_dir() and not self.workplace.store.read_only):
-            yield self.workplace
-            return
-        with TemporaryDirectory() as folder:
-            yield replace(self.workplace, store=Store(Path(folder)))
-
-    def dataset(self) -> Artifact:
-        """The stored collection."""
-        from hardneg.api.single_stage import make_dataset
-
-        return make_dataset(self.plan, self.workplace)
-
-
-@contextmanager
-def begun(
-    recipe: AdhocRecipe, run_options: RunOptions, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
-) -> Iterator[PlannedWork]:
-    """The work of a command whose outputs are free; `reads` are the files that it is given beside the recipe's."""
-    with planned_work(
-        recipe.command, Job(recipe, lambda plan, run_options: None, reads), run_options.opened(), targets, overwrite
-    ) as work:
-        yield work
-
-
-@contextmanager
-def planned_work(
-    command: str, job: Job, workplace: TerminalWorkplace, targets: Sequence[Target], overwrite: bool
-) -> Iterator[PlannedWork]:
-    """The work of a line whose outputs are free, planned where it has a recipe."""
-    plan: Any = None if job.recipe is None else job.recipe.plan(tell_once)
-    if plan is None:
-        outputs = command_outputs(command, targets, job.reads, workplace.store, overwrite)
-    else:
-        outputs = plan_outputs(command, plan, workplace.store, targets, overwrite, job.reads)
-    with outputs.begun():
-        yield PlannedWork(plan, outputs, workplace)
-
-
-def laid_at(output: Path, source: Path) -> None:
-    """Lays a file, or what is in an artifact's folder, at an output."""
-    link_folder(source, output, {MANIFEST}) if source.is_dir() else link_file(source, output)
-
-
-def stored_dataset(recipe: AdhocRecipe, store: Path | None) -> Artifact:
-    """The stored collection of a recipe, read now unless it is in the store."""
-    from hardneg.api.single_stage import make_dataset
-
-    return make_dataset(recipe.plan(tell_once), RunOptions(store).opened())
+def opened(
+    store: Path | None, device: str | None = None, settings: Sequence[str] | None = (), engine: "Engine | None" = None
+) -> TerminalWorkplace:
+    """Where a command works: in this store, on this device, each None for the usual, with these texts of settings."""
+    return TerminalWorkplace(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
@@ -147,6 +101,24 @@ def plan_outputs(
     return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
+def configured(name: str | None, options: Sequence[str] | None, processes: int | None) -> "Engine":
+    """The engine that a command names, with its options.
+
+    Raises:
+        PluginError: there is no such engine, or it has no such option.
+        UsageError: it is another than the built-in one, in several processes.
+    """
+    from hardneg.registry.plugins import configure
+
+    name = name or LOCAL
+    if name != LOCAL and max(processes or 1, world().size) > 1:
+        raise UsageError(
+            f"--engine {name}: it starts its own processes; leave out --num-processes, torchrun and accelerate"
+        )
+    engine: Engine = configure("engines", PluginSetting(name, plugin_options(options or (), "--engine-option")))
+    return engine
+
+
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
     from hardneg.recipe.yaml_load import parse_setting
@@ -161,3 +133,36 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
         except ValueError as error:
             raise UsageError(f"{option} {key}: {error}") from None
     return options
+
+
+_WORDS = Words("--output", "--overwrite", "hardneg {}")
+
+
+def command_outputs(
+    command: str,
+    targets: Sequence[Target],
+    inputs: Sequence[Path],
+    store: Store,
+    overwrite: bool,
+    keys: Sequence[str] = (),
+) -> Outputs:
+    """Those of a command; `keys` of the steps that lead to them."""
+    return Outputs(
+        command, targets, inputs, store, overwrite, keys, _WORDS, lambda text: say(f"note: {text}", err=True)
+    )
+
+
+def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
+    """Those of a command without a store of its own: what it writes is known to the usual one."""
+    return command_outputs(command, targets, inputs, open_store(None), overwrite)
+
+
+def check_run(output: Path) -> None:
+    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
+    if output.suffix != ".gz":
+        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
+
+
+def free_bytes(path: Path) -> int:
+    """What is free where a path is, or will be."""
+    return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free

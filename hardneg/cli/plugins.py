@@ -3,23 +3,21 @@
 import keyword
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
+from hardneg.registry.plugins import Plugin, kind_of, list_plugins, load_plugin, singulars
 from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
-
-if TYPE_CHECKING:
-    from hardneg.registry.plugins import Plugin
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, batches, "
@@ -29,37 +27,8 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-_SINGULARS = (
-    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
-    "analysis", "engine",
-)  # fmt: skip
+KIND = typer.Argument(help=f"{', '.join(singulars())}; or the plural.", autocompletion=completion.kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
-KIND = typer.Argument(help=f"{', '.join(_SINGULARS)}; or the plural.", autocompletion=completion.kinds)
-
-
-def singulars() -> dict[str, str]:
-    """Kinds of plugins by their names in the singular."""
-    from hardneg.registry.plugins import KINDS
-
-    return dict(zip(_SINGULARS, KINDS, strict=True))
-
-
-def kind_of(word: str) -> str:
-    """The kind that a word names.
-
-    Raises:
-        UsageError: it names none.
-    """
-    from hardneg.records.wording import suggestion
-    from hardneg.registry.plugins import KINDS
-
-    known = singulars()
-    kind = known.get(word, word)
-    if kind not in KINDS:
-        raise UsageError(
-            f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
-        )
-    return kind
 
 
 @app.command("list")
@@ -71,15 +40,11 @@ def list_(
 
     Example: hardneg plugins list losses
     """
-    from dataclasses import asdict
-
-    from hardneg.registry.plugins import list_plugins
-
     plugins = list_plugins(kind_of(kind) if kind else None)
     say_answer([asdict(plugin) for plugin in plugins], _listed(plugins), as_json)
 
 
-def _listed(plugins: "Sequence[Plugin]") -> Iterator[str]:
+def _listed(plugins: Sequence[Plugin]) -> Iterator[str]:
     """A line for each kind, and one for each of its plugins."""
     width = max((len(plugin.name) for plugin in plugins), default=0)
     for number, plugin in enumerate(plugins):
@@ -98,7 +63,6 @@ def show(
     Example: hardneg plugins show loss star
     """
     from hardneg.registry.plugin_help import plugin_options, plugin_text
-    from hardneg.registry.plugins import list_plugins, load_plugin
 
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)
@@ -138,8 +102,6 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-    from hardneg.registry.plugins import list_plugins
-
     kind = kind_of(kind)
     if kind not in _WRITTEN.values():
         known = f"{', '.join(_WRITTEN)}; the page `Write a plugin` says what the others have"

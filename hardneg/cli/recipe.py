@@ -2,31 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
-from hardneg.cli.engines import ENGINE_OPTION, configured
 from hardneg.cli.launch import launched, meet, together
-from hardneg.cli.options import DEVICE, ENGINE, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.planned_work import configured, free_bytes
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.cli.recipe_plan import plan, run_outputs
 from hardneg.cli.recipe_results import runs, verify
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
-    from hardneg.recipe.plan import Plan
-from typing import TYPE_CHECKING, Any
-
-from hardneg.cli.outputs import free_bytes
-
-if TYPE_CHECKING:
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
@@ -35,45 +29,30 @@ app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a teste
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes that come with hardneg.
+    """List the recipes: those that come with hardneg, then those of installed packages.
 
     Example: hardneg recipe list
     """
-    from hardneg.recipe.yaml_load import head_comment, shipped_recipes
+    from hardneg.recipe.yaml_load import find_recipe, head_comment, named_recipes
 
-    recipes = shipped_recipes()
-    summary = {name: next(iter(head_comment(path)), "") for name, path in recipes.items()}
-    rows = [{"name": name, "about": summary[name], "path": str(path)} for name, path in recipes.items()]
+    recipes = {name: find_recipe(name) for name in named_recipes()}
+    summary = {name: next(iter(head_comment(source)), "") for name, source in recipes.items()}
+    rows = [{"name": name, "about": summary[name], "path": str(source)} for name, source in recipes.items()]
     say_answer(rows, aligned(summary.items()), as_json)
 
 
 @app.command()
-def show(
-    name: str = NAME,
-    whole: bool = typer.Option(False, "--whole", help="Include all that it takes from others."),
-    expanded: bool = typer.Option(False, "--expanded", help="Show the plain stages it expands to."),
-    preset: str | None = PRESET,
-    settings: list[str] = SET,
-) -> None:
+def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SET) -> None:
     """Print a recipe; save it to a file, change it, and run it by its path.
 
-    Example: hardneg recipe show star-passage --expanded --preset paper
-    """
-    from hardneg.recipe.inheritance import read_whole_tree, shown
-    from hardneg.recipe.language import expand
-    from hardneg.recipe.yaml_load import as_yaml, find_recipe
+    A file that stands alone is printed as it is, other recipes as the plain stages of a preset.
 
-    path = find_recipe(name)
-    if not expanded and (preset or settings):
-        raise UsageError("--preset and --set change what a recipe comes to: add --expanded")
-    if expanded:
-        needed = expand(path, preset, settings)
-        if needed.problems:
-            raise RecipeError(str(path), needed.problems)
-        text = as_yaml(needed.tree)
-    else:
-        text = as_yaml(shown(read_whole_tree(path))) if whole else path.read_text(encoding="utf-8")
-    say(text, nl=False)
+    Example: hardneg recipe show star-passage --preset paper > mine.yaml
+    """
+    from hardneg.recipe.language import plain_text
+    from hardneg.recipe.yaml_load import find_recipe
+
+    say(plain_text(find_recipe(name), preset, settings), nl=False)
 
 
 app.command()(plan)

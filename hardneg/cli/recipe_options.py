@@ -13,7 +13,7 @@ from hardneg.records.errors import HardnegError, UsageError
 if TYPE_CHECKING:
     from hardneg.recipe.plan import Plan
 
-NAME = typer.Argument(help="A shipped recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
+NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
 PRESET = typer.Option(
     None,
     "--preset",
@@ -50,10 +50,8 @@ def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> 
 
 def headline(plan: "Plan") -> str:
     """The recipe's name and preset, and the others that it has."""
-    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.language import preset_names
 
-    others = [
-        preset for preset in read_whole_tree(plan.recipe.source).get("presets") or {} if preset != plan.recipe.preset
-    ]
+    others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
     return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")

@@ -11,8 +11,7 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import say, say_json
 from hardneg.cli.options import JSON, STORE, open_store, output, tell_once
-from hardneg.cli.outputs import free_bytes
-from hardneg.cli.planned_work import plan_outputs
+from hardneg.cli.planned_work import free_bytes, plan_outputs
 from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import LOCK
@@ -21,7 +20,6 @@ from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.lines.base import Plannable
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.plan import Plan
 
@@ -88,7 +86,7 @@ def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> O
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
-def show_plan(recipe: "Plannable", workplace: "Workplace", as_json: bool) -> None:
+def show_plan(recipe: Any, workplace: "Workplace", as_json: bool) -> None:
     """The plan of a command that makes its recipe itself, here, and how to make it shorter."""
     plan = recipe.plan(tell_once)
     overview = _planned(plan, workplace.store, _packages(plan))
@@ -123,7 +121,7 @@ def _tell(overview: Planned, until: str | None) -> None:
     for line in overview.too_large:
         say(f"too large: {line}")
     if any(START in step.inputs.values() for step in overview.plan.until(until)):
-        for line in override_lines(overview.plan.recipe.model):
+        for line in override_lines(overview.plan.recipe.models.of(overview.plan.recipe.model)):
             say(line)
     for problem in overview.problems:
         say(f"before it can run: {problem}")

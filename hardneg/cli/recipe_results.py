@@ -8,7 +8,7 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.console import aligned, say, say_answer
 from hardneg.cli.options import JSON
-from hardneg.cli.outputs import store_outputs
+from hardneg.cli.planned_work import store_outputs
 from hardneg.cli.recipe_options import NAME, PRESET
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
@@ -33,12 +33,12 @@ def verify(
     Example: hardneg recipe verify star-static
     """
     from hardneg.recipe import verify as verifying
-    from hardneg.recipe.inheritance import apply_preset, read_whole_tree
+    from hardneg.recipe.language import expand
     from hardneg.recipe.run_folder import default_folder
     from hardneg.recipe.yaml_load import find_recipe
 
     path = find_recipe(name)
-    folder = folder or default_folder(path.stem, apply_preset(read_whole_tree(path), preset)[1])
+    folder = folder or default_folder(path.stem, expand(path, preset, ()).preset)
     if record:
         return say(f"bands written: {verifying.record(path, folder)}")
     verified = verifying.verify(path, folder, preset)

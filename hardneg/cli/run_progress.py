@@ -62,13 +62,13 @@ def next_commands(recipe: "Recipe", folder: Path, settings: Sequence[str] = ()) 
 
     settings: what was set in the recipe that has run, and so is set again.
     """
-    from hardneg.recipe.inheritance import read_whole_tree
+    from hardneg.recipe.language import preset_names
     from hardneg.recipe.yaml_load import is_shipped
 
     if recipe.preset != "demo" or not is_shipped(recipe.source):
         return
     run = f"{_program()} recipe run {recipe.name}"
-    preset = " --preset small" if "small" in read_whole_tree(recipe.source).get("presets", {}) else ""
+    preset = " --preset small" if "small" in preset_names(recipe.source) else ""
     yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
     if not any(setting.startswith("dataset") for setting in settings):
         yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"

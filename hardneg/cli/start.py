@@ -30,15 +30,14 @@ def start(
     from hardneg.api.adhoc_recipe import planned_recipe
     from hardneg.api.starting import Beginning, takes
     from hardneg.cli.options import tell_once
-    from hardneg.cli.outputs import command_outputs
-    from hardneg.cli.planned_work import RunOptions
+    from hardneg.cli.planned_work import command_outputs, opened
     from hardneg.cli.recipe import run as run_recipe
     from hardneg.recipe.estimate import estimate
     from hardneg.store.atomic_write import replace_text
     from hardneg.store.replaced_files import Target
 
     beginning = Beginning.of(folder, glob, model)
-    (recipe, results), workplace = beginning.paths(output, run), RunOptions(store, device).opened()
+    (recipe, results), workplace = beginning.paths(output, run), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = Target(recipe, use=f"`{command}` runs it as it is")
     outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)

@@ -52,6 +52,9 @@ class _Entry(NamedTuple):
     group: str
 
 
+_LATER: frozenset[str] = frozenset({"dev_share", "test_share"})
+
+
 @dataclass(frozen=True)
 class PyDocs:
     """A retrieval problem that is on every machine: find the docstring that a one-line summary belongs to.
@@ -79,7 +82,7 @@ class PyDocs:
     test_share: float = 0.12
     name: ClassVar[str] = "pydocs"
     version: ClassVar[int] = 1
-    later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
+    later: ClassVar[frozenset[str]] = _LATER
 
     def load(self) -> "PyDocsCollection":
         """Reads the sources (a few seconds) and holds what was found.
@@ -219,7 +222,7 @@ class PyNames(PyDocs):
     """
 
     name: ClassVar[str] = "pynames"
-    later: ClassVar[frozenset[str]] = PyDocs.later | {"min_passage_words", "query_words"}
+    later: ClassVar[frozenset[str]] = _LATER | {"min_passage_words", "query_words"}
 
     def load(self) -> "PyNamesCollection":
         """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from hardneg.diagnosis.finished_run import CheckResult, Figures, FinishedRun, sample
 from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
@@ -23,7 +22,7 @@ from hardneg.records.layout import DATASET, MODEL_FOLDER
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.verbs.encode import Encode
 from hardneg.verbs.evaluate import Evaluate
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 TRAIN = "train"
 MOST_COPIES = 0.01
@@ -86,7 +85,7 @@ def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
     line = f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}"
     figures: Figures = {"share": share, "texts": len(lengths), "length": most or 0, "median": middle}
     advice = f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else "")
-    shipped = getattr(resolve(run.recipe.model).full, f"{side}_length")
+    shipped = getattr(run.recipe.models.of(run.recipe.model).full, f"{side}_length")
     if share > MOST_CUT[side] and (most or 0) >= (shipped or 0):
         return CheckResult(
             "unknown", f"{line}; the model as shipped reads no more, so both are limited", figures, advice
@@ -118,7 +117,7 @@ def _lengths(folder: Path, side: Side, texts: Sequence[str]) -> NDArray[np.int64
 
 def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
     """Prompts that the start model declares and the recipe does not use; or that training changed."""
-    start = resolve(run.recipe.model)
+    start = run.recipe.models.of(run.recipe.model)
     used, problems = start.full, []
     declared = {name: text for name, text in start.contract.prompts.items() if text}
     if declared and not (used.query_prompt or used.document_prompt):

@@ -23,7 +23,7 @@ from hardneg.diagnosis.training import collapse, learning_curve, outcome, traine
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import HardnegError
 from hardneg.verbs.mine import Mine
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.formats.collection import StoredCollection
@@ -144,7 +143,7 @@ class FinishedRun:
         if stage := self.recipe.outputs.get(MODEL_FOLDER):
             folder = self.part(stage, MODEL_FOLDER)
             return folder, read_spec(folder)
-        resolved = resolve(self.recipe.model)
+        resolved = self.recipe.models.of(self.recipe.model)
         return resolved.path, resolved.full
 
     def encoder_of(self, index: str) -> str:

@@ -11,20 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.families.dense.vectors import OneVector
-from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
-from hardneg.encoders.open.loading import assembled, with_prompts
-from hardneg.encoders.open.resolved import learner, load_encoder, open_encoder
+from hardneg.encoders.inference import encode_windows, prepare
+from hardneg.encoders.open.loading import assembled, positions, with_prompts
 from hardneg.encoders.open.save import save_module
-from hardneg.encoders.open.soundness import positions
-from hardneg.encoders.protocol import StoredRows, StoreWriter, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
 from hardneg.encoders.representation import Representation, check_different
-from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, Side
-from hardneg.encoders.speed.fastest import Precision
+from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
-from hardneg.encoders.tokens.expansion import expanded
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats
+from hardneg.encoders.tokens.tokens import Tokens, expanded, has_chat_template, tokenise, tokenise_chats
 from hardneg.encoders.tokens.typed_tokens import typed
 from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus
@@ -51,30 +46,8 @@ class Encoder:
         """representation: what texts are encoded into; one vector each by default."""
         self.module = module
         self.spec = spec
-        self.representation: Representation = representation or OneVector()
+        self.representation = representation or Representation()
         self.files, self.block = self.representation.files, self.representation.block
-
-    @classmethod
-    def load(cls, spec: ModelSpec, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model that `spec` describes, on `device` (None: the best available), in evaluation mode.
-
-        What the spec leaves open is taken from the model's own folder.
-
-        precision: that of the encoding, which decides how the weights are loaded; None is float32, to train.
-
-        Raises:
-            ModelError: the model does not exist, or does not support what the spec asks for.
-        """
-        return learner(load_encoder(spec, device, precision))
-
-    @classmethod
-    def open(cls, folder: Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in a folder written by `save`, with its saved prompts and lengths.
-
-        Raises:
-            ModelError: the folder does not exist or was not written by `save`.
-        """
-        return learner(open_encoder(folder, device, precision))
 
     @property
     def dimension(self) -> int:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.representation import first_broken
-from hardneg.encoders.spec import Attention, Side
+from hardneg.encoders.spec import Side
 from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, usual_budget
 from hardneg.encoders.speed.packing import batches, keeps_apart, packing_of, packs, taken_packed
 from hardneg.encoders.speed.passes import Budget, ahead, gathered_in_parts, in_passes
@@ -38,31 +39,6 @@ Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 _TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
 _KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 _PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
-
-
-@dataclass(frozen=True)
-class EncodeOptions:
-    """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
-
-    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        the usual one of a device (`hardneg.encoders.speed.fastest`).
-    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
-    window: number of texts or pairs that are sorted by length together.
-    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
-    compile: whether it is compiled by `torch.compile`, which takes a minute first.
-    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
-    begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
-    """
-
-    tokens_per_batch: int | None = None
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
-    window: int = 4096
-    attention: Attention = "auto"
-    compile: bool = False
-    keep_tokens: bool = True
-    tf32: bool = False
-    begun: Path | None = None
 
 
 @dataclass(frozen=True)

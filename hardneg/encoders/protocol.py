@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from hardneg.encoders.open.configuration import Shape
-from hardneg.encoders.spec import FullSpec, Side
+from hardneg.encoders.spec import Attention, FullSpec, Side
 from hardneg.formats.segments import Segments
 from hardneg.records.types import Lookup
 from hardneg.runtime.progress import Progress
@@ -15,8 +14,7 @@ from hardneg.runtime.progress import Progress
 if TYPE_CHECKING:
     import torch
 
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.open.resolved_model import ResolvedModel
+    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.encoders.tokens.kept_ids import KeptIds
     from hardneg.formats.corpus import Corpus
     from hardneg.records.types import Encoded
@@ -39,6 +37,31 @@ class TextWindows:
     kept: "KeptIds | None" = None
 
 
+@dataclass(frozen=True)
+class EncodeOptions:
+    """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
+
+    tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
+        the usual one of a device (`hardneg.encoders.speed.fastest`).
+    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
+    window: number of texts or pairs that are sorted by length together.
+    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
+    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
+    compile: whether it is compiled by `torch.compile`, which takes a minute first.
+    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
+    begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
+    """
+
+    tokens_per_batch: int | None = None
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    window: int = 4096
+    attention: Attention = "auto"
+    compile: bool = False
+    keep_tokens: bool = True
+    tf32: bool = False
+    begun: Path | None = None
+
+
 class StoredRows(Protocol):
     """The stored rows of a corpus: documents, or segments of them; doc_ids: the id of each row."""
 
@@ -51,14 +74,18 @@ class StoredRows(Protocol):
         """The texts of documents `start` to `stop`, `size` at a time."""
 
 
-class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
-    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
+class BlockStore(Protocol):
+    """What encoded blocks are put into; several processes may hold one, each with a number of its own."""
 
     def finished_blocks(self) -> set[int]:
         """The numbers of the blocks that are safely on disk."""
 
     def write_block(self, number: int, start_row: int, encoded: Any, /) -> None:
         """Writes the rows from `start_row` on, and marks the block as finished."""
+
+
+class StoreWriter(BlockStore, AbstractContextManager["StoreWriter"], Protocol):
+    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
@@ -87,12 +114,12 @@ class TextEncoder(Protocol):
         """Size of a vector, or number of terms."""
 
     def encode(
-        self, texts: Sequence[str], side: Side, options: "EncodeOptions" = ..., progress: Progress = ...
+        self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
     ) -> "Encoded":
         """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: "EncodeOptions", advance: Callable[[int], None]
+        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
     ) -> "Iterator[tuple[int, Encoded]]":
         """Yields the number of the first text and the encoded texts of each window; few windows are in memory."""
 
@@ -134,9 +161,6 @@ class EncoderFamily(Protocol):
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
         """The files to read: those on this machine, and those to download. Raises ModelError."""
-
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape that decides the model's cost, for a plan."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
         """Opens the model on `device` (None: the best available).

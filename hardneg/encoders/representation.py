@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +11,9 @@ from torch import Tensor
 
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Side
+from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
+from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded, SparseRows
 from hardneg.runtime.distributed import World
@@ -20,13 +22,14 @@ from hardneg.runtime.progress import Progress
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
+
 _FEW = 15  # different texts that may have one vector
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
 """Numbers of some texts, int64 [b], and their encoding."""
 
 
-class Representation(Protocol):
-    """The encoding of texts by a family of encoders.
+class Representation:
+    """The encoding of texts by a family of encoders: one vector each, stored as a flat index; others override it.
 
     On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
     number 1 where a token is scored and 0 where there is none.
@@ -34,39 +37,59 @@ class Representation(Protocol):
     form: of the encoding. files: those of a store of it. block: the number of documents written at a time.
     """
 
-    form: ClassVar[Form]
-    files: ClassVar[Sequence[str]]
-    block: ClassVar[int]
+    form: ClassVar[Form] = "vectors"
+    files: ClassVar[Sequence[str]] = ("index", "docid")
+    block: ClassVar[int] = 4096
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """The tensor of some texts: passes their features through the parts of an encoder."""
+        return forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """`count` texts in order, on the host, from batches in any order."""
+        """`count` texts in order, on the host, from batches in any order; copied from the device once."""
+        vectors = torch.empty((count, dimension))
+        for rows, part in batches:
+            vectors = vectors if vectors.device == part.device else vectors.to(part.device)
+            vectors[placed(rows, part.device)] = part
+        array: NDArray[np.float32] = vectors.cpu().numpy()
+        return array
 
     def collect(self, tensor: Tensor) -> Encoded:
         """The texts of a tensor, on the host."""
+        array: NDArray[np.float32] = tensor.float().cpu().numpy()
+        return array
 
     def tensor(self, encoded: Any, device: torch.device) -> Tensor:
         """The texts as a tensor again."""
+        return torch.from_numpy(encoded).to(device)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all."""
+        """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all.
+
+        Inner products, outside autocast.
+        """
+        chosen = documents if columns is None else documents[columns]
+        with torch.autocast(queries.device.type, enabled=False):
+            return at_least_float32(queries) @ at_least_float32(chosen).T
 
     def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
         """float [B, M], the scores of B queries with M documents of their own each, as an index holds B * M in a row.
 
         Gradients go to the queries alone.
         """
+        return list_products(queries, self.tensor(encoded, queries.device))
 
     def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
-        """What of the corpus is stored."""
+        """What of the corpus is stored: the documents."""
+        return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> StoreWriter:
         """A writer of the rows."""
+        return FlatWriter(folder, dimension, len(rows), number)
 
     def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
         """Whether a folder holds all of the rows."""
+        return is_complete(folder, dimension, len(rows))
 
 
 def first_broken(encoded: Encoded) -> int | None:

@@ -13,11 +13,13 @@ Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
 Side = Literal["query", "document"]
 Attention = Literal["auto", "sdpa", "eager", "batched", "unpadded", "flash_attention_2", "flash_attention_3"]
+Precision = Literal["auto", "fp32", "bf16"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
 SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 SIDES: tuple[Side, ...] = ("query", "document")
 POOLINGS = ("own", "cls", "mean", "lasttoken")
+TOKEN_TYPES = ("query_token_type", "document_token_type")
 SHORTEST = 3
 TASK = "{task}"
 """Stands for the task's description in a template, such as `Instruct: {task}\\nQuery: `."""
@@ -115,7 +117,7 @@ class ModelSpec:
             lines.append(f"activation is {self.activation!r}: it can be identity or tanh")
         elif self.activation != "identity" and self.projection is None:
             lines.append(f"activation is {self.activation!r} with no projection before it: give one, or leave it out")
-        for field in ("query_token_type", "document_token_type"):
+        for field in TOKEN_TYPES:
             if (value := getattr(self, field)) < 0:
                 lines.append(f"{field} is {value}: types are counted from 0")
         if self.truncate_dim is not None and self.truncate_dim < 1:

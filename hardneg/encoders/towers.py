@@ -65,23 +65,19 @@ def forward(
         name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
         for name, value in features.items()
     }
+    transformer, *rest = parts
     try:
-        return _passed(parts, out, device, side)
+        out = transformer(out)
+        with torch.autocast(device.type, enabled=False):
+            for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
+                out[name] = out[name].float()
+            for part in rest:
+                asks = "task" in getattr(part, "forward_kwargs", ())
+                out = part(out, task=side) if asks else part(out)
+        return out
     except (AttributeError, LookupError, TypeError, ValueError) as error:  # of modules with impossible configurations
         reason = " ".join((str(error) or type(error).__name__).split())
         raise ModelError(f"the model's modules do not fit together ({reason}): check its files") from error
-
-
-def _passed(parts: Iterable[nn.Module], out: dict[str, Tensor], device: torch.device, side: Side) -> dict[str, Tensor]:
-    transformer, *rest = parts
-    out = transformer(out)
-    with torch.autocast(device.type, enabled=False):
-        for name in out.keys() & {"token_embeddings", "sentence_embedding"}:
-            out[name] = out[name].float()
-        for part in rest:
-            asks = "task" in getattr(part, "forward_kwargs", ())
-            out = part(out, task=side) if asks else part(out)
-    return out
 
 
 def placed(values: NDArray[Any], device: torch.device) -> Tensor:

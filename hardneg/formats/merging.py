@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
-from hardneg.formats.vectors.remote import is_url
 from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
 from hardneg.formats.vectors.shards import Shard, Shards, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
@@ -106,18 +105,13 @@ def _blocks(opened: Sequence[FlatVectors], size: int) -> Iterator[tuple[int, NDA
 def merge_in_shards(opened: Sequence[FlatVectors], folder: Path) -> int:
     """Makes each index, or each shard of it, a shard of one; files are shared where the disk can.
 
-    Shards at URLs stay there. Returns how many vectors there are.
+    Returns how many vectors there are.
     """
     shards = list[Closed]()
     for vectors in opened:
         listed = Shards.of(vectors.folder)
         for shard in listed.listed if listed else [Shard("", len(vectors), 0, "")]:
-            own = folder / shard_name(len(shards))
-            if is_url(shard.location):
-                shards.append(Closed.listed_as(shard))
-                shards[-1].check_sizes()
-            else:
-                shards.append(_linked(vectors.folder / shard.location, own))
+            shards.append(_linked(vectors.folder / shard.location, folder / shard_name(len(shards))))
     close_folder(folder, shards)
     return sum(shard.rows for shard in shards)
 

@@ -54,7 +54,7 @@ def _begin(path: Path) -> bytes:
             return file.read(len(FLAT))
     except OSError as error:
         if at_url := _URL.fullmatch(str(path.parent)):
-            advice = "an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
+            advice = "an index is opened from a folder: fetch it, and name that"
             raise ArtifactError(f"{at_url[1]}://{at_url[2]}: {advice}") from None
         wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
         raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error

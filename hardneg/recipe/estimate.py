@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 from hardneg.datasets.held_out import TRAIN
 from hardneg.encoders.open.configuration import BASE, USUAL, Shape
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import ResolvedModel
+from hardneg.encoders.open.resolved import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached, flat
 from hardneg.records.layout import DATASET
@@ -49,7 +48,7 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
     documents: as if the dataset had so many; then nothing that the store holds is of it.
     """
     known_store = store if documents is None else None
-    shapes = {name: resolve(spec).shape for name, spec in networks(plan)}
+    shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
     sizes = {name: plan_sizes(plan, known_store, name) for name in plan.recipe.collections}
     sizes[DATASET] = replace(sizes[DATASET], documents=documents or sizes[DATASET].documents)
     steps = list(plan.until(until))
@@ -110,7 +109,7 @@ def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Si
 
     collection: the stage that reads it; what the recipe says of sizes is of its own dataset.
     """
-    step, resolved = plan.steps[collection], resolve(plan.recipe.model)
+    step, resolved = plan.steps[collection], plan.recipe.models.of(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
     if store is not None and (artifact := cached(step, store)):
         from hardneg.formats.corpus import TEXTS
@@ -146,7 +145,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]
     """The same for one step: with its model, and the network that it has or else its first input has."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
-        model = resolve(began)
+        model = plan.recipe.models.of(began)
         sizes = replace(sizes, model=_usual(model), shape=model.shape, form=model.family.form)
     brings = next((name for name in (step.name, *step.inputs.values()) if name in shapes), None)
     return replace(sizes, network=shapes[brings] if brings else BASE)

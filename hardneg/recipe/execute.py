@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
 from hardneg.recipe.packages import check_packages
@@ -23,12 +22,9 @@ from hardneg.registry.plugins import plugin_errors
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.processor import cpu_name
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, disk_errors
+from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
 from hardneg.store.choices import noted
-from hardneg.store.integrity import damage
-from hardneg.verbs.shared.context import ArtifactInput, StageContext, empty
-from hardneg.verbs.shared.engine import Engine
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import ArtifactInput, Engine, Local, StageContext, empty
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 _WORK, _DONE = "work", "done"
@@ -85,8 +81,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             raise UsageError(reason, "processes")
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
     for step in ahead:
-        for field_path, device in step.spec.named_devices():
-            check_device(device, f"stages.{step.name}.{field_path}")
+        devices = getattr(step.spec, "devices", None)
+        for side, named in vars(devices).items() if devices is not None else ():
+            for device in named if isinstance(named, tuple) else ():
+                check_device(device, f"stages.{step.name}.devices.{side}")
     check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)
@@ -126,7 +124,7 @@ def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.verbs.shared.inputs import documents_alone, no_queries
+    from hardneg.verbs.shared.inputs import no_queries
 
     if done.spec.artifact_type != "collection":
         return
@@ -137,7 +135,8 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
         raise RecipeError(str(plan.recipe.source), problems)
     asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
     if asking is not None and not artifact.facts["splits"]:
-        raise documents_alone(asking.name)
+        advice = "write some: stage write-queries"
+        raise DataError(f"{asking.name}: the dataset has documents and no queries; {advice}")
     empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
     if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
         raise no_queries(asking.name, getattr(asking.spec, "split", ""))
@@ -187,7 +186,7 @@ def _make(
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
-        facts |= resolve(plan.recipe.model).facts if START in step.inputs.values() else {}
+        facts |= plan.recipe.models.of(plan.recipe.model, fetched=True).facts if START in step.inputs.values() else {}
         try:
             step.check_contents()
         except HardnegError:
@@ -199,8 +198,8 @@ def _make(
 def _context(
     step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
 ) -> StageContext[StageSpec]:
-    inputs = _inputs(step, plan, artifacts)
-    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device)
+    inputs, models = _inputs(step, plan, artifacts), plan.recipe.models
+    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:

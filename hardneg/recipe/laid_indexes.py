@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.save import read_spec
+from hardneg.encoders.open.resolved import read_spec
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Trait
 from hardneg.recipe.load import Recipe, check_recipe

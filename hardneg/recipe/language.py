@@ -1,186 +1,294 @@
-"""The expansion of a recipe: its short forms (`extends`, presets, `for`, `system`, `defaults`) become plain stages."""
+"""A recipe as plain stages: the recipe that it extends, its file, a preset and `--set`, each over the one before."""
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError, validate_call
 
-from hardneg.recipe.grids import FOR, Grids
-from hardneg.recipe.inheritance import (
-    EXTENDS,
-    PRESETS,
-    apply_preset,
-    is_removed,
-    laid,
-    lay_under,
-    read_layers,
-    without_removed,
-)
-from hardneg.recipe.settings import apply_settings
-from hardneg.recipe.systems import SYSTEM, RowOrder, Systems
+from hardneg.recipe.functions import PRESET, RecipeFunction
 from hardneg.recipe.task_prompts import with_prompts_of
-from hardneg.recipe.yaml_load import is_shipped
-from hardneg.records.errors import PluginError
-from hardneg.records.wording import suggestion
-from hardneg.registry.plugins import load_plugin, not_installed, plugin_names
+from hardneg.recipe.yaml_load import (
+    NAME,
+    NAME_RULE,
+    as_yaml,
+    check_values,
+    find_recipe,
+    head_comment,
+    parse_setting,
+    read_tree,
+    shipped_recipes,
+)
+from hardneg.records.errors import HardnegError, RecipeError
+from hardneg.records.wording import complaint, suggestion
 
-DEFAULTS = "defaults"
-SHORT_FORMS = (EXTENDS, PRESETS, DEFAULTS, FOR)
-"""What may stand at the top of a recipe beside what the plain one has."""
+DEFAULT_PRESET = "demo"
+EXTENDS, PRESETS = "extends", "presets"
 _STAGES = "stages"
-_UNKNOWN = {"extra_forbidden", "unexpected_keyword_argument"}
+_DEEPEST = 8
+_MOST_DOTS = 20
+_REPLACES = {
+    "epochs": {"max_steps", "stop_at"},
+    "max_steps": {"epochs", "stop_at"},
+    "warmup_ratio": {"warmup_steps"},
+    "warmup_steps": {"warmup_ratio"},
+}
+"""Other ways to set how long a training or its warm-up is: the later one replaces them."""
+_FORMER = {
+    "defaults": "no longer a part of recipes: write the options into each stage",
+    "for": "no longer a part of recipes: write each stage out, or write the recipe as a Python function",
+    "system": "no longer a part of recipes: write its stages out (encode, search), and its rows in the tables",
+}
+"""What recipes of earlier versions had, and what to write instead."""
 
 
-@dataclass
-class Expanded:
-    """A recipe as plain stages.
-
-    tree: `dataset`, `model`, `stages` and so on, as if all of it had been written. preset: the one that was chosen.
-    problems, notes: one line each. origins: of what a `for` or a `system` has made, the path as it is written.
-    defaults: of each verb. own: what each stage says itself, where defaults were laid under it.
-    """
+class Expanded(NamedTuple):
+    """A recipe as plain stages, the preset that was chosen, and the problems met, one line each."""
 
     tree: dict[str, Any]
-    preset: str = ""
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    origins: dict[tuple[str, ...], str] = field(default_factory=dict)
-    defaults: dict[str, Any] = field(default_factory=dict)
-    own: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def located(self, problem: str) -> str:
-        """A problem of the plain stages with the path that was written."""
-        for name, own in self.own.items():
-            path = problem.removeprefix(f"{_STAGES}.{name}.")
-            field_path, *rest = path.split(": ")
-            keys, verb = [*field_path.split("."), *rest[: len(rest) - 1][:1]], own["stage"]
-            if path != problem and _depth(self.defaults[verb], keys) > _depth(own, keys):
-                return f"{DEFAULTS}.{verb}.{path}"
-        origins = [path for path in self.origins if problem.startswith((f"{'.'.join(path)}.", f"{'.'.join(path)}:"))]
-        return f"{problem} (from {self.origins[max(origins, key=len)]})" if origins else problem
+    preset: str
+    problems: list[str]
 
 
-def expand(path: Path, preset: str | None, settings: Sequence[str], checked: bool = True) -> Expanded:
-    """Reads a recipe and writes out its short forms.
-
-    `settings` reach into what is written where they name a `for`, a `system`, a default or a key with braces, else into
-    the plain stages. Without `checked` no stage's class is imported, and defaults are taken as they are.
+def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
+    """The tree of a recipe in a preset, with settings laid over it; no stage's class is imported.
 
     Raises:
-        RecipeError: the file, or one that it extends, is no recipe.
+        RecipeError: the file, or one that it extends, is no recipe; or a function returns none.
     """
-    layers = read_layers(path, preset)
-    tree, chosen, problems = apply_preset(laid(layers), preset)
-    first = [setting for setting in settings if _reaches_into_short_forms(setting)]
-    tree, more = apply_settings(tree, first)
-    expanded = Expanded(tree, chosen, [*problems, *more])
-    expanded.tree = without_removed(_plain(tree, expanded, RowOrder(layers, chosen), checked))
-    later = [setting for setting in settings if setting not in first]
-    expanded.tree, more = apply_settings(expanded.tree, later)
-    expanded.problems += more
-    expanded.tree = with_prompts_of(expanded.tree, expanded.problems)
-    if not is_shipped(path):
-        expanded.notes += _taken(apply_preset(layers[-1], chosen)[0], expanded)
-    return expanded
+    if isinstance(source, RecipeFunction):
+        own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
+        tree, chosen, problems = _called(source, preset, own)
+        settings = [setting for setting in settings if setting not in own]
+    else:
+        tree, chosen, problems = _laid(_read(source), preset)
+    tree, more = apply_settings(tree, settings)
+    problems = [*problems, *more]
+    return Expanded(with_prompts_of(tree, problems), chosen, problems)
 
 
-def _taken(file: Mapping[str, Any], expanded: Expanded) -> Iterator[str]:
-    """A line on each stage of a file without short forms that has options of the defaults of what the file extends."""
-    stages = file.get(_STAGES)
-    if not isinstance(stages, Mapping) or {DEFAULTS, FOR} & {*file}:
-        return
-    added = {name for name, stage in stages.items() if isinstance(stage, Mapping) and "stage" in stage}
-    if any(SYSTEM in stages[name] for name in added):
-        return
-    for name, own in expanded.own.items():
-        options = list(_below(expanded.defaults[own["stage"]], own)) if name in added else []
-        if options:
-            reason = f"takes {', '.join(options)} from the `{DEFAULTS}` of a recipe that this one extends"
-            yield f"{_STAGES}.{name}: {reason}; write your own, or null for none"
+def recipe_tree(name: str, preset: str) -> dict[str, Any]:
+    """The plain stages of a shipped file, for functions that add to them."""
+    return expand(shipped_recipes()[name], preset, ()).tree
 
 
-def _below(defaults: Mapping[str, Any], own: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The paths of the options that a stage takes from defaults."""
-    laid = lay_under(defaults, own)
-    for key in defaults.keys() & laid.keys():
-        if key not in own:
-            yield f"{path}{key}"
-        elif isinstance(defaults[key], Mapping) and isinstance(own[key], Mapping) and laid[key] != own[key]:
-            yield from sorted(_below(defaults[key], own[key], f"{path}{key}."))
+def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
+    """A recipe as YAML: the file itself where nothing is asked of it and it extends none, else its plain stages.
+
+    Raises:
+        RecipeError: it has mistakes.
+    """
+    if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
+        return source.read_text("utf-8")
+    expanded = expand(source, preset, settings)
+    if expanded.problems:
+        raise RecipeError(str(source), expanded.problems)
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in head_comment(source))
+    return comment + as_yaml(expanded.tree)
 
 
-def _plain(tree: Mapping[str, Any], expanded: Expanded, order: RowOrder, checked: bool) -> dict[str, Any]:
-    plain = Grids(expanded.origins, expanded.problems).unroll(tree)
-    expanded.defaults = dict(_defaults(plain.pop(DEFAULTS, None), expanded, checked))
-    systems = Systems(expanded.defaults.pop(SYSTEM, {}), order, expanded.origins, expanded.problems)
-    if isinstance(stages := plain.get(_STAGES), Mapping):
-        stages = {name: stage for name, stage in systems.expand(stages).items() if not is_removed(stage)}
-        for name, stage in stages.items():
-            verb = stage.get("stage") if isinstance(stage, Mapping) else None
-            if isinstance(verb, str) and (defaults := expanded.defaults.get(verb)):
-                expanded.own[name], stages[name] = stage, lay_under(defaults, stage)
-        plain[_STAGES] = stages
-    return plain
+def preset_names(source: Path | RecipeFunction) -> list[str]:
+    """The presets of a recipe: those of the one that it extends, then its own."""
+    return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
-def _defaults(by_verb: Any, expanded: Expanded, checked: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The defaults of each verb, checked as far as they can be without a stage."""
-    if is_removed(by_verb):
-        return
-    if not isinstance(by_verb, Mapping):
-        expanded.problems.append(f"{DEFAULTS}: must map a verb to options of its stages")
-        return
-    known = [*(plugin_names(_STAGES) if checked else by_verb), SYSTEM]
-    for verb, options in by_verb.items():
-        path = f"{DEFAULTS}.{verb}"
-        if checked and not_installed(_STAGES, str(verb)):
-            continue  # the stages of this verb report what to install
-        if verb not in known:
-            hint = suggestion(str(verb), known)
-            expanded.problems.append(f"{path}: no stage {verb!r}{hint}; one of: {', '.join(known)}")
-        elif isinstance(options, Mapping) and "stage" in options:
-            expanded.problems.append(f"{path}.stage: leave it out; the defaults are those of stage {verb!r}")
-        elif isinstance(options, Mapping):
-            yield verb, without_removed(options)
-        elif not is_removed(options):
-            expanded.problems.append(f"{path}: must be a mapping of options")
+def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `changes` laid over it, mapping by mapping.
+
+    A plugin of another name, or a stage of another verb, has none of the options of the one before it; a dataset still
+    withholds what that one does. How long a training is, be it in epochs or in steps, replaces how long it was.
+    """
+    merged = {key: value for key, value in base.items() if key not in replaced(changes)}
+    for key, value in changes.items():
+        before = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            if key != "model" and _another(before, value):
+                before = {name: item for name, item in before.items() if (key, name) == ("dataset", "withheld")}
+            value = merge(before, value)
+        merged[key] = value
+    return merged
 
 
-def unknown_options(expanded: Expanded) -> Iterator[tuple[str, ErrorDetails, type[BaseModel]]]:
-    """Options that no stage has, of the verbs that the recipe has no stage of: path, mistake, class of options."""
-    for verb in expanded.defaults.keys() - {own["stage"] for own in expanded.own.values()}:
+def _another(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether two settings name different plugins."""
+    return any(key in before and key in after and before[key] != after[key] for key in ("name", "stage"))
+
+
+def replaced(changes: Mapping[str, Any]) -> set[str]:
+    """The keys that a mapping's own replace, as they set the same thing in another way."""
+    written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
+    return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
+
+
+def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
+    """The tree of a function; settings are its parameters."""
+    arguments, problems = apply_settings({}, settings)
+    chosen = preset or next(iter(recipe.presets), "")
+    if wrong := _no_preset(chosen, recipe.presets) if chosen else "":
+        problems.append(wrong)
+    elif chosen:
+        arguments[PRESET] = chosen
+    try:
+        tree = validate_call(recipe.function)(**arguments)
+    except ValidationError as error:
+        problems += [f"set {'.'.join(map(str, item['loc']))}: {complaint(item)}" for item in error.errors()]
+        tree = recipe.function()
+    try:
+        check_values(tree)
+    except ValueError as error:
+        raise RecipeError(recipe.name, [f"a value cannot be read: {error}"]) from None
+    return Expanded(tree, chosen, problems)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A recipe's file and what it extends; fixed: the preset of that, where the file names one."""
+
+    path: Path
+    tree: Mapping[str, Any]
+    parent: "_File | RecipeFunction | None" = None
+    fixed: str = ""
+
+    @property
+    def inherited(self) -> list[str]:
+        """The presets of what it extends that may be chosen here too."""
+        return [] if self.parent is None or self.fixed else list(self.parent.presets)
+
+    @property
+    def presets(self) -> list[str]:
+        """Those that may be chosen."""
+        return list(dict.fromkeys([*self.inherited, *map(str, self.tree.get(PRESETS) or ())]))
+
+
+def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
+    """A file and all that it extends."""
+    if path.resolve() in trail or len(trail) >= _DEEPEST:
+        reason = f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"
+        raise RecipeError(str(trail[0]), [reason])
+    tree = read_tree(path)
+    if former := list(_former(tree)):
+        raise RecipeError(str(path), former)
+    if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
+        raise RecipeError(str(path), [f"{PRESETS}: must map a name to the values it changes"])
+    written = tree.get(EXTENDS)
+    if written is None:
+        return _File(path, tree)
+    if not isinstance(written, str):
+        raise RecipeError(str(path), [f"{EXTENDS}: must be one recipe's name or path"])
+    is_file = Path(written).suffix in {".yaml", ".yml"}
+    name, _, fixed = (written, "", "") if is_file else written.partition(":")
+    try:
+        source = find_recipe(str(path.parent / name) if is_file else name)
+    except HardnegError as error:
+        raise RecipeError(str(path), [f"{EXTENDS}: {error}"]) from None
+    parent = source if isinstance(source, RecipeFunction) else _read(source, (*trail, path.resolve()))
+    return _File(path, tree, parent, fixed)
+
+
+def _laid(file: _File, preset: str | None) -> Expanded:
+    """The tree of a file over that of the recipe which it extends, both in a preset."""
+    base, problems, below = dict[str, Any](), list[str](), file.fixed or (preset if preset in file.inherited else None)
+    if file.parent is not None:
+        if isinstance(file.parent, RecipeFunction):
+            base, _, problems = _called(file.parent, below, ())
+        else:
+            base, _, problems = _laid(file.parent, below)
+        problems = [f"{EXTENDS}: {problem}" for problem in problems]
+    own = {key: value for key, value in file.tree.items() if key not in (EXTENDS, PRESETS)}
+    chosen = preset or (DEFAULT_PRESET if DEFAULT_PRESET in file.presets else "")
+    changes = (file.tree.get(PRESETS) or {}).get(chosen) or {}
+    if wrong := _no_preset(chosen, file.presets) if chosen else "":
+        problems.append(wrong)
+    elif not isinstance(changes, Mapping):
+        problems.append(f"{PRESETS}.{chosen}: must be a mapping of the values that it changes")
+        changes = {}
+    elif chosen and not NAME.fullmatch(chosen):
+        problems.append(f"{PRESETS}: {chosen!r:.60}: a preset's name {NAME_RULE}")
+        chosen = ""
+    return Expanded(merge(merge(base, own), changes), chosen, problems)
+
+
+def _no_preset(chosen: str, names: Sequence[str]) -> str:
+    """Why a preset cannot be chosen; empty where it can."""
+    there = ", ".join(names) or "none"
+    return "" if chosen in names else f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {there}"
+
+
+def _former(tree: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each thing that recipes of earlier versions had."""
+    parent = tree.get(EXTENDS)
+    if isinstance(parent, list) or str(parent).startswith("bases/"):
+        yield f"{EXTENDS}: one recipe, no list and no base: write the others out, as `hardneg recipe show` prints them"
+    presets = tree.get(PRESETS)
+    for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
+        if not isinstance(part, Mapping):
+            continue
+        where = f"{PRESETS}.{name}." if part is not tree else ""
+        inner = {EXTENDS: "make it a recipe of its own, in another file", PRESETS: "they stand at the top of a recipe"}
+        yield from (f"{where}{key}: a preset cannot hold it; {inner[key]}" for key in inner if where and key in part)
+        yield from (f"{where}{key}: {_FORMER[key]}" for key in ("defaults", "for") if key in part)
+        stages = part.get(_STAGES)
+        for stage, value in stages.items() if isinstance(stages, Mapping) else ():
+            if value is None:
+                yield f"{where}{_STAGES}.{stage}: null takes no stage away: write only the stages that are to be there"
+            elif isinstance(value, Mapping):
+                yield from (f"{where}{_STAGES}.{stage}.{key}: {_FORMER[key]}" for key in _FORMER if key in value)
+
+
+def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The tree with each `a.b=value` set, and the problems met; a value is read as YAML."""
+    problems: list[str] = []
+    changed, written = dict(tree), {setting.partition("=")[0] for setting in settings}
+    for number, setting in enumerate(settings):
+        path, equals, text = setting.partition("=")
+        if lost := next((each for each in settings[:number] if each.startswith(f"{path}.")), None):
+            problems.append(f"set {path}: would replace {lost}, which stands before it: give it first")
+        if not equals or not path or path.count(".") > _MOST_DOTS:
+            problems.append(f"set {setting}: must be of the form path.to.key=value")
+            continue
         try:
-            spec: type[BaseModel] = load_plugin(_STAGES, verb)
-            spec.model_validate({"stage": verb, **expanded.defaults[verb]})
-        except PluginError as error:
-            expanded.problems.append(f"{DEFAULTS}.{verb}: {error}")
-        except ValidationError as error:
-            wrong = [item for item in error.errors() if item["type"] in _UNKNOWN]
-            yield from ((f"{DEFAULTS}.{verb}", item, spec) for item in wrong)
+            value = parse_setting(text)
+        except ValueError as error:
+            problems.append(f"set {path}: {error}")
+            continue
+        changed = _set(changed, path.split("."), value)
+        *parents, key = path.split(".")
+        for other in replaced({key: value}):
+            if ".".join([*parents, other]) not in written:
+                changed = _without(changed, [*parents, other])
+    return _without_strays(changed, tree, settings, problems), problems
 
 
-def _depth(tree: Any, keys: Sequence[str]) -> int:
-    """How many of the keys lead into a tree, one after the other."""
-    for depth, key in enumerate(keys):
-        if not isinstance(tree, Mapping) or key not in tree:
-            return depth
-        tree = tree[key]
-    return len(keys)
+def _without_strays(
+    changed: dict[str, Any], before: Mapping[str, Any], settings: Sequence[str], problems: list[str]
+) -> dict[str, Any]:
+    """The tree less the stages that a misspelt `--set stages.NAME.KEY=...` has begun: they have no verb."""
+    known, stages = before.get("stages"), changed.get("stages")
+    if not isinstance(known, Mapping) or not isinstance(stages, Mapping):
+        return changed
+    strays = set()
+    for path in (setting.partition("=")[0] for setting in settings):
+        top, _, rest = path.partition(".")
+        name, inside, _ = rest.partition(".")
+        if top == "stages" and inside and name not in known and "stage" not in (stages.get(name) or ()):
+            reason = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
+            problems.append(f"set {path}: {reason}")
+            strays.add(name)
+    return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
 
 
-def _reaches_into_short_forms(setting: str) -> bool:
-    top, *rest = setting.partition("=")[0].split(".")
-    inside = top == _STAGES and ("{" in "".join(rest) or rest[1:2] in ([SYSTEM], [FOR]))
-    return inside or top in (DEFAULTS, FOR)
+def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:
+    branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
+    if isinstance(tree, str):  # a short form (`star`, `beir:PATH`, a model's name) becomes its long form
+        name, colon, source = tree.partition(":")
+        branch = {"name": tree} if not colon or name == "packaged" else {"name": name, "source": source}
+    branch[path[0]] = _set(branch.get(path[0]), path[1:], value) if len(path) > 1 else value
+    return branch
 
 
-def parts(annotation: Any) -> Iterator[type[Any]]:
-    """The classes with options of their own that stand in a type."""
-    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from parts(inner)
+def _without(tree: Any, path: list[str]) -> Any:
+    if not isinstance(tree, Mapping) or path[0] not in tree:
+        return tree
+    rest = {key: value for key, value in tree.items() if key != path[0]}
+    return rest if len(path) == 1 else {**tree, path[0]: _without(tree[path[0]], path[1:])}

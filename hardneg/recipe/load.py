@@ -1,17 +1,18 @@
 """A tree becomes a recipe: every part checked, every mistake reported at once with its path in the YAML."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipe.language import SHORT_FORMS, expand, parts, unknown_options
+from hardneg.recipe.functions import RecipeFunction
+from hardneg.recipe.language import EXTENDS, PRESETS, expand
 from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
@@ -20,10 +21,10 @@ from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
 from hardneg.registry.plugins import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime.seeding import SEED
-from hardneg.training.rates import usual_rate
+from hardneg.training.options import usual_rate
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import StartModel
+from hardneg.verbs.shared.training_options import EncoderLearning
 
 _MOST_STAGES = 200
 
@@ -60,12 +61,12 @@ class Recipe:
     stages: every stage by name, `dataset` first; their order is that of the file. tree: the merged YAML, for the lock
     file. plugins: each configured plugin by (stage, field). outputs: which stage's `model` and `index` to hand out.
     sizes: the dataset's size as the recipe states it. notes: what to write otherwise, one line each. copies: of each
-    stage that is made once a seed, its names by seed.
+    stage that is made once a seed, its names by seed. models: those that were resolved for the check.
     """
 
     name: str
     preset: str
-    source: Path
+    source: Path | RecipeFunction
     title: str
     seed: int
     model: ModelSpec
@@ -76,6 +77,7 @@ class Recipe:
     tree: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     copies: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
+    models: ResolvedModels = dataclasses.field(default_factory=ResolvedModels, repr=False, compare=False)
 
     @property
     def dataset(self) -> ReadDataset:
@@ -89,32 +91,23 @@ class Recipe:
 
     def view(self, name: str) -> RecipeView:
         """The recipe as one of its stages sees it."""
-        return RecipeView(name, self.stages, self.plugins, self.model)
+        return RecipeView(name, self.stages, self.plugins, self.model, self.models)
 
 
-def load_recipe(path: Path, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
+def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Reads and checks a recipe.
 
     Raises:
         RecipeError: it has mistakes; all of them are in the message, each with its path.
     """
-    expanded = expand(path, preset, settings)
-    unknown = [_problem(location, item, spec) for location, item, spec in unknown_options(expanded)]
-    recipe = check_recipe(expanded.tree, path, expanded.preset, [*expanded.problems, *unknown], expanded.located)
-    return dataclasses.replace(recipe, notes=(*expanded.notes, *recipe.notes))
+    tree, chosen, problems = expand(source, preset, settings)
+    return check_recipe(tree, source, chosen, problems)
 
 
 def check_recipe(
-    tree: Mapping[str, Any],
-    source: Path,
-    preset: str = "",
-    earlier: Sequence[str] = (),
-    located: Callable[[str], str] = str,
+    tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """A recipe from its tree, be it read from `source` or made in memory.
-
-    `found` are the problems met so far; `located` gives each line of a problem the path that was written.
-    """
+    """A recipe from its tree, be it read from `source` or made in memory; `earlier` are the problems met so far."""
     problems = list[str]()
     top = _check_top(tree, problems)
     stages = dict(_check_stages(tree.get("stages"), top, problems))
@@ -123,7 +116,8 @@ def check_recipe(
     written = tree.get("stages")
     known = set(written) if isinstance(written, Mapping) else set[str]()
     plugins = _configure_all(stages, problems)
-    view = RecipeView("", stages, plugins, _model(top, problems))
+    models = ResolvedModels()
+    view = RecipeView("", stages, plugins, _model(top, models, problems), models)
     notes = list[str]()
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
@@ -136,13 +130,10 @@ def check_recipe(
     }
     outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
-        line = dict.fromkeys([*earlier, *map(located, problems)])
-        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", list(line))
+        raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
     stages = {name: spec.handing_out(outputs, view.at(name)) for name, spec in stages.items()}
-    name, title = source.stem, top.title or source.stem
-    recipe = Recipe(
-        name, preset, source, title, top.seed, top.model, stages, plugins, outputs, top.sizes, tree, tuple(notes)
-    )
+    about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
+    recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
 
 
@@ -203,7 +194,8 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: {no_such_option(key, known)}"
-    return f"{where}: {complaint(item)}"
+    absent = "; null takes nothing away: leave it out" if item["input"] is None and item["type"] != "missing" else ""
+    return f"{where}: {complaint(item)}{absent}"
 
 
 def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
@@ -211,10 +203,18 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
     options: type[Any] = spec
     for name in location[:-1]:
         fields = options.model_fields if issubclass(options, BaseModel) else {}
-        options = next(parts(fields[name].annotation), options) if name in fields else options
+        options = next(_parts(fields[name].annotation), options) if name in fields else options
     if issubclass(options, BaseModel):
-        return [*options.model_fields, *(SHORT_FORMS if options is _Top else ())]
+        return [*options.model_fields, *((EXTENDS, PRESETS) if options is _Top else ())]
     return [field.name for field in dataclasses.fields(options)]
+
+
+def _parts(annotation: Any) -> Iterator[type[Any]]:
+    """The classes with options of their own that stand in a type."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts(inner)
 
 
 def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -> dict[str, Any]:
@@ -236,11 +236,11 @@ def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict
     return plugins
 
 
-def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
+def _model(top: _Top | None, models: ResolvedModels, problems: list[str]) -> ModelSpec:
     """The recipe's model with what is known of it; an unknown family is reported, and left out."""
     spec = top.model if top else ModelSpec("")
     try:
-        return resolve(spec).known or spec
+        return models.full(spec)
     except PluginError as error:
         problems.append(f"model.encoder: {error}")
         return dataclasses.replace(spec, encoder=None)
@@ -249,10 +249,10 @@ def _model(top: _Top | None, problems: list[str]) -> ModelSpec:
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
     """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, StartModel) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, EncoderLearning) or "learning_rate" in written[name].get("options", {}):
             continue
         model = spec.began_with(view.at(name))
-        if rate := usual_rate(model):
+        if rate := usual_rate(view.models.of(model)):
             yield name, spec.model_copy(update={"options": dataclasses.replace(spec.options, learning_rate=rate)})
         else:
             why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"

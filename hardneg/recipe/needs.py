@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import input_files
 from hardneg.recipe.estimate import networks
@@ -59,7 +59,7 @@ def needs(plan: Plan) -> Iterator[Need]:
     specs = [*([plan.recipe.model] if used else []), *(spec for _, spec in networks(plan))]
     for model in {(spec.name, spec.revision): spec for spec in specs}.values():
         at = f" at {model.revision}" if model.revision else ""
-        yield _looked_up("model", f"{model.name}{at}", partial(_model, model))
+        yield _looked_up("model", f"{model.name}{at}", partial(_model, plan.recipe.models, model))
 
 
 def packages(plan: Plan) -> Iterator[Need]:
@@ -103,9 +103,9 @@ def _file(field_path: str, file: str) -> Lookup:
     return Lookup(there=path.stat().st_size)
 
 
-def _model(spec: ModelSpec) -> Lookup:
+def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
     try:
-        return resolve(spec).look_up()
+        return models.of(spec).look_up()
     except ModelError as error:
         if (command := maker(spec.name)) is None:
             raise

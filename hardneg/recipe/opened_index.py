@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.dense import DenseIndex

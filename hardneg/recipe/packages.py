@@ -27,7 +27,8 @@ def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
         plugins = [plugin for each in (step, *read) for plugin in each.plugins.values()]
-        named |= {*step.spec.extras(), *(str(getattr(type(plugin), "extra", "")) for plugin in plugins)}
+        analyses = getattr(step.spec, "analysis", ())
+        named |= {str(getattr(type(plugin), "extra", "")) for plugin in (*plugins, *analyses)}
     return sorted(named & _MODULES.keys())
 
 

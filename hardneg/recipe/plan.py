@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.recipe.load import Recipe
 from hardneg.recipe.run_folder import maker
@@ -112,7 +110,7 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
-    content = of_start.digest(lambda: _model_digest(recipe.model)) if used else "not used"
+    content = of_start.digest(lambda: _model_digest(recipe)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
@@ -120,11 +118,12 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     return Plan(recipe, start, steps)
 
 
-def _model_digest(model: ModelSpec) -> str:
+def _model_digest(recipe: Recipe) -> str:
     """The model's digest; where it is what another recipe makes, and that has not run, how to run it."""
+    model = recipe.model
     if (command := maker(model.name)) and not Path(model.name).is_dir():
         raise ModelError(f"model {model.name}: not there yet: make it with `{command}`, or set model.name=FOLDER")
-    return resolve(model).digest
+    return recipe.models.of(model, fetched=True).digest
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import yaml
 import hardneg
 from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
-from hardneg.recipe.inheritance import read_whole_tree
 from hardneg.recipe.ir_metadata import ir_metadata
-from hardneg.recipe.yaml_load import parsed, shipped_recipes
+from hardneg.recipe.language import preset_names
+from hardneg.recipe.yaml_load import find_recipe, named_recipes, parsed
 from hardneg.records.errors import DataError
 from hardneg.records.layout import IR_METADATA, LOCK, METRICS, MODEL_FOLDER
 from hardneg.records.wording import counted
@@ -40,8 +40,8 @@ def default_folder(recipe: str, preset: str) -> Path:
 def maker(folder: str) -> str | None:
     """The command that makes `folder`, in a shipped recipe's default run folder; None where none does."""
     parts = Path(folder).parts
-    for recipe, path in shipped_recipes().items() if len(parts) > 2 else ():
-        for preset in read_whole_tree(path).get("presets") or () if parts[1].startswith(recipe) else ():
+    for recipe in named_recipes() if len(parts) > 2 else ():
+        for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
             if parts[:2] == default_folder(recipe, preset).parts:
                 return f"hardneg recipe run {recipe} --preset {preset}"
     return None

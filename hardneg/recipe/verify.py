@@ -8,6 +8,7 @@ from typing import Any
 
 from hardneg.evaluation.bands import Band, BandCheck, bands_of, check_bands
 from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import expand
 from hardneg.recipe.run_folder import read_lock
 from hardneg.records.errors import DataError, UsageError
@@ -38,7 +39,7 @@ class Verified:
         return not self.differences and all(each.inside for each in self.checked)
 
 
-def verify(recipe: Path, folder: Path, named: str | None = None) -> Verified:
+def verify(recipe: Path | RecipeFunction, folder: Path, named: str | None = None) -> Verified:
     """Compares a run folder with the bands that its recipe brings; named: the preset that it must be of.
 
     Raises:
@@ -82,7 +83,7 @@ def verify(recipe: Path, folder: Path, named: str | None = None) -> Verified:
     return Verified(device, tuple(check_bands(measured, bands)), tuple(differences))
 
 
-def record(recipe: Path, folder: Path) -> Path:
+def record(recipe: Path | RecipeFunction, folder: Path) -> Path:
     """Writes the bands of a finished run beside its recipe's file, those of other presets and devices kept.
 
     Raises:
@@ -111,8 +112,14 @@ def record(recipe: Path, folder: Path) -> Path:
     return path
 
 
-def bands_file(recipe: Path) -> Path:
-    """Where the bands of a recipe's file are."""
+def bands_file(recipe: Path | RecipeFunction) -> Path:
+    """Where the bands of a recipe's file are.
+
+    Raises:
+        UsageError: the recipe is a function, which has none.
+    """
+    if isinstance(recipe, RecipeFunction):
+        raise UsageError(f"{recipe}: no bands, as it is no file: `hardneg recipe show {recipe}` makes it one")
     return recipe.parent / "bands" / f"{recipe.stem}.json"
 
 
@@ -123,7 +130,7 @@ def _finished(folder: Path) -> Measured:
     return read_metrics(folder / METRICS)
 
 
-def _settings_changed(recipe: Path, lock: Mapping[str, Any]) -> list[str]:
+def _settings_changed(recipe: Path | RecipeFunction, lock: Mapping[str, Any]) -> list[str]:
     trees = [lock["tree"], expand(recipe, lock["preset"], []).tree]
     run, written = ({name: value for name, value in tree.items() if name not in MAY_DIFFER} for tree in trees)
     return list(tree_differences(run, written))

@@ -3,13 +3,12 @@
 import math
 import re
 from collections.abc import Hashable, Iterable, Mapping
-from copy import deepcopy
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hardneg.recipe.functions import RecipeFunction, function_names, load_function, other_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 
@@ -73,32 +72,36 @@ def shipped_recipes() -> dict[str, Path]:
     return {path.stem: path for path in sorted(shipped_folder().glob("*" + SUFFIX))}
 
 
-def shipped_bases() -> dict[str, Path]:
-    """What shipped recipes extend and is no recipe by itself, by name: `bases/NAME`."""
-    return {f"bases/{path.stem}": path for path in sorted((shipped_folder() / "bases").glob("*" + SUFFIX))}
+def is_shipped(source: Path | RecipeFunction) -> bool:
+    """Whether a recipe has a name, as a function or as a file that comes with hardneg."""
+    return isinstance(source, RecipeFunction) or source.resolve().parent == shipped_folder().resolve()
 
 
-def is_shipped(path: Path) -> bool:
-    """Whether a recipe's file is one that comes with hardneg."""
-    return path.resolve().parent == shipped_folder().resolve()
+def named_recipes() -> list[str]:
+    """The names of all recipes: those of files that come with hardneg, then the installed functions."""
+    return list(dict.fromkeys([*shipped_recipes(), *function_names()]))
 
 
-def find_recipe(name: str) -> Path:
-    """The file of a recipe named by its shipped name or by a path.
+def find_recipe(name: str) -> Path | RecipeFunction:
+    """A recipe by its name or by a file's path.
 
     Raises:
         UsageError: there is none.
+        PluginError: it is a function that cannot be imported.
     """
-    path = Path(name)
+    path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
             return path
         raise UsageError(f"no recipe file {name}")
-    recipes = shipped_recipes() | shipped_bases()
-    if name not in recipes:
-        near = f"{suggestion(name, recipes)}; the nearest are: {', '.join(nearest(name, recipes))}"
-        raise UsageError(f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path")
-    return recipes[name]
+    if name in shipped:
+        return shipped[name]
+    if name in function_names():
+        return load_function(name)
+    known = named_recipes()
+    near = f"{suggestion(name, known)}; the nearest are: {', '.join(nearest(name, known))}"
+    reason = f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path"
+    raise UsageError(reason + other_recipes())
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -123,7 +126,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["the file is over 1 MiB: not a recipe"])
-        tree = deepcopy(_parsed_once(path.read_text(encoding="utf-8")))
+        tree = parsed(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -142,13 +145,15 @@ def read_tree(path: Path) -> dict[str, Any]:
 
 def as_yaml(tree: Mapping[str, Any]) -> str:
     """A tree as the text of a recipe."""
-    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None)
 
 
-def head_comment(path: Path) -> list[str]:
-    """The comment lines that open a recipe, without their `#`."""
+def head_comment(source: Path | RecipeFunction) -> list[str]:
+    """The comment lines that open a recipe, without their `#`, or the lines of its function's docstring."""
+    if isinstance(source, RecipeFunction):
+        return source.head
     lines = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in source.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
         lines.append(line.removeprefix("#").removeprefix(" "))
@@ -168,12 +173,6 @@ def parse_setting(text: str) -> Any:
     except yaml.YAMLError:
         check_values(text)
         return text
-
-
-@lru_cache(256)
-def _parsed_once(text: str) -> Any:
-    """The same, to be copied: a base of several presets is read once for each of them."""
-    return parsed(text)
 
 
 def parsed(text: str) -> Any:

@@ -65,7 +65,6 @@ Encoded = NDArray[np.float32] | SparseRows | TokenVectors
 def _taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """Return the offsets of some texts, and the positions of their weights or vectors."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

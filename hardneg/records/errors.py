@@ -6,10 +6,9 @@ HardnegError
 ├── PluginError         a plugin is unknown, claimed twice, broken, or was given bad options
 ├── DataError           a file of the user's has a mistake; names file and line
 ├── ArtifactError       the store holds something that cannot be read or written
-│   ├── NotOurs         it is not damaged, and not ours to make again
-│   │   ├── NewerArtifact   a newer hardneg wrote it
-│   │   └── ClosedArtifact  another user made it, who lets us not read it
-│   └── PartDone        this machine's part is done, and others are still to be made elsewhere
+│   └── NotOurs         it is not damaged, and not ours to make again
+│       ├── NewerArtifact   a newer hardneg wrote it
+│       └── ClosedArtifact  another user made it, who lets us not read it
 ├── ModelError          a model cannot be found, loaded or saved
 ├── MissingDependency   an optional package or a Java runtime is not there; says what to install
 ├── TrainingError       training cannot go on (a loss that is not finite, say)
@@ -92,10 +91,6 @@ class NewerArtifact(NotOurs):
 
 class ClosedArtifact(NotOurs):
     """Another user made the artifact, and this one may not read it."""
-
-
-class PartDone(ArtifactError):
-    """This machine's part of an artifact is done; others are missing."""
 
 
 class ModelError(HardnegError):

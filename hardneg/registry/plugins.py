@@ -21,6 +21,10 @@ KINDS = (
     "datasets", "writers", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers",
     "stages", "analyses", "engines",
 )  # fmt: skip
+_SINGULARS = (
+    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
+    "analysis", "engine",
+)  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _OUTSIDE = {
@@ -182,6 +186,26 @@ def _root(module: str) -> str:
 def no_such_option(option: str, known: Collection[str]) -> str:
     """Return a message for an unknown option: the likely one, and all options."""
     return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
+
+
+def singulars() -> dict[str, str]:
+    """Kinds of plugins by their names in the singular."""
+    return dict(zip(_SINGULARS, KINDS, strict=True))
+
+
+def kind_of(word: str) -> str:
+    """The kind that a word names, in the singular or the plural.
+
+    Raises:
+        UsageError: it names none.
+    """
+    known = singulars()
+    kind = known.get(word, word)
+    if kind not in KINDS:
+        raise UsageError(
+            f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
+        )
+    return kind
 
 
 def _known_kind(kind: str) -> str:

@@ -52,7 +52,7 @@ class CrossEncoder:
 
     def fingerprint(self) -> str:
         """A name for the source's content."""
-        from hardneg.encoders.open.model_digest import model_content
+        from hardneg.encoders.open.resolved import model_content
         from hardneg.store.digest import digest
 
         return digest(model_content(self._location))

@@ -12,12 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.open.configuration import check_code, own_code
-from hardneg.encoders.open.loading import library_transformer
+from hardneg.encoders.open.loading import check_missing, differences, library_transformer
 from hardneg.encoders.open.model_card import without_folder
 from hardneg.encoders.open.model_files import check_files, load_options, read_json
 from hardneg.encoders.open.resolved import opening
 from hardneg.encoders.open.save import forget_last_call, written_whole
-from hardneg.encoders.open.soundness import check_missing, differences
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
 from hardneg.records.errors import ModelError

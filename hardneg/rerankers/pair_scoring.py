@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.speed.fastest import arrange, takes_bf16, usual_budget
 from hardneg.encoders.speed.passes import Budget, gathered_in_parts, in_passes, one_ahead
 from hardneg.encoders.tokens.tokens import Tokens, token_batches

@@ -1,8 +1,7 @@
 """The processor to compute on and the fast ways on it, by what it can do: a table, so that nothing hangs on a clock.
 
 On a processor with units for bfloat16 a transformer computes in it, its attention is batched products on a CPU and
-unpadded on a GPU, and a large exact search multiplies in it. Without them everything is float32, and a large search on
-a CPU is faiss's.
+unpadded on a GPU, and a large exact search multiplies in it. Without them everything is float32.
 """
 
 import os
@@ -21,7 +20,7 @@ _CAPS = {
     "ONEDNN_MAX_CPU_ISA": {"sse41", "avx", "avx2", "avx2_vnni", "avx2_vnni_2", "avx512_core", "avx512_core_vnni"},
 }
 _CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
-_LARGE_ON_CPU, _FEW_QUERIES, _FEW_FOR_FAISS = 1 << 35, 256, 512  # products of numbers; faiss multiplies many at a time
+_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # products of numbers; with fewer queries bfloat16 is no faster
 _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer bfloat16 is launches of kernels
 
 
@@ -53,16 +52,13 @@ class Processor:
         """Whether linear layers multiply by a call of oneDNN: up to twice torch's speed in float32, and no slower."""
         return self.device == "cpu" and platform.machine() in {"x86_64", "AMD64"} and (self.bf16 or not half)
 
-    def engine(self, queries: int, vectors: int, dimension: int, faiss: bool) -> Literal["torch", "faiss", "bf16"]:
-        """The engine of an exact search: float32 by torch for a small one. faiss: whether that is installed."""
+    def engine(self, queries: int, vectors: int, dimension: int) -> Literal["torch", "bf16"]:
+        """The engine of an exact search: float32 for a small one."""
         if self.device == "cuda":
             large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
-            return "bf16" if self.bf16 and large else "torch"
-        if self.device != "cpu" or queries * vectors * dimension < _LARGE_ON_CPU:
-            return "torch"
-        if self.bf16:
-            return "bf16" if queries >= _FEW_QUERIES else "torch"
-        return "faiss" if faiss and queries >= _FEW_FOR_FAISS else "torch"
+        else:
+            large = queries >= _FEW_QUERIES and queries * vectors * dimension >= _LARGE_ON_CPU
+        return "bf16" if self.bf16 and large else "torch"
 
 
 def processor_of(device: "torch.device") -> Processor:

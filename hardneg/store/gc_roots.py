@@ -246,7 +246,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _unchanged(owner: Path, known: Files) -> Files:
-    """Return the files of a record that have not changed."""
     return {name: noted for name, noted in known.items() if _is(files_of(owner, [owner / name]).get(name), noted)}
 
 

@@ -111,18 +111,14 @@ class Outputs:
         with ExitStack() as stack:
             stack.enter_context(disk_errors(self.targets[0].path, self.words.output))
             for target in self.targets:
-                if self.store.read_only:
-                    self._tell_unknown(target.path, f"the store {self.store.root} is read-only")
-                known = laid_out(self.store, self.command, target.path, self.keys, target.tops)
+                reason: object = f"the store {self.store.root} is read-only" if self.store.read_only else None
                 try:
-                    stack.enter_context(known)
+                    stack.enter_context(laid_out(self.store, self.command, target.path, self.keys, target.tops))
                 except (ArtifactError, OSError) as error:
-                    self._tell_unknown(target.path, error)
+                    reason = error
+                if reason is not None:
+                    self.tell(f"only {self.words.overwrite} will replace {target.path}: {reason}")
             yield
-
-    def _tell_unknown(self, path: Path, reason: object) -> None:
-        """Report that an output cannot be recorded as a result."""
-        self.tell(f"only {self.words.overwrite} will replace {path}: {reason}")
 
     def _input_problems(self, target: Target) -> Iterator[str]:
         advice = f"which is read here; {self._another}"
@@ -214,7 +210,6 @@ def _check_name(top: Path, another: str) -> None:
 
 
 def _check_writable(top: Path, another: str) -> None:
-    """Raise ArtifactError where nothing can be written at `top`."""
     there = top.absolute().parent
     while not there.exists():
         there = there.parent

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.open.resolved_model import ResolvedModel
+from hardneg.encoders.open.resolved import ResolvedModel, resolve
 from hardneg.encoders.protocol import StoredRows, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
@@ -64,7 +63,7 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
@@ -83,7 +82,7 @@ class EncoderTests(PluginTests):
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
         """A plan needs the facts of a model that is not opened."""
         family, model = self.make(tmp_path), self._resolved(tmp_path)
-        full, lookup, shape = family.full(model), family.look_up(model), family.shape(model)
+        full, lookup, shape = family.full(model), family.look_up(model), model.shape
         rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
         rule(isinstance(lookup, Lookup), "`look_up` gives a Lookup", type(lookup))
         rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)
@@ -130,7 +129,7 @@ class EncoderTests(PluginTests):
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
@@ -199,7 +198,7 @@ class EncoderTests(PluginTests):
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         """Exact search of the store finds the best scores."""
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
         from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
@@ -220,7 +219,7 @@ class EncoderTests(PluginTests):
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A family that cannot cut documents raises ModelError."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
@@ -256,7 +255,7 @@ class TrainableEncoderTests(EncoderTests):
         """Scores in training equal those of a search, and have gradients."""
         import torch
 
-        from hardneg.indexes.encoded_scores import score_matrix
+        from hardneg.indexes.kernels.candidate_scoring import score_matrix
 
         encoder = self._opened(tmp_path, to_train=True)
         queries, documents = self._embedded(encoder, "query"), self._embedded(encoder, "document")
@@ -300,11 +299,11 @@ class TrainableEncoderTests(EncoderTests):
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
         """It has the same family, and the same numbers for queries and documents."""
-        from hardneg.encoders.open.resolved import open_encoder, resolve
+        from hardneg.encoders.open.resolved import load_encoder, resolve
 
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
         encoder.save(folder)
-        again: Any = open_encoder(folder, "cpu", "fp32")
+        again: Any = load_encoder(folder, "cpu", "fp32")
         family = type(resolve(again.spec).family)
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):

@@ -1,4 +1,4 @@
-"""The contract of engines (`hardneg.verbs.shared.engine.Engine`) as tests."""
+"""The contract of engines (`hardneg.verbs.shared.context.Engine`) as tests."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -100,7 +100,7 @@ class IndexTests(PluginTests):
 
     def test_gives_what_it_holds(self, tmp_path: Path) -> None:
         """`encoded` of a searcher returns the texts of its scores."""
-        from hardneg.indexes.encoded_scores import score_pairs
+        from hardneg.indexes.kernels.candidate_scoring import score_pairs
 
         plugin, path = self._built(tmp_path)
         searcher = plugin.open(path, _rows)

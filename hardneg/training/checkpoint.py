@@ -81,6 +81,9 @@ class Checkpoints:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
         for weight in module.parameters():  # transformers splits fused ones into views, which no file takes
             if weight.untyped_storage().nbytes() > weight.nbytes:
                 weight.data = weight.data.clone(memory_format=torch.contiguous_format)
@@ -94,7 +97,15 @@ class Checkpoints:
                 "take another folder, or remove it to start afresh"
             )
         self.load_weights(module, steps[-1])
-        self._load_optimizer(optimizer, self._path(steps[-1]) / _OPTIMIZER)
+        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Tensor]]()
+        try:
+            tensors = load_file(str(path))
+        except (OSError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
+        for key, tensor in tensors.items():
+            index, name = key.split(".", 1)
+            state.setdefault(int(index), {})[name] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         return TrainState(**content)
 
     def choices(self) -> dict[str, str]:
@@ -122,21 +133,6 @@ class Checkpoints:
         for path in self.folder.glob("weights-*.safetensors*"):
             if path != kept:
                 path.unlink(missing_ok=True)
-
-    def _load_optimizer(self, optimizer: torch.optim.Optimizer, path: Path) -> None:
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
-        try:
-            tensors = load_file(str(path))
-        except (OSError, SafetensorError) as error:
-            raise _unreadable(path, error) from error
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            index, name = key.split(".", 1)
-            state.setdefault(int(index), {})[name] = tensor
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
@@ -187,7 +183,6 @@ def load_learning(module: nn.Module, path: Path) -> None:
 
 
 def _fixed(module: nn.Module) -> set[str]:
-    """The names of the weights that do not learn."""
     return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
@@ -269,17 +264,11 @@ class Elapsed:
 
     def __init__(self, folder: Path, resumed: bool) -> None:
         self._path, self._began = folder / "seconds", time.monotonic()
-        self.earlier = _read(self._path) if resumed else 0.0
+        self.earlier = 0.0
+        with suppress(OSError, ValueError):  # missing or damaged
+            seconds = float(self._path.read_text(encoding="ascii"))
+            self.earlier = seconds if resumed and math.isfinite(seconds) and seconds > 0 else 0.0
 
     def note(self) -> None:
         """Write the sum; called with each checkpoint."""
         replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")
-
-
-def _read(path: Path) -> float:
-    """Return the seconds in a file; 0 where it is missing or damaged."""
-    try:
-        seconds = float(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0.0
-    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

@@ -1,13 +1,15 @@
 """The examples of each batch: a function of the seed, the epoch and the query."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import Shuffled
+from hardneg.batches.batch_order import BatchOrder, Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
@@ -16,13 +18,35 @@ from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
-from hardneg.training.guide import Guide
 from hardneg.training.negative_draws import Drawing, by_margin, uniformly
-from hardneg.training.query_order import QueryOrder
-from hardneg.training.teacher import Teacher
+from hardneg.training.teacher import Guide, Teacher
 
 if TYPE_CHECKING:
     from hardneg.training.options import LearningOptions
+
+
+@dataclass(frozen=True, eq=False)
+class QueryOrder:
+    """Which queries share a batch.
+
+    plugin: a batch order. groups: int64 [Q, ...], its groups of the training queries. size: that of a batch.
+    """
+
+    plugin: BatchOrder
+    groups: NDArray[np.int64]
+    size: int
+
+    def of(self, chosen: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
+        """The queries of an epoch, int64 [n], of those that can be learnt from, int64 [C]."""
+        return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
+
+    @cached_property
+    def name(self) -> str:
+        """A digest of the plugin and its groups."""
+        plugin: Any = self.plugin
+        said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
+        content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()
+        return digest([*said, list(self.groups.shape), content])
 
 
 class NegativeLists(Protocol):
@@ -151,7 +175,8 @@ class Examples:
     A query's positive and its n negatives are drawn anew in each epoch, as `drawing` says; negatives without
     replacement, unless there are fewer than n.
 
-    skipped: how many queries were left out, and how many positives were, by reason.
+    skipped: how many queries were left out, and how many positives were, by reason. queries: int64, the positions in
+    the training data of those that can be learnt from.
     """
 
     def __init__(self, data: TrainingData, negatives_per_query: int, seed: int, drawing: Drawing = _PLAIN) -> None:
@@ -160,23 +185,34 @@ class Examples:
         self._width = negatives_per_query
         self._seed = seed
         self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        self._positives, self._starts, unknown = _positive_rows(data)
+        positives = [data.positives.get(query_id, ()) for query_id in data.query_ids]
+        rows = data.corpus.rows([doc_id for doc_ids in positives for doc_id in doc_ids])
+        of, known = np.repeat(np.arange(len(positives)), [len(doc_ids) for doc_ids in positives]), rows >= 0
+        counts = np.bincount(of[known], minlength=len(positives))
+        # all positives' rows, int64 [P], and where each query's begin, int64 [Q + 1]
+        self._positives, self._starts = rows[known], np.concatenate([[0], np.cumsum(counts)])
         self._aside, _ = set_aside(data.corpus, data.query_ids, data.texts, data.positives)
         has_positives = np.diff(self._starts) > 0
-        self._lists, self._counts = _lists(data, negatives_per_query)
+        # each query's row of negatives and how many there are, int64 [Q] both; -1 and 0 where there are none
+        self._lists = np.full(len(data.query_ids), -1, np.int64)
+        self._counts = np.zeros_like(self._lists)
+        if negatives_per_query and data.negatives is not None:
+            row_of = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
+            self._lists[:] = [row_of.get(query_id, -1) for query_id in data.query_ids]
+            self._counts = np.where(self._lists >= 0, np.append(data.negatives.counts, 0)[self._lists], 0)
         has_negatives = self._counts >= min(1, negatives_per_query)
         skipped = {
             "queries without positives": int((~has_positives).sum()),
             "queries without negatives": int((has_positives & ~has_negatives).sum()),
-            "positives that the corpus lacks": unknown,
+            "positives that the corpus lacks": int((~known).sum()),
         }
         self.skipped = {reason: count for reason, count in skipped.items() if count}
-        self._queries = np.flatnonzero(has_positives & has_negatives)
-        if not len(self._queries):
+        self.queries = np.flatnonzero(has_positives & has_negatives)
+        if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
             raise TrainingError(f"no query can be trained on: {reasons or 'there are none'}")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
-        turns = self._counts[self._queries] // max(1, negatives_per_query)
+        turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
         self._length = int(self._turns.sum()) if data.order is None else len(self._order(0)[0])
 
@@ -185,7 +221,7 @@ class Examples:
 
     def digest(self) -> str:
         """A name for the queries, their positives, and how many negatives each has."""
-        ids = [self._data.query_ids[query] for query in self._queries.tolist()]
+        ids = [self._data.query_ids[query] for query in self.queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
         named += [] if segments is None else [asdict(segments)]
@@ -224,11 +260,6 @@ class Examples:
         others = np.concatenate([*aside, _none()])
         return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
-    @property
-    def queries(self) -> NDArray[np.int64]:
-        """int64, the positions in the training data of the queries that can be learnt from."""
-        return self._queries
-
     def _at(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The query at each position of an epoch, and how often it came in that epoch before; int64 [B] all."""
         parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
@@ -239,11 +270,11 @@ class Examples:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
             if self._data.order is not None:
-                queries = self._data.order.of(self._queries, epoch, self._seed)
+                queries = self._data.order.of(self.queries, epoch, self._seed)
                 self._orders[epoch] = queries, times_before(queries)
             else:
-                queries = _SHUFFLED.order(self._queries, self._queries, 1, epoch=epoch, seed=self._seed)
-                turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self._queries, queries)])
+                queries = _SHUFFLED.order(self.queries, self.queries, 1, epoch=epoch, seed=self._seed)
+                turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self.queries, queries)])
                 self._orders[epoch] = queries[positions], turn
         return self._orders[epoch]
 
@@ -252,23 +283,21 @@ class Examples:
         source = generator(self._seed, "draw", epoch, self._data.query_ids[query], *again)
         known = self._positives[self._starts[query] : self._starts[query + 1]]
         positive = int(known[0 if self._drawing.positive == "first" else source.integers(len(known))])
-        if not self._width or self._data.negatives is None:
+        data, negatives = self._data, self._data.negatives
+        if not self._width or negatives is None:
             return positive, []
+        row, count = int(self._lists[query]), int(self._counts[query])
         if self._iterated:
-            positions = np.arange(turn * self._width, (turn + 1) * self._width) % int(self._counts[query])
+            positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
+            return positive, negatives.pick(row, positions)
+        start, stop = self._drawing.window(epoch, count, self._width)
+        if self._drawing.negatives == "uniformly" or data.teacher is None:
+            positions = start + uniformly(stop - start, self._width, source)
         else:
-            positions = self._positions(query, epoch, source)
-        return positive, self._data.negatives.pick(int(self._lists[query]), positions)
-
-    def _positions(self, query: int, epoch: int, source: np.random.Generator) -> NDArray[np.int64]:
-        """The positions drawn from the query's list of negatives, int64 [n]; uniformly where there is no teacher."""
-        data = self._data
-        start, stop = self._drawing.window(epoch, int(self._counts[query]), self._width)
-        if self._drawing.negatives == "uniformly" or data.teacher is None or data.negatives is None:
-            return start + uniformly(stop - start, self._width, source)
-        rows = data.corpus.rows(data.negatives.pick(int(self._lists[query]), np.arange(start, stop)))
-        scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
-        return start + by_margin(scores, self._width, source)
+            rows = data.corpus.rows(negatives.pick(row, np.arange(start, stop)))
+            scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
+            positions = start + by_margin(scores, self._width, source)
+        return positive, negatives.pick(row, positions)
 
 
 def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -277,23 +306,3 @@ def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
-
-
-def _positive_rows(data: TrainingData) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """All positives' rows, int64 [P]; where each query's begin, int64 [Q + 1]; and how many are unknown."""
-    lists = [data.positives.get(query_id, ()) for query_id in data.query_ids]
-    rows = data.corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    query = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])
-    known = rows >= 0
-    counts = np.bincount(query[known], minlength=len(lists))
-    return rows[known], np.concatenate([[0], np.cumsum(counts)]), int((~known).sum())
-
-
-def _lists(data: TrainingData, wanted: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Each query's row of negatives and how many there are, int64 [Q] both; -1 and 0 where there are none."""
-    rows = np.full(len(data.query_ids), -1, np.int64)
-    if not wanted or data.negatives is None:
-        return rows, np.zeros_like(rows)
-    row_of = {query_id: row for row, query_id in enumerate(data.negatives.query_ids)}
-    rows[:] = [row_of.get(query_id, -1) for query_id in data.query_ids]
-    return rows, np.where(rows >= 0, np.append(data.negatives.counts, 0)[rows], 0)

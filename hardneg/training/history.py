@@ -48,19 +48,16 @@ class History:
         """All whole records; a line that a fault has cut off is left out."""
         if not self._path.exists():
             return []
-        lines = self._path.read_text(encoding="utf-8").split("\n")[:-1]
-        records = [self._record(number, line) for number, line in enumerate(lines, 1)]
-        return [record for record in records if record is not None]
-
-    def _record(self, number: int, line: str) -> Record | None:
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
+        records: list[Record] = []
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").split("\n")[:-1], 1):
             record = None
-        if isinstance(record, dict):
-            return record
-        _log.warning("%s:%d: not a whole record; left out", self._path, number)
-        return None
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+            if isinstance(record, dict):
+                records.append(record)
+            else:
+                _log.warning("%s:%d: not a whole record; left out", self._path, number)
+        return records
 
     def truncate(self, step: int) -> None:
         """Forgets what came after `step`."""

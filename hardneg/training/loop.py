@@ -1,25 +1,21 @@
 """The training loop: one accelerate loop for all losses, whose result a kill at any time does not change."""
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.speed.compiling import set_compiled
-from hardneg.encoders.speed.fastest import takes_bf16
-from hardneg.records.errors import TrainingError, UsageError
+from hardneg.encoders.speed.fastest import set_compiled, takes_bf16
+from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.runtime.distributed import barrier, check_settings, from_first, join, world
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.freed_memory import freed_memory_kept
 from hardneg.runtime.progress import Progress, Silent, Task
@@ -29,12 +25,10 @@ from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
-from hardneg.training.method import Network, Objective, TrainingMethod
+from hardneg.training.method import ExampleTraining, Network, Objective
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
 from hardneg.training.options import LearningOptions
-from hardneg.training.step import Learner, update
-from hardneg.training.step_values import Unread
-from hardneg.training.tracking import accelerated, logged, numbers, shared
+from hardneg.training.step import Learner, Unread, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -72,7 +66,7 @@ class TrainingResult:
 
 
 def learn(
-    method: TrainingMethod,
+    method: ExampleTraining,
     loss: Objective,
     options: LearningOptions,
     folder: Path,
@@ -83,8 +77,7 @@ def learn(
     """Train in place; the encoder ends with the best weights where there are dev metrics, else with the last.
 
     `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments resumes from there.
-    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has the models that
-    are kept on the way.
+    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has models on the way.
 
     Several processes each call this with the same arguments and share each batch; the
     first one alone measures, shows progress and writes.
@@ -100,16 +93,17 @@ def learn(
         raise UsageError(f"training options: batch_size: {message}")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
-    checkpoints = Checkpoints(folder / SCRATCH, _identity(method, loss, options))
+    named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
+    identity = digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
+    checkpoints = Checkpoints(folder / SCRATCH, identity)
     with (
         float32_products(method.encoder.device, options.tf32),
         _learning(method.encoder, options),
         accelerated(method.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
-        shared(method.forward_module) as module,
         noted(checkpoints.choices()) as choices,
         freed_memory_kept() if method.encoder.device.type == "cpu" else nullcontext(),
     ):
-        learner = _learner(method, loss, options, accelerator, module)
+        learner = _learner(method, loss, options, accelerator)
         kept = KeptModels(folder / KEPT, options.keep_every)
         run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
@@ -129,32 +123,22 @@ def check_options(options: LearningOptions) -> None:
         raise UsageError(f"training options: {'; '.join(problems)}")
 
 
-@dataclass(frozen=True)
 class _TrainingRun:
     """One call of `learn`; choices: of ways to compute, by subject."""
 
-    learner: Learner
-    checkpoints: Checkpoints
-    kept: KeptModels
-    history: History
-    validate: Validate | None
-    choices: Mapping[str, str]
-
-    @property
-    def options(self) -> LearningOptions:
-        return self.learner.options
-
-    @property
-    def method(self) -> TrainingMethod:
-        return self.learner.method
-
-    @property
-    def total(self) -> int:
-        return self.options.total_steps(len(self.method))
-
-    @property
-    def last(self) -> int:
-        return self.options.last_step(len(self.method))
+    def __init__(
+        self,
+        learner: Learner,
+        checkpoints: Checkpoints,
+        kept: KeptModels,
+        history: History,
+        validate: Validate | None,
+        choices: Mapping[str, str],
+    ) -> None:
+        self.learner, self.method, self.options = learner, learner.method, learner.options
+        self.checkpoints, self.kept, self.history = checkpoints, kept, history
+        self.validate, self.choices = validate, choices
+        self.total, self.last = self.options.total_steps(len(self.method)), self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
         """Train from the newest checkpoint to the last step or until patience runs out; return earlier seconds too."""
@@ -164,12 +148,16 @@ class _TrainingRun:
         barrier()
         elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
         clock = CheckpointClock(self.options.checkpoint_minutes)
+        evaluate_every = self.options.evaluate_every if self.validate else None
+        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
         if world().first:
             self.history.truncate(state.step or -1)
             self.kept.forget_after(state.step)
         with progress.task("training", self.last, "steps", done=state.step) as task:
             while state.step < self.last and not state.stopped:
-                planned, fitting = self._next_stop(state.step), clock.fitting()
+                # the next step with an evaluation, a checkpoint or a model to keep
+                stops = [state.step - state.step % each + each for each in intervals if each is not None]
+                planned, fitting = min([*stops, self.last]), clock.fitting()
                 stop = planned if fitting is None else min(planned, state.step + fitting)
                 began = time.monotonic()
                 self._advance(state.step, stop, task)
@@ -183,13 +171,6 @@ class _TrainingRun:
                     elapsed.note()
                     clock.saved()
         return state, elapsed.earlier
-
-    def _next_stop(self, step: int) -> int:
-        """Return the next step with an evaluation, a checkpoint or a model to keep."""
-        evaluate_every = self.options.evaluate_every if self.validate else None
-        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
-        stops = [step - step % interval + interval for interval in intervals if interval is not None]
-        return min([*stops, self.last])
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.method.prepare(start)
@@ -206,20 +187,12 @@ class _TrainingRun:
             rate = options.learning_rate * schedule_factor(step, self.total, options)
             done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
             due = unread.add(done, {"learning_rate": rate}, self.method.log_metrics(step + 1))
-            loss = self._record_read(unread) if due or step + 1 == stop else None
             task.advance()
-            if loss is not None:
+            for record in unread.read() if due or step + 1 == stop else ():
+                self._add(record)
+                self.learner.accelerator.log(logged(record), step=record["step"])
                 speed = (step + 1 - start) * per_step / (time.monotonic() - began)
-                task.describe(f"loss {loss:.4f}, {speed:.1f} queries/s")
-
-    def _record_read(self, unread: Unread) -> float:
-        """Add the records of the last steps to the history; return the last loss."""
-        loss = math.nan
-        for record in unread.read():
-            self._add(record)
-            self.learner.accelerator.log(logged(record), step=record["step"])
-            loss = record["loss"]
-        return loss
+                task.describe(f"loss {record['loss']:.4f}, {speed:.1f} queries/s")
 
     def _judge(self, state: TrainState) -> TrainState:
         every = self.options.evaluate_every
@@ -244,16 +217,9 @@ class _TrainingRun:
             self.history.add(record)
 
 
-def _identity(method: TrainingMethod, loss: Objective, options: LearningOptions) -> str:
-    fields = options_in_key(loss) if is_dataclass(loss) else repr(loss)
-    named = [type(loss).__qualname__, type(loss).version, fields]
-    return digest([weights_digest(method.trainable), named, options.identity(), method.digest()])
-
-
-def _learner(
-    method: TrainingMethod, loss: Objective, options: LearningOptions, accelerator: "Accelerator", module: nn.Module
-) -> Learner:
-    model = accelerator.prepare_model(module, evaluation_mode=True)  # that is: not shared once more
+def _learner(method: ExampleTraining, loss: Objective, options: LearningOptions, accelerator: "Accelerator") -> Learner:
+    # evaluation mode: accelerate does not share it once more
+    model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)
     optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
     half = takes_bf16(options.precision, method.trainable, "training")
     return Learner(accelerator, method, model, optimizer, loss, options, half, layer_groups(method.trainable))
@@ -264,26 +230,18 @@ def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
     """Restore torch's random state and the transformers afterwards; leave the model in evaluation mode."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
+    compiled = list(transformers_of(encoder.module)) if options.compile else []
     try:
-        with torch.random.fork_rng(devices=devices), _compiled(encoder.module) if options.compile else nullcontext():
+        for transformer in compiled:
+            set_compiled(transformer)
+        with torch.random.fork_rng(devices=devices):
             yield
     finally:
+        for transformer in compiled:
+            transformer._compiled_call_impl = None
         if turn_off is not None:
             turn_off()
         encoder.module.eval()
-
-
-@contextmanager
-def _compiled(module: nn.Module) -> Iterator[None]:
-    """Compile the transformers of a module at their first pass; restore them at the end."""
-    transformers = list(transformers_of(module))
-    for transformer in transformers:
-        set_compiled(transformer)
-    try:
-        yield
-    finally:
-        for transformer in transformers:
-            transformer._compiled_call_impl = None
 
 
 Off = Callable[[], None]
@@ -295,13 +253,15 @@ def compute_twice(module: nn.Module) -> Off:
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
     Raises:
-        UsageError: there is no transformer, or none with layers.
+        UsageError: there is no transformer that can do it.
     """
-    models = list(transformers_of(module))
-    endings = [ending for model in models if (ending := _by_transformers(model)) is not None]
-    lists = [part for model in models for part in model.modules() if isinstance(part, nn.ModuleList)]
-    alike = [part for part in lists if len(part) > 1 and len({type(layer) for layer in part}) == 1]
-    endings = endings or [_layer_by_layer(stack) for stack in alike]
+    endings: list[Off] = []
+    for model in transformers_of(module):
+        if model.supports_gradient_checkpointing:
+            name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
+            options = {f"{name}_checkpointing_kwargs": {"use_reentrant": False}}
+            getattr(model, f"{name}_checkpointing_enable")(**options)
+            endings.append(getattr(model, f"{name}_checkpointing_disable"))
     if not endings:
         raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
 
@@ -312,7 +272,7 @@ def compute_twice(module: nn.Module) -> Off:
     return end
 
 
-def transformers_of(module: nn.Module) -> Iterator[nn.Module]:
+def transformers_of(module: nn.Module) -> Iterator[Any]:
     """The outermost models of transformers."""
     from transformers import PreTrainedModel
 
@@ -323,30 +283,68 @@ def transformers_of(module: nn.Module) -> Iterator[nn.Module]:
         yield from transformers_of(part)
 
 
-def _by_transformers(model: Any) -> Off | None:
-    """Use the checkpointing of transformers; return None for a model without it."""
-    if not model.supports_gradient_checkpointing:
-        return None
-    name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
-    getattr(model, f"{name}_checkpointing_enable")(**{f"{name}_checkpointing_kwargs": {"use_reentrant": False}})
-    ending: Off = getattr(model, f"{name}_checkpointing_disable")
-    return ending
+@contextmanager
+def accelerated(
+    device: torch.device, tracker: str | None, folder: Path, config: Mapping[str, Any]
+) -> Iterator["Accelerator"]:
+    """An accelerator of all processes that logs to `tracker`, below `folder` where the tracker keeps files.
+
+    Raises:
+        UsageError: accelerate knows no such tracker, or its launcher was given settings that would change the training.
+        MissingDependency: the tracker's package is not installed.
+    """
+    from accelerate import Accelerator
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    check_settings(launched=False)
+    if tracker is not None and tracker not in (known := sorted(map(str, LOGGER_TYPE_TO_CLASS))):
+        raise UsageError(f"no tracker is called {tracker!r}; there are: {', '.join(known)}")
+    if tracker is not None and tracker not in map(str, get_available_trackers()):
+        raise MissingDependency(f"the tracker {tracker!r} is not installed: pip install {tracker}")
+    join(on_cpu=device.type == "cpu")
+    accelerator = Accelerator(
+        cpu=device.type == "cpu",
+        device_placement=False,
+        mixed_precision="no",
+        log_with=tracker,
+        project_dir=str(folder / "tracker"),
+    )
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # accelerate takes the one of the process's number
+    if tracker is not None:
+        plain = {name: "none" if value is None else value for name, value in config.items()}
+        accelerator.init_trackers("training", config=plain)
+    try:
+        yield accelerator
+    finally:
+        for running in accelerator.trackers if tracker is not None else ():
+            running.finish()
 
 
-def _layer_by_layer(stack: nn.ModuleList) -> Off:
-    """Make each layer recompute its activations in the backward pass, while it trains."""
+def shared(module: nn.Module) -> nn.Module:
+    """The module with its gradients averaged over all processes, each on the device that its weights are on.
 
-    def again(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
-        if not layer.training:
-            return forward(*arguments, **named)
-        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+    accelerate would take the GPU of the process's number for every one. Weights that no pass reaches, such as a
+    pooler's, are looked for at every step.
+    """
+    if world().size == 1:
+        return module
+    return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
 
-    layers: list[Any] = list(stack)
-    for layer in layers:
-        layer.forward = partial(again, layer, layer.forward)
 
-    def end() -> None:
-        for layer in layers:
-            del layer.forward
+def numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a record for a tracker; those of a part are called `<part>/<name>`."""
+    values: dict[str, float] = {}
+    for name, value in record.items():
+        if isinstance(value, Mapping):
+            values |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
+        elif isinstance(value, int | float):
+            values[name] = value
+    return values
 
-    return end
+
+def logged(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a step's record for a tracker."""
+    of_layers = {f"gradient_norm/{name}": norm for name, norm in record["gradient_norms"].items()}
+    apart = {"step", "gradient_norms"}
+    return {**numbers({name: value for name, value in record.items() if name not in apart}), **of_layers}

@@ -1,5 +1,6 @@
 """Masks from scores: what scores too near to a row's positive, or above it, is no negative of that row."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -52,7 +53,8 @@ class GuidedMask:
             raise TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
         highest = _lowest_positive(batch.guide, batch)
         highest = highest - self.margin * (highest.abs() if self.kind == "relative" else 1)
-        return _without(batch, _Above(batch.guide, batch.guide_query_query, batch.guide_document_document), highest)
+        scores = (batch.guide, batch.guide_query_query, batch.guide_document_document)
+        return _without(batch, scores, highest)
 
 
 def self_masked(batch: ScoreBatch, margin: float) -> ScoreBatch:
@@ -63,17 +65,8 @@ def self_masked(batch: ScoreBatch, margin: float) -> ScoreBatch:
     Source: Zhang et al., Qwen3 Embedding (2025), Eq. 1 and the mask below it, with a margin of 0.1 for cosines.
     """
     scores, others = batch.scores.detach(), (batch.query_query, batch.document_document)
-    above = _Above(scores, *(None if part is None else part.detach() for part in others))
-    return _without(batch, above, _lowest_positive(scores, batch) + margin)
-
-
-@dataclass(frozen=True)
-class _Above:
-    """The scores by which is masked: float [B, M], [B, B] or None, [M, M] or None."""
-
-    scores: "Tensor"
-    query_query: "Tensor | None"
-    document_document: "Tensor | None"
+    above = (None if part is None else part.detach() for part in others)
+    return _without(batch, (scores, *above), _lowest_positive(scores, batch) + margin)
 
 
 def _lowest_positive(scores: "Tensor", batch: ScoreBatch) -> "Tensor":
@@ -81,13 +74,15 @@ def _lowest_positive(scores: "Tensor", batch: ScoreBatch) -> "Tensor":
     return scores.masked_fill(~(batch.positive & batch.valid), inf).amin(1, keepdim=True)
 
 
-def _without(batch: ScoreBatch, by: _Above, highest: "Tensor") -> ScoreBatch:
-    """The batch without what scores above `highest`, float [B, 1]."""
-    valid = batch.valid & (batch.positive | (by.scores <= highest))
+def _without(batch: ScoreBatch, by: "Sequence[Tensor | None]", highest: "Tensor") -> ScoreBatch:
+    """The batch without what scores above `highest`, float [B, 1]; by: float [B, M], [B, B] or None, [M, M] or None."""
+    scores, query_query, document_document = by
+    assert scores is not None
+    valid = batch.valid & (batch.positive | (scores <= highest))
     queries, documents = batch.query_query, batch.document_document
-    if queries is not None and by.query_query is not None:
-        queries = queries.masked_fill(by.query_query > highest, -inf)
-    if documents is not None and by.document_document is not None:
+    if queries is not None and query_query is not None:
+        queries = queries.masked_fill(query_query > highest, -inf)
+    if documents is not None and document_document is not None:
         owner = (batch.positive | batch.own).int().argmax(0)
-        documents = documents.masked_fill(by.document_document > highest[owner], -inf)
+        documents = documents.masked_fill(document_document > highest[owner], -inf)
     return replace(batch, valid=valid, query_query=queries, document_document=documents)

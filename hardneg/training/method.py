@@ -53,62 +53,18 @@ class Minimised:
         return self.loss if self.penalty is None else self.loss + self.penalty
 
 
-class TrainingMethod(Protocol):
-    """One way to train a network.
+class ExampleTraining:
+    """One way to train a network; here one that draws batches from examples: draws depend on the seed alone.
 
-    encoder: the one that learns. trainable: the module whose weights do, as checkpoints hold them.
-    forward_module: what makes a batch's vectors, in one forward pass a batch. skipped: how much could not be learnt
-    from, by reason. refresh_interval: steps between calls of `prepare`, at each of which there is a checkpoint; None
-    means at the start only.
+    encoder: the network that learns. trainable: the module whose weights do, as checkpoints hold them.
+    forward_module: what makes a batch's vectors, in one forward pass a batch. refresh_interval: steps between calls of
+    `prepare`, at each of which there is a checkpoint; None means at the start only.
     """
 
-    @property
-    def encoder(self) -> Network: ...
-
-    @property
-    def trainable(self) -> nn.Module: ...
-
-    @property
-    def forward_module(self) -> nn.Module: ...
-
-    @property
-    def skipped(self) -> Mapping[str, int]: ...
-
-    @property
-    def refresh_interval(self) -> int | None: ...
-
-    def __len__(self) -> int:
-        """How many queries an epoch has."""
-
-    def digest(self) -> str:
-        """A digest of the training data and method, without the start weights, the loss and the options."""
-
-    def prepare(self, step: int) -> None:
-        """Called before training starts or continues at a step; its result is a function of the weights there."""
-
-    def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Batches of `size` queries, each with its `query_ids`, from these positions of the endless order."""
-
-    def scores(self, model: Any, batch: Any, half: bool) -> Any:
-        """Return the input of the loss, such as a `ScoreBatch`.
-
-        model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
-        """
-
-    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
-        """Return the terms to minimise: the loss of a batch's `scores`, and what the method adds.
-
-        done: the share of finished steps, from 0 to below 1.
-        """
-
-    def log_metrics(self, step: int) -> Record:
-        """Return values for the record after so many steps, besides the loss; empty where none are due."""
-
-
-class ExampleTraining:
-    """The base of the methods that draw batches from examples: draws depend on the seed alone."""
-
     examples: AnyExamples
+    encoder: Any
+    trainable: Any
+    forward_module: Any
 
     @property
     def refresh_interval(self) -> int | None:
@@ -124,28 +80,34 @@ class ExampleTraining:
         return len(self.examples)
 
     def digest(self) -> str:
-        """That of the examples."""
+        """A digest of the training data and method, without the start weights, the loss and the options."""
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Do nothing."""
+        """Called before training starts or continues at a step; its result is a function of the weights there."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """The drawn examples, tokenised one batch ahead."""
+        """Batches of `size` queries, each with its `query_ids`, from these positions; tokenised one batch ahead."""
         return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
-
-    def scores(self, model: Any, batch: Any, half: bool) -> Any:
-        """Return the input of the loss."""
-        raise NotImplementedError
-
-    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
-        """The loss of the scores alone."""
-        return Minimised(loss(self.scores(model, batch, half)))
 
     def make(self, drawn: SampledBatch) -> Any:
         """The batch of what was drawn."""
         raise NotImplementedError
 
+    def scores(self, model: Any, batch: Any, half: bool) -> Any:
+        """Return the input of the loss, such as a `ScoreBatch`.
+
+        model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
+        """
+        raise NotImplementedError
+
+    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
+        """Return the terms to minimise: the loss of a batch's `scores`, and what the method adds.
+
+        done: the share of finished steps, from 0 to below 1.
+        """
+        return Minimised(loss(self.scores(model, batch, half)))
+
     def log_metrics(self, step: int) -> Record:
-        """Return nothing besides the loss."""
+        """Return values for the record after so many steps, besides the loss; empty where none are due."""
         return {}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -29,37 +28,6 @@ Blocks = Callable[[], Iterator[NDArray[np.int64]]]
 """Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
 
 
-class NegativeSource(Protocol):
-    """The lists of each step.
-
-    live: whether it ranks with the model as it is at each step.
-    refresh_interval: steps between calls of `prepare`; None means at the start only.
-    """
-
-    @property
-    def live(self) -> bool: ...
-
-    @property
-    def refresh_interval(self) -> int | None: ...
-
-    def prepare(self, step: int) -> None:
-        """Called before training starts or continues at a step."""
-
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
-        """int64 [B, K], rows of the corpus for the queries from position `start` on; -1 pads.
-
-        vectors: float32 [b, ...], this process's share of the queries, encoded; there for a live source.
-        """
-
-    def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """Return the current lists of B encoded queries, int64 [B, K]; -1 pads."""
-
-
-def _vectors(queries: Tensor) -> Encoded:
-    vectors: NDArray[np.float32] = queries.float().cpu().numpy()
-    return vectors
-
-
 @dataclass
 class Searched:
     """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
@@ -72,7 +40,7 @@ class Searched:
     searcher: Searcher
     depth: int
     seconds: Seconds = field(default_factory=Seconds)
-    collect: Callable[[Tensor], Encoded] = _vectors
+    collect: Callable[[Tensor], Encoded] = lambda queries: queries.float().cpu().numpy()
 
     live = True
     refresh_interval = None
@@ -171,6 +139,15 @@ class NegativeTable:
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
         """The lists of these queries."""
         return self.lists(batch, 0, None)
+
+
+NegativeSource = Searched | Uniform | NegativeTable
+"""The lists of each step.
+
+live: whether it ranks with the model as it is at each step. refresh_interval: steps between calls of `prepare`; None
+means at the start only. `lists`: int64 [B, K], rows of the corpus for the queries from position `start` on, -1 pads; a
+live source gets the vectors of this process's share of them. `in_use`: the current lists of B encoded queries.
+"""
 
 
 def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:

@@ -71,7 +71,15 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
 
     A weight with an attribute `factor` does not decay either, and learns at so many times the rate of the others.
     """
-    decayed, free = decay_groups(module)
+    exempt = {
+        id(weights)
+        for part in module.modules()
+        for name, weights in part.named_parameters(recurse=False)
+        if name == "bias" or "norm" in type(part).__name__.lower()
+    }
+    learning = [weights for weights in module.parameters() if weights.requires_grad and not hasattr(weights, "factor")]
+    decayed = [weights for weights in learning if id(weights) not in exempt]
+    free = [weights for weights in learning if id(weights) in exempt]
     paced = [weights for weights in module.parameters() if hasattr(weights, "factor")]
     groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": options.weight_decay}]
     groups += [{"params": free, "weight_decay": 0.0}]
@@ -85,32 +93,10 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
     return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=fused)
 
 
-def decay_groups(module: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """The learning weights of `module`, each once: those that decay, and biases and LayerNorm weights.
-
-    Weights with a rate of their own are in neither.
-    """
-    exempt = {
-        id(weights)
-        for part in module.modules()
-        for name, weights in part.named_parameters(recurse=False)
-        if name == "bias" or "norm" in type(part).__name__.lower()
-    }
-    learning = [weights for weights in module.parameters() if weights.requires_grad and not hasattr(weights, "factor")]
-    decayed = [weights for weights in learning if id(weights) not in exempt]
-    return decayed, [weights for weights in learning if id(weights) in exempt]
-
-
-def warmup_length(options: LearningOptions, total: int) -> int:
-    """How many steps of `total` the learning rate rises."""
-    if options.warmup_steps is not None:
-        return options.warmup_steps
-    return math.ceil(options.warmup_ratio * total)
-
-
 def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
     """The factor for a step counted from 0: it rises to 1 at the warm-up's end, then falls to 0 at `total`."""
-    warmup = warmup_length(options, total)
+    steps = options.warmup_steps
+    warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
     if step < warmup:
         return step / warmup if options.warmup_from_zero else (step + 1) / (warmup + 1)
     if options.decay == "constant":
@@ -177,10 +163,10 @@ def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:
         if name.startswith(path):
             layer = int(name[len(path) :].split(".")[0])
             return (2 * layer + 1) * len(GROUPS) // (2 * count)
-    nearest = max(stacks, key=lambda path: _shared(name.split("."), path.split(".")))
+
+    def shared(path: str) -> int:
+        pairs = zip(name.split("."), path.split("."), strict=False)
+        return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+
+    nearest = max(stacks, key=shared)
     return len(GROUPS) - 1 if nearest in begun else 0
-
-
-def _shared(name: Sequence[str], other: Sequence[str]) -> int:
-    """How many parts two names share from the left."""
-    return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], zip(name, other, strict=False)))

@@ -1,4 +1,4 @@
-"""The options of a training run, in groups: a stage's `options` in a recipe.
+"""The options of a training run: a stage's `options` in a recipe.
 
 `option` declares each once: its default, meaning and bounds, and whether it counts in keys. `mistakes` of a group
 checks combinations. Other options of a stage: `TrainingGroup`.
@@ -6,8 +6,8 @@ checks combinations. Other options of a stage: `TrainingGroup`.
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -15,12 +15,47 @@ from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 from hardneg.training.negative_draws import Drawing, Drawn, Windows
-from hardneg.training.option_groups import again, gathered, option, out_of_bounds
+
+if TYPE_CHECKING:
+    from hardneg.encoders.open.resolved import ResolvedModel
+
+
+def option(
+    default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
+) -> Any:
+    """A field of a dataclass of options; `key`: `FREE` or `LATER`, where it does not always count in keys."""
+    bounds = {"least": least, "above": above}
+    return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
+
+
+def again(owner: type[Any], name: str, default: Any) -> Any:
+    """Repeat the option of another class, with another default."""
+    (inherited,) = (each for each in fields(owner) if each.name == name)
+    return field(default=default, metadata=inherited.metadata)
+
+
+def out_of_bounds(options: Any) -> Iterator[str]:
+    """Yield a line for each option below its `least`, or not above its `above`."""
+    for each in fields(options):
+        value, least, above = getattr(options, each.name), each.metadata.get("least"), each.metadata.get("above")
+        if value is not None and least is not None and not value >= least:
+            yield f"{each.name} must be {least} or above, not {value}"
+        if value is not None and above is not None and not value > above:
+            yield f"{each.name} must be above {above}, not {value}"
+
+
+def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
+    """Yield the results of a hook, of the options' class and of each of its groups that defines it."""
+    for group in type(options).__mro__:
+        if hook in vars(group):
+            yield from vars(group)[hook](options, *arguments)
 
 
 @dataclass(frozen=True)
-class StepOptions:
-    """The length of training, and the queries of a step; a step is one update of the weights."""
+class LearningOptions:
+    """The options of every training run; a step is one update of the weights."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     batch_size: int = option(32, "Queries scored together, each against the documents of all of them.", least=1)
     accumulate: int = option(1, "Batches that share one step; each is scored on its own.", least=1)
@@ -33,37 +68,6 @@ class StepOptions:
     )
     keep_every: int | None = option(None, "Steps between the models to keep beside the last one.", least=1, key=LATER)
     seed: int = option(SEED, "All draws, and dropout, depend on it.")
-
-    def total_steps(self, queries: int) -> int:
-        """How many steps the schedule has for so many queries; the last one may begin another pass to be full."""
-        if self.max_steps is not None:
-            return self.max_steps
-        examples = round((self.epochs or 0) * queries)
-        return max(1, -(-examples // (self.batch_size * self.accumulate)))
-
-    def last_step(self, queries: int) -> int:
-        """The step to end at for so many queries."""
-        return min(self.total_steps(queries), self.stop_at or sys.maxsize)
-
-    @property
-    def known_end(self) -> int | None:
-        """The step to end at where the number of queries does not matter; None where it does."""
-        return min((step for step in (self.max_steps, self.stop_at) if step is not None), default=None)
-
-    def mistakes(self) -> Iterator[str]:
-        """No end, and steps that never come."""
-        if self.epochs is None and self.max_steps is None:
-            yield "give epochs or max_steps"
-        if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
-            yield f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}"
-        if self.keep_every is not None and self.known_end is not None and self.keep_every > self.known_end:
-            yield f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}"
-
-
-@dataclass(frozen=True)
-class DrawingOptions:
-    """Which of a query's documents a step has."""
-
     negatives_per_query: int = option(
         1,
         "Documents drawn from each query's negatives, anew in each epoch; 0 leaves the other queries' documents as the "
@@ -96,31 +100,6 @@ class DrawingOptions:
         "harder epoch by epoch.",
         key=LATER,
     )
-
-    @property
-    def drawing(self) -> Drawing:
-        """How a query's positive and negatives are drawn."""
-        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
-
-    def mistakes(self) -> Iterator[str]:
-        """Windows without ranks, and ways to draw where nothing is drawn."""
-        for skip, depth in self.rank_windows or ():
-            if not 0 <= skip < depth:
-                yield f"rank_windows: need 0 <= skip < depth, not {[skip, depth]}"
-        if self.rank_windows == ():
-            yield "rank_windows: give one pair [skip, depth] or more"
-        chosen = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
-        named = " and ".join(name for name, is_chosen in chosen.items() if is_chosen)
-        if named and self.iterate_negatives:
-            yield f"{named}: iterate_negatives draws nothing: leave one of them out"
-        if named and not self.negatives_per_query:
-            yield f"{named}: negatives_per_query is 0, so that nothing is drawn: leave it out"
-
-
-@dataclass(frozen=True)
-class OptimizerOptions:
-    """How a gradient moves the weights, and the learning rate by step."""
-
     optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Its peak after the warm-up; by the model's kind where none is given.", above=0)
     epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)
@@ -149,19 +128,6 @@ class OptimizerOptions:
     clip_norm: float | None = option(
         1.0, "Largest norm of the gradient, all weights together; 0 or none means no clipping.", least=0
     )
-
-    def mistakes(self) -> Iterator[str]:
-        """A warm-up that is no part of the steps, and a decay that is none."""
-        if not 0 <= self.warmup_ratio <= 1:
-            yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
-        if self.decay_from_start and self.decay == "constant":
-            yield "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
-
-
-@dataclass(frozen=True)
-class ComputingOptions:
-    """Precision and passes."""
-
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "`bf16` runs the transformer in bfloat16, `auto` does so where the device has units for it; a resumed "
@@ -177,19 +143,6 @@ class ComputingOptions:
     )
     compile: bool = option(False, "Compile the transformer by `torch.compile`, which takes minutes first.", key=LATER)
     gradient_checkpointing: bool = option(False, "Compute activations twice to need less memory.", key=FREE)
-
-    def mistakes(self) -> Iterator[str]:
-        """Ways to draw dropout that another cannot repeat."""
-        if self.gradient_checkpointing and self.passes == "by_length":
-            yield "gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out"
-        if self.compile and self.passes == "by_length":
-            yield "compile draws dropout in its own way, and so does passes by_length: leave one of them out"
-
-
-@dataclass(frozen=True)
-class WatchingOptions:
-    """Checkpoints, evaluations and logging."""
-
     checkpoint_every: int | None = option(
         1000, "Steps between checkpoints; none means by the clock, at evaluations and at the end.", least=1, key=FREE
     )
@@ -206,12 +159,26 @@ class WatchingOptions:
         None, "Where accelerate logs the learning curve, such as `tensorboard` or `wandb`.", key=FREE
     )
 
+    def total_steps(self, queries: int) -> int:
+        """How many steps the schedule has for so many queries; the last one may begin another pass to be full."""
+        if self.max_steps is not None:
+            return self.max_steps
+        examples = round((self.epochs or 0) * queries)
+        return max(1, -(-examples // (self.batch_size * self.accumulate)))
 
-@dataclass(frozen=True)
-class LearningOptions(WatchingOptions, ComputingOptions, OptimizerOptions, DrawingOptions, StepOptions):
-    """The options of every training run."""
+    def last_step(self, queries: int) -> int:
+        """The step to end at for so many queries."""
+        return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    @property
+    def known_end(self) -> int | None:
+        """The step to end at where the number of queries does not matter; None where it does."""
+        return min((step for step in (self.max_steps, self.stop_at) if step is not None), default=None)
+
+    @property
+    def drawing(self) -> Drawing:
+        """How a query's positive and negatives are drawn."""
+        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
 
     def identity(self) -> dict[str, Any]:
         """The options that may change the trained weights."""
@@ -225,6 +192,34 @@ class LearningOptions(WatchingOptions, ComputingOptions, OptimizerOptions, Drawi
     def problems(self) -> list[str]:
         """One line for each option that makes no sense."""
         return [*out_of_bounds(self), *gathered(self, "mistakes")]
+
+    def mistakes(self) -> Iterator[str]:
+        """Options that do not go together, in the order in which they are told."""
+        if self.gradient_checkpointing and self.passes == "by_length":
+            yield "gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out"
+        if self.compile and self.passes == "by_length":
+            yield "compile draws dropout in its own way, and so does passes by_length: leave one of them out"
+        if not 0 <= self.warmup_ratio <= 1:
+            yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
+        if self.decay_from_start and self.decay == "constant":
+            yield "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
+        for skip, depth in self.rank_windows or ():
+            if not 0 <= skip < depth:
+                yield f"rank_windows: need 0 <= skip < depth, not {[skip, depth]}"
+        if self.rank_windows == ():
+            yield "rank_windows: give one pair [skip, depth] or more"
+        chosen = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
+        named = " and ".join(name for name, is_chosen in chosen.items() if is_chosen)
+        if named and self.iterate_negatives:
+            yield f"{named}: iterate_negatives draws nothing: leave one of them out"
+        if named and not self.negatives_per_query:
+            yield f"{named}: negatives_per_query is 0, so that nothing is drawn: leave it out"
+        if self.epochs is None and self.max_steps is None:
+            yield "give epochs or max_steps"
+        if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
+            yield f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}"
+        if self.keep_every is not None and self.known_end is not None and self.keep_every > self.known_end:
+            yield f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}"
 
 
 @dataclass(frozen=True)
@@ -283,3 +278,18 @@ class RerankerOptions(LearningOptions):
         """No documents but the query's own are shown, so it needs some."""
         if self.negatives_per_query == 0:
             yield "negatives_per_query must be 1 or above: a reranker is shown its query's documents alone"
+
+
+TRANSFORMER: float = LearningOptions.learning_rate
+ADAPTER, TABLE = 2e-4, 0.01
+_LARGE_TABLES = {"packaged:wordllama": 0.03}
+"""Tables of larger numbers: Adam's steps are as long as the rate, whatever the size of a weight."""
+
+
+def usual_rate(model: "ResolvedModel") -> float | None:
+    """The rate that a training takes where its recipe gives none; None where the kind of the model is not known yet."""
+    if model.spec.adapter is not None:
+        return ADAPTER
+    if model.known_family is None:
+        return None
+    return _LARGE_TABLES.get(model.origins[0][0].name, TABLE) if getattr(model.family, "tables", False) else TRANSFORMER

@@ -1,8 +1,9 @@
-"""Examples of several collections in one training, each with its own corpus, positives and negatives."""
+"""Examples of several collections, or of two sets of queries over one corpus, in one training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
+from hardneg.records.wording import counted
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import drawn_order, generator
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-from hardneg.training.examples import Examples, SampledBatch, SourcePrompts, TrainingData, times_before
+from hardneg.training.examples import Examples, NegativeLists, SampledBatch, SourcePrompts, TrainingData, times_before
 from hardneg.training.options import LearningOptions
 
 
@@ -72,34 +74,18 @@ class JoinedCorpora:
         """int64 [S + 1], the first row of each, and the number of all."""
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
-    @property
-    def content_hash(self) -> "_Hashes":
-        """By row, as `Corpus.content_hash`: uint64 of an array of rows."""
-        return _Hashes(self)
+    @cached_property
+    def content_hash(self) -> NDArray[np.uint64]:
+        """By row, as `Corpus.content_hash`: uint64 [N]."""
+        return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: NDArray[np.int64]) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order."""
-        texts = np.empty(len(rows), object)
-        for corpus, chosen, own in self.parts(rows):
-            texts[chosen] = corpus.contents(own)
+        texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
+        for at in np.unique(number).tolist():
+            chosen = np.flatnonzero(number == at)
+            texts[chosen] = self.corpora[at].contents(rows[chosen] - self.starts[at])
         return list(texts)
-
-    def parts(self, rows: NDArray[np.int64]) -> list[tuple[Corpus, NDArray[np.int64], NDArray[np.int64]]]:
-        """Each corpus that some rows, int64 [n], are of; which of these they are, and their rows there."""
-        number = np.searchsorted(self.starts, rows, "right") - 1
-        chosen = {at: np.flatnonzero(number == at) for at in np.unique(number).tolist()}
-        return [(self.corpora[at], some, rows[some] - self.starts[at]) for at, some in chosen.items()]
-
-
-@dataclass(frozen=True)
-class _Hashes:
-    joined: JoinedCorpora
-
-    def __getitem__(self, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        hashes = np.empty(len(rows), np.uint64)
-        for corpus, chosen, own in self.joined.parts(rows):
-            hashes[chosen] = corpus.content_hash[own]
-        return hashes
 
 
 class MixedExamples:
@@ -129,7 +115,11 @@ class MixedExamples:
         skipped = {f"{reason} of {name}": count for reason, count in examples.skipped.items()}
         if source.cap is not None and (above := len(examples.queries) - source.cap) > 0:
             skipped[f"queries of {name} above its cap"] = above
-            examples = _some(source.data, examples.queries, source.cap, options.seed).examples(options)
+            # drawn by their ids: a larger cap has those of a smaller
+            data, rows = source.data, {source.data.query_ids[row]: row for row in examples.queries.tolist()}
+            kept = sorted(rows[query_id] for query_id in drawn_order(options.seed, "cap", rows)[: source.cap])
+            query_ids, texts = [data.query_ids[row] for row in kept], [data.texts[row] for row in kept]
+            examples = replace(data, query_ids=query_ids, texts=texts).examples(options)
         self.skipped |= skipped
         return examples
 
@@ -166,7 +156,6 @@ class MixedExamples:
         return joined(parts).at(np.argsort(np.concatenate(list(chosen.values()))))
 
     def _drawn(self, source: int, start: int, count: int) -> SampledBatch:
-        """Examples of one source, their documents as rows of all corpora."""
         drawn, first = self._examples[source].draw(start, count), int(self._mixture.corpus.starts[source])
         return replace(
             drawn,
@@ -178,13 +167,6 @@ class MixedExamples:
 
 
 AnyExamples = Examples | MixedExamples
-
-
-def _some(data: TrainingData, queries: NDArray[np.int64], count: int, seed: int) -> TrainingData:
-    """The data with so many of its queries, int64 [n], drawn by their ids: a larger number has those of a smaller."""
-    rows = {data.query_ids[row]: row for row in queries.tolist()}
-    kept = sorted(rows[query_id] for query_id in drawn_order(seed, "cap", rows)[:count])
-    return replace(data, query_ids=[data.query_ids[row] for row in kept], texts=[data.texts[row] for row in kept])
 
 
 def joined(parts: Sequence[SampledBatch]) -> SampledBatch:
@@ -263,3 +245,50 @@ class SourceOrder:
             last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self.shares))
             self._sums.append(self._sums[-1] + last)
         return self._sums[block]
+
+
+@dataclass(frozen=True)
+class JoinedLists:
+    """The rows of several files of negatives, one file after the other."""
+
+    files: Sequence[NegativeLists]
+
+    @property
+    def query_ids(self) -> list[str]:
+        """The query of each row."""
+        return list(chain.from_iterable(file.query_ids for file in self.files))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64, how many negatives each row has."""
+        return np.concatenate([file.counts for file in self.files])
+
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
+        """Return the negatives of one row at these positions."""
+        number = int(np.searchsorted(self._starts, row, "right")) - 1
+        return self.files[number].pick(row - int(self._starts[number]), positions)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
+
+
+def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
+    """The queries of both over one corpus, each with its own positives and negatives, drawn in one shuffled order.
+
+    Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are put together without weights.
+
+    Raises:
+        TrainingError: a query is in both.
+    """
+    if both := sorted({*data.query_ids} & {*more.query_ids}):
+        shared = counted(len(both), "query is", "queries are")
+        raise TrainingError(f"{shared} in both sets of examples, such as {both[0]!r}: label queries of another split")
+    files = [part.negatives for part in (data, more) if part.negatives is not None]
+    return replace(
+        data,
+        query_ids=[*data.query_ids, *more.query_ids],
+        texts=[*data.texts, *more.texts],
+        positives={**data.positives, **more.positives},
+        negatives=None if data.negatives is None else JoinedLists(files),
+    )

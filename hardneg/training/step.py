@@ -1,24 +1,96 @@
-"""One update of the weights."""
+"""One update of the weights: its losses and norms, read every few steps, and dropout that a CPU draws fast."""
 
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
+from hardneg.records.errors import TrainingError
 from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.seeding import derive_seed
-from hardneg.training.dropout import dropout_of
-from hardneg.training.method import Objective, TrainingMethod
+from hardneg.training.history import Record
+from hardneg.training.method import ExampleTraining, Objective
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import LearningOptions
-from hardneg.training.step_values import TakenStep
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+
+_AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
+
+
+@dataclass(frozen=True, slots=True)
+class TakenStep:
+    """The values of one update, not yet read.
+
+    number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
+    name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers.
+    """
+
+    number: int
+    query_ids: Sequence[Sequence[str]]
+    batches: Sequence[Mapping[str, Tensor | float]]
+    norm: Tensor
+    norms: Mapping[str, Tensor | float]
+
+
+class Unread:
+    """The steps whose values have not been read."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._most = _AHEAD.get(device.type, 1)
+        self._steps: list[tuple[TakenStep, Record, Record]] = []
+
+    def add(self, step: TakenStep, ahead: Record, after: Record) -> bool:
+        """Keeps a step with what its record has ahead of the norms and after them; true where it is time to read."""
+        self._steps.append((step, ahead, after))
+        return len(self._steps) >= self._most
+
+    def read(self) -> Iterator[Record]:
+        """The record of each step in order, all read at once; no step stays.
+
+        A record has the `step`, means over its batches (`loss`, `penalty` where there is one, and what else a method
+        notes), what else was added, `gradient_norm` and `gradient_norms`.
+
+        Raises:
+            TrainingError: a loss or a gradient is not finite; names the first such step.
+        """
+        steps, self._steps = self._steps, []
+        parts = [part for step, _, _ in steps for part in (*step.batches, {"": step.norm}, step.norms)]
+        figures = [figure for part in parts for figure in part.values()]
+        tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
+        fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
+        values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
+        for step, ahead, after in steps:
+            batches = [{name: next(values) for name in batch} for batch in step.batches]
+            norm, norms = next(values), {name: next(values) for name in step.norms}
+            for batch, query_ids in zip(batches, step.query_ids, strict=True):
+                for name, value in batch.items():
+                    _check(name, value, step.number, query_ids)
+            _check("norm of the gradient", norm, step.number, [each for ids in step.query_ids for each in ids])
+            means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
+            yield {
+                "step": step.number, **means, **ahead,
+                "gradient_norm": norm, "gradient_norms": norms, **after,
+            }  # fmt: skip
+
+
+def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:
+    if math.isfinite(value):
+        return
+    more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
+    raise TrainingError(
+        f"step {number}: the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}: "
+        "lower the learning rate, or train with precision fp32"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +98,7 @@ class Learner:
     """The state of an update; half: whether the transformer runs in bfloat16; groups: those with a norm each."""
 
     accelerator: "Accelerator"
-    method: TrainingMethod
+    method: ExampleTraining
     model: Any
     optimizer: Any
     loss: Objective
@@ -68,3 +140,69 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
 def _value(loss: Tensor, options: LearningOptions) -> Tensor:
     """The loss, or the mean of all processes' losses where each has its own."""
     return gather(loss.reshape(1, 1), world().size).mean() if options.each_has_its_loss else loss
+
+
+_LEVELS = 1 << 16  # a draw is one of so many numbers: a share of 0.1 is 0.10001
+
+
+def dropout_of(options: LearningOptions, device: torch.device) -> AbstractContextManager[Any]:
+    """Return the context of forward passes in which dropout is drawn by the options."""
+    return FastDropout() if options.passes == "by_length" and device.type == "cpu" else nullcontext()
+
+
+class FastDropout(TorchFunctionMode):
+    """Inside, dropout of tensors on a CPU is drawn from SFC64, 16 bits a number; torch's generator gives the seed.
+
+    So it depends on torch's state alone, which it moves by one draw, whenever it is entered. torch's own draws take as
+    long as the products of a small transformer in bfloat16. Attention with dropout is computed here too, for torch
+    has no fast kernel for it and goes through float32; its scores keep the precision that they come in.
+
+    Backward passes run outside: what computes activations again in them would draw otherwise.
+    """
+
+    def __enter__(self) -> Any:
+        self._bits = np.random.SFC64(int(torch.randint(2**62, ())))
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call the function, or its replacement."""
+        options = dict(kwargs or {})
+        if func is functional.dropout:
+            return self._dropout(func, *args, **options)
+        if func is functional.scaled_dot_product_attention and options.get("dropout_p", 0.0) > 0:
+            return self._attention(func, *args, **options)
+        return func(*args, **options)
+
+    def _dropout(
+        self, func: Callable[..., Any], input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Any:
+        if not training or inplace or not 0 < p < 1 or input.device.type != "cpu":
+            return func(input, p, training, inplace)
+        return input * self._kept(input, p)
+
+    def _attention(self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
+        if query.device.type != "cpu" or options.get("is_causal") or options.get("enable_gqa"):
+            return func(query, key, value, **options)
+        scale = options.get("scale")
+        with torch.autocast("cpu", enabled=False):
+            scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-1, -2)
+            weights = _masked(scores, options.get("attn_mask")).softmax(-1)
+            return (weights * self._kept(weights, options["dropout_p"])) @ value
+
+    def _kept(self, like: Tensor, p: float) -> Tensor:
+        """0 for the share `p`, and what makes up for it elsewhere; of the same shape and type."""
+        count, dropped = like.numel(), min(max(round(p * _LEVELS), 1), _LEVELS - 1)
+        drawn = self._bits.random_raw(-(-count // 4)).view(np.int16)[:count]
+        kept = torch.from_numpy(drawn).view(like.shape) >= dropped - _LEVELS // 2
+        return kept.to(like.dtype).mul_(_LEVELS / (_LEVELS - dropped))
+
+
+def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Scores where a mask, of booleans or to be added, leaves them; a row without any has equal ones."""
+    if mask is None:
+        return scores
+    if mask.dtype == torch.bool:
+        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores + mask.to(scores.dtype)

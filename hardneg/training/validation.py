@@ -12,8 +12,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
 from hardneg.formats.runs import Run
 from hardneg.formats.segments import Segments
-from hardneg.indexes.encoded_scores import score_matrix
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
+from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher
@@ -160,16 +160,12 @@ class StalenessWatch:
         metrics = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
         watched = self.lists(queries)[:, : self.depth]
         known = known_to(watched, self.batch.known, self.batch.owner, len(watched))
-        return {"drift": {**self._age(queries, top, np.where(known, -1, watched)), **metrics}}
-
-    def _age(self, queries: Encoded, top: NDArray[np.int64], watched: NDArray[np.int64]) -> dict[str, float]:
-        some = (watched >= 0).any(axis=1)
-        if not some.any():
-            return {}
-        metrics = {"overlap": float(overlap(watched[some], top[some, : self.depth]).mean())}
-        if not isinstance(self.searcher, DenseSearcher) or not isinstance(queries, np.ndarray):
-            return metrics
-        best = best_rank(
-            corpus_pass(self.searcher, self.documents), queries[some], watched[some], str(self.encoder.device)
-        )
-        return {**metrics, "best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
+        watched = np.where(known, -1, watched)
+        some, age = (watched >= 0).any(axis=1), dict[str, float]()
+        if some.any():
+            age["overlap"] = float(overlap(watched[some], top[some, : self.depth]).mean())
+        if some.any() and isinstance(self.searcher, DenseSearcher) and isinstance(queries, np.ndarray):
+            index, device = corpus_pass(self.searcher, self.documents), str(self.encoder.device)
+            best = best_rank(index, queries[some], watched[some], device)
+            age |= {"best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
+        return {"drift": {**age, **metrics}}

@@ -30,13 +30,12 @@ from hardneg.runtime.seeding import SEED
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.inputs import open_encoder, open_searcher
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _FIELD = "analysis"
 
 
 def _parse(value: Any) -> tuple[Analysis, ...]:
-    """Analyses from a mapping from names to options."""
     if not isinstance(value, Mapping) or "name" in value:
         raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
     problems: list[InitErrorDetails] = []
@@ -77,6 +76,7 @@ class Analyze(StageSpec):
 
     version = 3
     artifact_type = "analysis"
+    query_disk = (1_000_000, 100)
     purpose = "measure what lies behind the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
@@ -86,11 +86,9 @@ class Analyze(StageSpec):
     seed: int = SEED
 
     def why(self) -> str:
-        """What its analyses are called."""
         return f"{self.purpose}: {joined([each.name for each in self.analysis])}"
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of each analysis, as `analysis.NAME.PATH`."""
         yield from super().references()
         for each in self.analysis:
             for path, name, need in each.references():
@@ -110,7 +108,6 @@ class Analyze(StageSpec):
                     yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The models that encoded indexes, where no other is named."""
         models = {
             f"{_FIELD}.{each.name}.{path}": recipe.query_model(index)
             for each in self.analysis
@@ -119,7 +116,6 @@ class Analyze(StageSpec):
         return {path: model for path, model in models.items() if model is not None}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        """A table and a figure of each analysis."""
         return [
             section
             for label, source in sources.items()
@@ -132,17 +128,7 @@ class Analyze(StageSpec):
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
-    def extras(self) -> tuple[str, ...]:
-        """The optional parts that its analyses need."""
-        return tuple(each.extra for each in self.analysis if each.extra)
-
-    def estimate(self, sizes: Sizes) -> Row:
-        """By its queries."""
-        count = sizes.queries(self.split)
-        return Row(count, "queries", 1_000_000 + 100 * count)
-
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """All of it, in a folder of the stage's name."""
         return {f"analyses/{recipe.name}": "."}
 
     def make(self, context: "StageContext[Analyze]") -> Facts:
@@ -248,7 +234,7 @@ class Artifacts(AnalysisInputs):
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.exact.exact import ExactOptions
         from hardneg.registry.protocols import DenseSearcher
 

@@ -1,7 +1,6 @@
 """Verb `average`: one model whose weights are the mean of several models'."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat, model_validator
@@ -31,6 +30,7 @@ class Average(Judging):
 
     version = 1
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     every_process = True
     needs_dataset = True
     purpose = "average the weights of several models into one"
@@ -54,11 +54,6 @@ class Average(Judging):
             raise ValueError("validation_run: only with `choose: greedy`")
         return self
 
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A model."""
-        return {"model": MODEL_FOLDER}
-
     def identity(self) -> dict[str, Any]:
         """The share of each model; the first one's tokenizer and prompts are the average's, so the order counts."""
         return {**super().identity(), "weights": self.shares, "order": list(self.shares)}
@@ -76,12 +71,10 @@ class Average(Judging):
         return self.model_copy(update={"models": models})
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """That of its first model."""
         first = next(iter(self.models.values()))
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By its models."""
         return Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "StageContext[Average]") -> Facts:
@@ -92,37 +85,33 @@ class Average(Judging):
             UsageError: there is one model alone.
         """
         from hardneg.encoders.open.model_card import model_card
+        from hardneg.encoders.open.resolved import learner
         from hardneg.training.averaging import greedy, weighted
+        from hardneg.verbs.shared.inputs import open_collection, open_encoder
+        from hardneg.verbs.shared.training_common import validation
 
         if not world().first:
             return {}
         if len(self.shares) < 2:
             advice = "name another one, or give the recipe `seeds`"
             raise UsageError(f"{context.name}.models: one model is its own average; {advice}")
-        open_model = partial(_opened, context)
+
+        def open_model(path: str) -> "Encoder":
+            return learner(open_encoder(context.inputs[f"models.{path}"], context.device))
+
         facts: dict[str, object] = {"models": len(self.shares)}
         if self.choose == "greedy":
-            encoder, chosen, alone = greedy(open_model, list(self.shares), _measure(context))
+            collection = open_collection(context.inputs["dataset"])
+
+            def measure(encoder: "Encoder") -> float:
+                judge = validation(context, collection, encoder)
+                assert judge is not None  # a greedy average has a `validation_run`
+                return judge()[self.metric]
+
+            encoder, chosen, alone = greedy(open_model, list(self.shares), measure)
             facts |= {"chosen": chosen, f"dev {self.metric}": alone}
         else:
             encoder = weighted(open_model, self.shares)
         said = {"Average of": ", ".join(self.shares), **facts}
         encoder.save(context.folder / MODEL_FOLDER, card=model_card(encoder, said))
         return facts
-
-
-def _opened(context: "StageContext[Average]", path: str) -> "Encoder":
-    from hardneg.encoders.open.resolved import learner
-    from hardneg.verbs.shared.inputs import open_encoder
-
-    return learner(open_encoder(context.inputs[f"models.{path}"], context.device))
-
-
-def _measure(context: "StageContext[Average]") -> "Callable[[Encoder], float]":
-    """Measures an encoder on the dev queries, which are read once."""
-    from hardneg.verbs.shared.inputs import open_collection
-    from hardneg.verbs.shared.training_common import pool_measure, validation_data
-
-    data = validation_data(context, open_collection(context.inputs["dataset"]))
-    assert data is not None  # a greedy average has a `validation_run`
-    return lambda encoder: pool_measure(context, data, encoder)()[context.spec.metric]

@@ -34,12 +34,10 @@ class ReadDataset(StageSpec):
         return not {"arguana", "quora"}.isdisjoint(names) if self.exclude_own is None else self.exclude_own
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """What the loader reads, and what does not count of it."""
         excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
         return {"source": cast(DatasetLoader, recipe.plugin("loader")).fingerprint, **excluded}
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the passage."""
         count = sizes.documents
         return Row(count, "passages", count * 600)
 

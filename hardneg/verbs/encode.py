@@ -7,23 +7,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, Name, Option, OwnCut, Reference, Trait
+from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
-from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:
-    from hardneg.encoders.corpus.block_stores import BlockStore
-    from hardneg.encoders.corpus.sharding import Sharding
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.encoders.protocol import StoredRows, TextEncoder
+    from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders
+    from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -31,15 +26,13 @@ if TYPE_CHECKING:
     from hardneg.registry.protocols import Searcher, StageBlocks
     from hardneg.runtime.progress import Progress
 
-IN_SHARDS = Option(panel="In shards")
-
 
 class Encode(IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
     keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
-    Vectors are the same in shards of any number, and so is the key; with `place` the artifact holds their list.
+    Vectors are the same in shards of any number, and so is the key.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
     attention, compile: how a transformer computes, where that is not left to its processor.
     """
@@ -62,34 +55,22 @@ class Encode(IndexSpec):
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
-    shards: Annotated[int | None, IN_SHARDS] = Field(
-        None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards."
-    )
-    shard_rows: Annotated[int | None, IN_SHARDS] = Field(
+    shards: int | None = Field(None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards.")
+    shard_rows: int | None = Field(
         None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
-    )
-    place: Annotated[Name | None, IN_SHARDS] = Field(
-        None, json_schema_extra=FREE, description="A URL for the shards: s3, gs, hf, file."
-    )
-    take: Annotated[str | None, IN_SHARDS] = Field(
-        None,
-        pattern=TAKEN,
-        json_schema_extra=FREE,
-        description="Make only these, such as 0:4, counted from 0; other machines make the others.",
     )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Segments of documents that become a vector a token; shards of two sizes, or at no place that can be."""
+        """Segments of documents that become a vector a token; shards of two sizes."""
         if self.shards is not None and self.shard_rows is not None:
             yield "shards: goes without shard_rows; leave one of them out"
-        yield from sharing_problems(self.place, self.take)
-        if self.segments is not None and FORMS.get(resolve(self.began_with(recipe)).family.form) == Trait.TOKEN_VECTORS:
-            name = self.began_with(recipe).name
-            yield f"segments: {name!r} makes a vector of each token, which are not pooled; leave it out"
+        model = recipe.models.of(self.began_with(recipe))
+        if self.segments is not None and FORMS.get(model.family.form) == Trait.TOKEN_VECTORS:
+            yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """Several vectors a document, where it is cut, and what else than a vector a text becomes."""
-        form = FORMS.get(resolve(self.began_with(recipe)).family.form)
+        form = FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
         own = {Trait.SEGMENTS: self.segments is not None, **({form: True} if form else {})}
         return {trait: recipe.name for trait, has in own.items() if has}
 
@@ -119,20 +100,19 @@ class Encode(IndexSpec):
 
     def make(self, context: "StageContext[Encode]") -> Facts:
         """Encodes every block that is not yet there; a stopped run goes on in the middle of the unfinished one."""
-        from hardneg.encoders.corpus.sharding import write_shards
+        from hardneg.encoders.corpus.sharding import Sharding, write_shards
         from hardneg.encoders.corpus.stream import write_index
 
         encoder, rows = self._opened(context)
         if self._in_shards(context):
-            write_shards(
-                encoder, rows, context.folder, self._options(context), context.progress, self._sharding(context)
-            )
+            cut = Sharding(self.shards, self.shard_rows)
+            write_shards(encoder, rows, context.folder, self._options(context), context.progress, cut)
         else:
             write_index([encoder], rows, context.folder, self._options(context), context.progress)
         return _finished(context, encoder, rows)
 
     def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
-        """Blocks of passages, or of segments; of the shards that are taken, where it is in shards."""
+        """Blocks of passages, or of segments."""
         encoder, rows = self._opened(context)
         return EncodedBlocks(
             context, encoder, rows, self._options(context), self._store(context, encoder, rows, writer)
@@ -151,7 +131,7 @@ class Encode(IndexSpec):
         return encoder, rows
 
     def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         return EncodeOptions(
             self.tokens_per_batch,
@@ -170,23 +150,17 @@ class Encode(IndexSpec):
 
         begun = (context.folder / BEGUN_CUT).exists()
         one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
-        return begun or (not one and (self.shards or self.shard_rows or self.place) is not None)
-
-    def _sharding(self, context: "StageContext[Encode]") -> "Sharding":
-        from hardneg.encoders.corpus.sharding import Sharding
-
-        of = digest([*(context.inputs[name].key for name in ("dataset", "model")), self.identity()])
-        return Sharding(self.shards, self.shard_rows, self.place, taken_shards(self.take), of)
+        return begun or (not one and (self.shards or self.shard_rows) is not None)
 
     def _store(
         self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows", writer: int
-    ) -> "BlockStore":
-        from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
-        from hardneg.encoders.corpus.sharding import ShardWork
+    ) -> "OneFolder | ShardFolders":
+        from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
 
         if not self._in_shards(context):
             return OneFolder(encoder, rows, context.folder, writer)
-        return ShardFolders(ShardWork.begun(encoder, rows, context.folder, self._sharding(context)), writer)
+        cut = Sharding(self.shards, self.shard_rows)
+        return ShardFolders(ShardWork.begun(encoder, rows, context.folder, cut), writer)
 
 
 @dataclass(frozen=True)
@@ -198,38 +172,33 @@ class EncodedBlocks:
     encoder: "TextEncoder"
     rows: "StoredRows"
     options: "EncodeOptions"
-    store: "BlockStore"
+    store: "OneFolder | ShardFolders"
 
     @cached_property
     def sizes(self) -> Sequence[int]:
         """The rows of each block."""
         from hardneg.encoders.corpus.stream import block_sizes
 
-        numbers = self.store.numbers
-        return block_sizes(self.encoder, self.rows)[numbers.start : numbers.stop]
+        return block_sizes(self.encoder, self.rows)
 
     def finished(self) -> set[int]:
-        """By the store; a block's number is its place among those that are to be made."""
-        numbers = self.store.numbers
-        return {number - numbers.start for number in self.store.finished()}
+        """By the store."""
+        return self.store.finished_blocks()
 
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
         """The first row of each, and what its texts are encoded into."""
         from hardneg.encoders.corpus.stream import encoded_blocks
 
-        first = self.store.numbers.start
-        wanted = [first + number for number in numbers]
-        parts = encoded_blocks(self.encoder, self.rows, wanted, sum(self.sizes), self.options, lambda rows: None)
-        return ((number - first, (start, encoded)) for number, start, encoded in parts)
+        parts = encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, lambda rows: None)
+        return ((number, (start, encoded)) for number, start, encoded in parts)
 
     def write(self, number: int, content: "tuple[int, Encoded]") -> None:
         """Into the store."""
         from hardneg.encoders.corpus.stream import Layout
         from hardneg.formats.vectors.begun_blocks import drop
 
-        block = self.store.numbers[number]
-        self.store.write(block, *content)
-        drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(block))
+        self.store.write_block(number, *content)
+        drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(number))
 
     def finish(self) -> Facts:
         """Completes the index."""

@@ -28,7 +28,7 @@ from hardneg.records.wording import counted, joined, suggestion
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores
@@ -47,6 +47,7 @@ class Evaluate(StageSpec):
 
     version = 4
     artifact_type = "metrics"
+    query_disk = (2_000, 300)
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
@@ -170,25 +171,17 @@ class Evaluate(StageSpec):
         shared = [(one, other) for one, other in pairs if copies.share(seeded[one], seeded[other])]
         return self.model_copy(update={"runs": runs, "shared_seeds": (*self.shared_seeds, *shared)})
 
-    def estimate(self, sizes: Sizes) -> Row:
-        """By the query."""
-        count = sizes.queries(self.split)
-        return Row(count, "queries", 2_000 + count * 300)
-
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The metrics: under their own name where the report shows those of another stage."""
         references = recipe.stages[recipe.report].references() if recipe.report else ()
         shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else METRICS: METRICS}
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        """What was searched, for how many queries, and what is relevant."""
         queries = counted(source.count("queries"), "query")
         reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
         return {**reason, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-        """The means of each evaluation, for the report of another one: of another collection, say."""
         from hardneg.evaluation.metrics_json import read_metrics
         from hardneg.report.content import ReportContent, systems_section
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Option, Reference, marked_references
+from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
 from hardneg.fusion.methods import Fusion, Method, Norm
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
@@ -21,8 +21,6 @@ from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
 
-PANEL = "Tuning"
-
 
 class Tuning(BaseModel):
     """Runs of other queries, by the labels of those that are fused, to choose weights or other numbers by.
@@ -34,14 +32,9 @@ class Tuning(BaseModel):
 
     runs: Annotated[dict[Name, Name], MEASURED] = Field(min_length=2)
     split: Name = "dev"
-    metric: Annotated[MetricName, Option(same=("metrics",), panel=PANEL)] = Field(
-        "ndcg@10", description="The metric to tune on."
-    )
-    relevance_level: Annotated[int, Option(panel=PANEL)] = Field(1, gt=0, description=RELEVANT)
-    grid: Annotated[
-        dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]],
-        Option(metavar="NAME=VALUE,VALUE", panel=PANEL),
-    ] = Field(
+    metric: MetricName = Field("ndcg@10", description="The metric to tune on.")
+    relevance_level: int = Field(1, gt=0, description=RELEVANT)
+    grid: dict[Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
         description="Values to try, in every combination: of a run's weight, or `constant`; default: all weights in "
         "tenths that sum to 1.",
@@ -63,7 +56,7 @@ class Fuse(RunSpec):
         "weighted-sum",
         description="zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum.",
     )
-    weights: Annotated[Mapping[str, FiniteFloat], Option("weight", metavar="LABEL=VALUE")] = Field(
+    weights: Mapping[str, FiniteFloat] = Field(
         default_factory=dict, description="A run's weight, by its label; default 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
@@ -112,7 +105,6 @@ class Fuse(RunSpec):
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the tuning too."""
         yield from super().references()
         for path, name, mark in marked_references(self.tuning) if self.tuning else ():
             yield f"tuning.{path}", name, mark
@@ -125,7 +117,6 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView) -> int:
-        """Its depth, or as much as all runs have together."""
         return self._fused_length(recipe, self.runs)
 
     def _fused_length(self, recipe: RecipeView, runs: Mapping[str, str]) -> int:
@@ -144,7 +135,6 @@ class Fuse(RunSpec):
             yield f"tuning.metric: {self.tuning.metric} of lists of at most {longest} documents; {advice}"
 
     def estimate(self, sizes: Sizes) -> Row:
-        """One pass over the lists."""
         count = sizes.queries(self.split)
         return Row(count, "queries", count * self.depth * 20)
 
@@ -160,19 +150,17 @@ class Fuse(RunSpec):
         query_ids = collection.queries(self.split).query_ids
         fusion, tuned = _tuned(context, collection)
         facts = Counter({"queries": len(query_ids), "depth": self.depth})
-        write_run(context.folder / RUN, _entries(context, fusion, query_ids, facts))
+
+        def entries() -> Iterator[tuple[str, RankedList]]:
+            with context.progress.task("fusing", len(query_ids), "queries") as task:
+                fused = fusion.over(_lists(context, query_ids, facts))
+                for query_id, ranked in zip(query_ids, fused, strict=True):
+                    task.advance()
+                    if ranked.doc_ids:
+                        yield query_id, ranked
+
+        write_run(context.folder / RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned
-
-
-def _entries(
-    context: StageContext[Fuse], fusion: Fusion, query_ids: Sequence[str], facts: Counter[str]
-) -> Iterator[tuple[str, RankedList]]:
-    with context.progress.task("fusing", len(query_ids), "queries") as task:
-        fused = fusion.over(_lists(context, query_ids, facts))
-        for query_id, ranked in zip(query_ids, fused, strict=True):
-            task.advance()
-            if ranked.doc_ids:
-                yield query_id, ranked
 
 
 def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:

@@ -1,6 +1,7 @@
 """Stage `index`: an index over the corpus's texts, such as Lucene's for BM25, or over vectors."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -8,7 +9,6 @@ from pydantic import Field
 
 from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, IndexBackend
@@ -51,16 +51,13 @@ class BuildIndex(IndexSpec):
             yield f"backend: {built}, and {self.vectors!r} holds {form}; name another"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Texts; or what the vectors are, of which it holds as many."""
         own = [Trait.TEXTS] if self.vectors is None else super().traits(recipe)
         return dict.fromkeys(own, recipe.name)
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """That of the vectors."""
         return None if self.vectors is None else recipe.query_model(self.vectors)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """As the backend tells; or by the passage, as Lucene's or the compressed indexes are."""
         count, backend = sizes.documents, configure("indexes", self.backend)
         if isinstance(backend, EstimatedBackend):
             vectors = count * sizes.stored // (4 * sizes.dimension)
@@ -72,7 +69,6 @@ class BuildIndex(IndexSpec):
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
-        """The backend's own searcher."""
         from hardneg.indexes.kernels.exact.exact import ExactSearcher
 
         searcher = source.plugin("backend", IndexBackend).open(source.folder, collection.corpus.rows)
@@ -81,15 +77,13 @@ class BuildIndex(IndexSpec):
     def make(self, context: "StageContext[BuildIndex]") -> Facts:
         """Builds the index; one that was not closed cannot be gone on with."""
         vectors = context.inputs.get("vectors")
-        source: Path | Iterator[tuple[str, str]] = vectors.folder if vectors else _entries(open_corpus(context))
+        source: Path | Iterator[tuple[str, str]]
+        if vectors is not None:
+            source = vectors.folder
+        else:
+            corpus = open_corpus(context)
+            source = zip(corpus.doc_ids, chain.from_iterable(corpus.blocks()), strict=True)
         count = context.plugin("backend", IndexBackend).build(source, context.folder, context.progress)
         encoded = vectors.facts if vectors else {}
         counts = {"passages": encoded["passages"], "segments": count} if "segments" in encoded else {"passages": count}
         return {**counts, "bytes": index_bytes(context.folder)}
-
-
-def _entries(corpus: Corpus) -> Iterator[tuple[str, str]]:
-    row = 0
-    for block in corpus.blocks():
-        yield from zip(corpus.doc_ids[row : row + len(block)], block, strict=True)
-        row += len(block)

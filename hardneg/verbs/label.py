@@ -1,18 +1,16 @@
 """Verb `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
@@ -23,7 +21,7 @@ from hardneg.records.types import SCORES
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, pass_on, queries_of
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 _BLOCK = 4096
 
@@ -38,6 +36,7 @@ class Label(StageSpec):
 
     version = 1
     artifact_type = "negatives"
+    query_disk = (0, 4_000)
     purpose = "make labels out of a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
@@ -70,13 +69,7 @@ class Label(StageSpec):
         return identity if self.size else {name: value for name, value in identity.items() if name != "seed"}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The positives are those of the reranker."""
         return {**super().traits(recipe), Trait.PSEUDO_POSITIVES: recipe.name}
-
-    def estimate(self, sizes: Sizes) -> Row:
-        """One pass over the lists."""
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20)
 
     def make(self, context: "StageContext[Label]") -> Facts:
         """Labels the split's queries; facts: how many, those left out by reason, and how right they are where known.
@@ -91,7 +84,11 @@ class Label(StageSpec):
         write_negatives(path, labelled)
         pass_on(context)
         if spec.size is not None:
-            facts["queries left out by size"] = _shrink(path, spec.size, spec.seed)
+            rows = read_negatives(path)
+            draws = np.array([derive_seed(spec.seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
+            stay = np.sort(np.argsort(draws, stable=True)[: spec.size])
+            write_negatives(path, (rows[row] for row in stay.tolist()))
+            facts["queries left out by size"] = len(rows) - len(stay)
         rows = read_negatives(path)
         facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
         if not len(rows):
@@ -103,7 +100,6 @@ class Label(StageSpec):
 
 def _listed(context: StageContext[Label], collection: StoredCollection, facts: Counter[str]) -> Iterator[QueryLists]:
     """The lists of the queries without known positives."""
-
     known = positives(collection.all_qrels())
     query_ids = queries_of(context, collection, context.spec.split).query_ids
     runs = {label: context.inputs[field].folder / RUN for label, field in (("run", "run"), (SCORES, "scores"))}
@@ -116,25 +112,22 @@ def _listed(context: StageContext[Label], collection: StoredCollection, facts: C
                 yield query_id, hits
 
 
-def _shrink(path: Path, size: int, seed: int) -> int:
-    """Keeps `size` of the queries in the file, in their order; returns how many went."""
-    rows = read_negatives(path)
-    draws = np.array([derive_seed(seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
-    kept = np.sort(np.argsort(draws, stable=True)[:size])
-    write_negatives(path, (rows[row] for row in kept.tolist()))
-    return len(rows) - len(kept)
-
-
 def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any]:
     """How many labels agree with the withheld ones, copies of a document counted as that document."""
-    withheld = positives(collection.withheld())
+    withheld, corpus = positives(collection.withheld()), collection.corpus
     known = [row for row, query_id in enumerate(rows.query_ids) if query_id in withheld]
     right = wrong = 0
     for start in range(0, len(known), _BLOCK):
         items = [rows[row] for row in known[start : start + _BLOCK]]
         truths = [withheld[item.query_id] for item in items]
-        right += int(_in_common([item.positives for item in items], truths, collection.corpus).sum())
-        wrong += int(_in_common([item.negatives for item in items], truths, collection.corpus).sum())
+        doc_ids = [
+            each for item, own in zip(items, truths, strict=True) for each in chain(item.positives, item.negatives, own)
+        ]
+        contents = dict(zip(doc_ids, corpus.content_hash[corpus.rows(doc_ids)].tolist(), strict=True))
+        for item, own in zip(items, truths, strict=True):
+            wanted = {contents[doc_id] for doc_id in own}
+            right += sum(contents[doc_id] in wanted for doc_id in item.positives)
+            wrong += sum(contents[doc_id] in wanted for doc_id in item.negatives)
     if not known:
         return {}
     return {
@@ -143,18 +136,3 @@ def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any
         "precision of pseudo-positives": round(right / len(known), 4),
         "pseudo-negatives that are withheld positives": wrong,
     }
-
-
-def _in_common(lists: Sequence[Sequence[str]], truths: Sequence[Sequence[str]], corpus: Corpus) -> NDArray[np.bool_]:
-    """Which documents of all lists, one after the other, have the contents of one of their own list's truths."""
-    contents, owner = _contents(lists, corpus)
-    wanted, of = _contents(truths, corpus)
-    number = np.unique(np.concatenate([contents, wanted]), return_inverse=True)[1].astype(np.int64)
-    pairs = number * len(lists) + np.concatenate([owner, of])
-    return np.isin(pairs[: len(contents)], pairs[len(contents) :])
-
-
-def _contents(lists: Sequence[Sequence[str]], corpus: Corpus) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """A hash of each document's contents, uint64 [n], and the list it is in, int64 [n]."""
-    rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
-    return corpus.content_hash[rows], np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])

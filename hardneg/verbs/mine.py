@@ -20,7 +20,6 @@ from hardneg.fields import (
     InputFile,
     MinerSetting,
     Name,
-    Option,
     Reference,
     Trait,
     has_answers,
@@ -39,7 +38,7 @@ from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import QueryLists
-    from hardneg.formats.vectors.block_files import BlockFiles
+    from hardneg.formats.vectors.journal import BlockFiles
     from hardneg.mining.choosing import Choosing
     from hardneg.mining.filters import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
@@ -66,7 +65,7 @@ class Mine(StageSpec):
     needs_dataset = True
     stage: Literal["mine"]
     miner: MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
-    filters: Annotated[FilterSettings, Option("filter", metavar="NAME")] = Field(
+    filters: FilterSettings = Field(
         (),
         description="Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}.",
     )
@@ -253,7 +252,7 @@ class MinedBlocks(QueryBlocks):
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The negatives of each block as files, and what its mining has counted."""
         from hardneg.formats.negatives import recorded, write_negatives
-        from hardneg.formats.vectors.block_files import BlockFiles, contiguous
+        from hardneg.formats.vectors.journal import BlockFiles, contiguous
 
         for some in contiguous(numbers):
             listed = islice(self.mining.listed(), some.start * _BLOCK, None)

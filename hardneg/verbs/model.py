@@ -5,7 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, Model
 from hardneg.records.errors import UsageError
@@ -23,31 +22,23 @@ class BroughtModel(StageSpec):
 
     version = 1
     artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
     every_process = True
     inherits = ()
     purpose = "bring in another model, beside the recipe's own"
     stage: Literal["model"]
     model: Model = Field(json_schema_extra=FREE)
 
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A model."""
-        return {"model": MODEL_FOLDER}
-
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The model counts by its content, as the recipe's own does."""
-        return {"model": lambda: resolve(self.model).digest}
+        return {"model": lambda: recipe.models.of(self.model).digest}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def network(self, recipe: RecipeView) -> ModelSpec:
-        """Itself."""
         return self.model
 
     def estimate(self, sizes: Sizes) -> Row:
-        """A copy of its weights."""
         return Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
@@ -67,4 +58,4 @@ class BroughtModel(StageSpec):
             problem = "has no weights here that could be kept: make it the recipe's own model"
             raise UsageError(f"{context.name}.model: {self.model.name!r} {problem}")
         encoder.save(context.folder / MODEL_FOLDER)
-        return {"dimension": encoder.dimension, **resolve(self.model).facts}
+        return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}

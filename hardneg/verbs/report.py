@@ -1,7 +1,8 @@
-"""Verb `report`: what an evaluation, trainings, analyses and readings came to, as pages to read."""
+"""Verb `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -14,10 +15,10 @@ from hardneg.training.history import History, Record
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.verbs.shared.system_costs import steps_behind, system_costs
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
+    from hardneg.report.cost_section import SystemCosts
     from hardneg.report.table import Section, Table
 
 
@@ -76,7 +77,6 @@ class Report(StageSpec):
         return self.model_copy(update=changed)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Little."""
         return Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -95,17 +95,19 @@ class Report(StageSpec):
 
         evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
         measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
-        # the row of the model that the system was trained from
-        rows = getattr(context.inputs["evaluation"].spec, "runs", {})
-        stages = {item.name: item.spec for item in context.inputs_of("behind").values() if item.spec is not None}
-        written = any(Trait.WRITTEN_QUERIES in item.traits for item in context.inputs_of("behind").values())
+        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind").values()
+        labels, runs = by_label(rows), dict[str, list[ArtifactInput]]()  # of each row, several with several seeds
+        for path, source in context.inputs_of("runs").items():
+            runs.setdefault(labels[path][0] if path in labels else path, []).append(source)
+        stages = {item.name: item.spec for item in behind if item.spec is not None}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind)
         content = ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=_costs(context, measured),
+            costs=_costs(context, measured, runs),
             settings_tables=[_steps(context)],
             over=_over(evaluation, context.inputs["dataset"]),
             system=self.about,
@@ -114,8 +116,8 @@ class Report(StageSpec):
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
         collection = StoredCollection.open(context.inputs["dataset"].folder)
-        runs = {label: source.folder / RUN for label, source in _runs(context).items()}
-        write_report(context.folder, content, measured, Passages(runs, collection.qrels(split), collection, split))
+        shown = {label: sources[0].folder / RUN for label, sources in runs.items()}
+        write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
         return {}
 
 
@@ -128,28 +130,18 @@ def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int |
     return inputs
 
 
-def _runs(context: StageContext[Report]) -> dict[str, ArtifactInput]:
-    """The run of each row, to show passages of: that of the first seed where there are several."""
-    evaluation = context.inputs["evaluation"].spec
-    labels, inputs = by_label(getattr(evaluation, "runs", {})), dict[str, ArtifactInput]()
-    for path, source in context.inputs_of("runs").items():
-        inputs.setdefault(labels[path][0] if path in labels else path, source)
-    return inputs
-
-
-def _costs(context: StageContext[Report], measured: "Measured") -> "Section | None":
+def _costs(
+    context: StageContext[Report], measured: "Measured", runs: Mapping[str, list[ArtifactInput]]
+) -> "Section | None":
     """What each row took, beside its mean by the first metric."""
     from hardneg.evaluation.metrics import means
     from hardneg.report.cost_section import costs_section
 
-    evaluation = context.inputs["evaluation"].spec
     inputs = {item.name: item for item in context.inputs_of("behind").values()}
-    labels_of, runs = by_label(getattr(evaluation, "runs", {})), dict[str, list[str]]()
-    for path, source in context.inputs_of("runs").items():
-        runs.setdefault(labels_of[path][0] if path in labels_of else path, []).append(source.name)
     metric = next((name for scores in measured.results.values() for name in scores), "")
     values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-    return costs_section({label: system_costs(names, inputs) for label, names in runs.items()}, values, metric)
+    costs = {label: system_costs([item.name for item in items], inputs) for label, items in runs.items()}
+    return costs_section(costs, values, metric)
 
 
 def _steps(context: StageContext[Report]) -> "Table":
@@ -157,13 +149,10 @@ def _steps(context: StageContext[Report]) -> "Table":
     from hardneg.report.table import Table
 
     items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}
-    rows = [[name, item.spec.verb, item.key, _seconds(item)] for name, item in items.items() if item.spec is not None]
+    seconds = {name: item.facts.get("seconds") for name, item in items.items()}
+    told = {name: f"{count:,.1f}" if isinstance(count, int | float) else "–" for name, count in seconds.items()}
+    rows = [[name, item.spec.verb, item.key, told[name]] for name, item in items.items() if item.spec is not None]
     return Table(["step", "verb", "key", "seconds"], rows, words=3)
-
-
-def _seconds(item: ArtifactInput) -> str:
-    seconds = item.facts.get("seconds")
-    return f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
 
 
 def _over(evaluation: ArtifactInput, dataset: ArtifactInput) -> str:
@@ -236,3 +225,88 @@ def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, in
         level = [target for path, target, _ in references if path != DATASET and target not in seen]
         steps += 1
     return "", 0
+
+
+_TRAINED = ("model", "reranker")
+
+
+def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
+    """The stages that these come of, and these themselves, each once; the collection is none of them."""
+    seen = {DATASET}
+    waiting = list(names)[::-1]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and name in stages:
+            seen.add(name)
+            yield name
+            waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
+
+
+def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
+    """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
+    from hardneg.report.cost_section import SystemCosts
+
+    costs = [_run_costs(name, inputs) for name in runs]
+    devices = dict.fromkeys(device for each in costs for device in each.devices)
+    names = ("training", "indexing", "size", "query", "steps")
+    values = {name: [getattr(each, name) for each in costs] for name in names}
+    means = {name: fmean(known) if known and None not in known else None for name, known in values.items()}
+    return SystemCosts(**means, devices=tuple(devices))
+
+
+def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
+    from hardneg.report.cost_section import SystemCosts
+
+    specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
+    behind = [inputs[name] for name in steps_behind([run], specs)]
+    searches = _linked([run], "run", inputs)
+    indexes = _linked(_named(searches), "index", inputs)
+    searched = [item for item in indexes if item.name in _named(searches)]
+    trainings = [item for item in behind if item.spec and item.spec.artifact_type in _TRAINED and "steps" in item.facts]
+    return SystemCosts(
+        training=_sum([item.facts.get("seconds") for item in trainings]),
+        indexing=_sum([item.facts.get("seconds") for item in indexes]),
+        size=_sum([item.facts.get("bytes") for item in searched]),
+        query=_sum([_milliseconds(item) for item in searches]),
+        steps=_sum([item.facts.get("seconds") for item in behind]),
+        devices=tuple(dict.fromkeys(filter(None, map(_device, behind)))),
+    )
+
+
+def _named(items: Iterable[ArtifactInput]) -> list[str]:
+    """The stages that these are made from."""
+    return [target for item in items if item.spec is not None for _, target, _ in item.spec.references()]
+
+
+def _linked(names: Iterable[str], artifact_type: str, inputs: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
+    """Those of a type among the names, and those of the same type that they are made from, each once."""
+    costs: dict[str, ArtifactInput] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        item = inputs.get(name)
+        if item and item.spec and item.spec.artifact_type == artifact_type and name not in costs:
+            costs[name] = item
+            waiting += _named([item])
+    return list(costs.values())
+
+
+def _milliseconds(run: ArtifactInput) -> float | None:
+    seconds, queries = run.facts.get("seconds"), run.facts.get("queries")
+    known = isinstance(seconds, int | float) and isinstance(queries, int) and queries > 0
+    return 1000 * float(seconds) / queries if known else None  # type: ignore[arg-type,operator]
+
+
+def _sum(values: Sequence[object]) -> float | None:
+    """None where there are none, or where one is not known."""
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _device(item: ArtifactInput) -> str | None:
+    used = item.facts.get("usage")
+    if not isinstance(used, Mapping) or "device" not in used:
+        return None
+    name = used["device"] if used["device"] != "cpu" else used.get("processor", "cpu")
+    device, count = str(name), used.get("processes", 1)
+    return f"{count} × {device}" if isinstance(count, int) and count > 1 else device

@@ -170,7 +170,7 @@ class _Scoring:
     @cached_property
     def _scorer(self) -> "PairScorer | CachedScorer":
         """The network, whose scores are kept where that is asked for."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
         from hardneg.rerankers.pair_scoring import PairScorer
 

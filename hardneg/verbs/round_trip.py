@@ -14,7 +14,7 @@ from hardneg.records.errors import DataError
 from hardneg.records.layout import RUN
 from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -33,6 +33,7 @@ class RoundTrip(StageSpec):
 
     version = 1
     artifact_type = "collection"
+    query_disk = (0, 4_000)
     purpose = "keep the written queries whose passage a retriever finds again"
     needs_dataset = True
     stage: Literal["round-trip"]
@@ -42,11 +43,9 @@ class RoundTrip(StageSpec):
 
     @property
     def parts(self) -> dict[str, str]:
-        """The collection, and the run of the queries that stay."""
         return {"collection": ".", "run": "."}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Queries that nobody has asked."""
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -56,11 +55,6 @@ class RoundTrip(StageSpec):
             yield f"depth: {self.run!r} has {length} documents a query; take a depth up to that, or search deeper"
         if searched is not None and (searched.dataset or "") != (self.dataset or ""):
             yield f"dataset: {self.run!r} searches for the queries of another one; name the same for both"
-
-    def estimate(self, sizes: Sizes) -> Row:
-        """One pass over the run."""
-        count = sizes.queries(self.split)
-        return Row(count, "queries", count * 4_000)
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
         """Writes the collection and the run; facts: how many queries stay, and how many were not found.
@@ -105,30 +99,24 @@ class _Returned:
     query_ids: set[str]
 
     def documents(self) -> Iterator[Document]:
-        """Those of the whole."""
         return self.whole.corpus.documents()
 
     def splits(self) -> Sequence[str]:
-        """Those of the whole."""
         return self.whole.splits
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Those that stay."""
         return (query for query in self.whole.queries(split) if split != self.split or query.query_id in self.query_ids)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of the queries that stay."""
         qrels: Qrels = self.whole.judged(split)
         for query_id, judged in qrels.items():
             if split != self.split or query_id in self.query_ids:
                 yield from (Judgement(query_id, *pair) for pair in judged.items())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Those of the whole."""
         return (Membership(*pair) for pair in self.whole.groups(side).items())
 
     def excluded(self) -> Iterator[Exclusion]:
-        """Those of the whole."""
         excluded = self.whole.excluded().items()
         return (Exclusion(query_id, doc_id) for query_id, doc_ids in excluded for doc_id in doc_ids)
 

@@ -8,14 +8,12 @@ from pydantic import Field
 
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import PartDone
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
-from hardneg.verbs.shared.shard_ranges import TAKEN, sharing_problems, taken_shards
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
 
 _PURPOSES = {
@@ -35,8 +33,7 @@ class Search(RunSpec):
     run is for mining too, and has no queries without positives. scores: `angular` are 1 - arccos(cosine) / pi, in the
     same order, for an index of normalised vectors. queries: a file of queries to search for in place of a split, of
     which nothing is known; they stand beside the run for `rerank` and `label`. query_vectors: the queries' vectors,
-    which no model has to encode then; query_ids: of an array, whose they are. place: a URL at which machines share what
-    they find in the shards of the index; take: the shards that this one searches, such as `0:4`, counted from 0.
+    which no model has to encode then; query_ids: of an array, whose they are.
     """
 
     version = 1
@@ -66,16 +63,9 @@ class Search(RunSpec):
         default=None, json_schema_extra=FREE
     )
 
-    place: Name | None = Field(default=None, json_schema_extra=FREE)
-    take: str | None = Field(default=None, pattern=TAKEN, json_schema_extra=FREE)
-
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """What an index over texts cannot give, cosines of a model that has none, and vectors of queries."""
         yield from self._problems_of_vectors(recipe)
-        yield from sharing_problems(self.place, self.take)
-        in_segments = not {Trait.SEGMENTS, Trait.TEXTS}.isdisjoint(recipe.traits(self.index))
-        if self.place is not None and (self.candidates or self.query_vectors or in_segments):
-            yield "place: goes with a search of a whole index that is in no segments, by a model; leave it out"
         texts = Trait.TEXTS in recipe.traits(self.index)
         if texts and self.model is not None:
             yield f"model: {self.index!r} is searched with texts, not vectors; leave the model out"
@@ -152,8 +142,7 @@ class Search(RunSpec):
         """
         from hardneg.formats.runs import join_runs, write_run
         from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searched_queries import searched_queries
-        from hardneg.verbs.shared.searching import Searching, share_of_queries
+        from hardneg.verbs.shared.searching import Searching, searched_queries, share_of_queries
 
         if world().first:
             context.keep_only(SCRATCH)
@@ -163,11 +152,6 @@ class Search(RunSpec):
         queries = searched_queries(context, collection, facts)
         facts += Counter({"queries": len(queries), "depth": self.depth})
         searching = Searching(context, collection, queries, facts, Seconds())
-        if self.place is not None:
-            if here.first and (missing := sorted(searching.search_shards(taken_shards(self.take)))):
-                numbers = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-                raise PartDone(f"finished shards are at {self.place}; take the remaining shards: {numbers}")
-            barrier()
         if here.size == 1 or "model" not in context.inputs:
             if here.first:
                 write_run(context.folder / RUN, searching.entries(range(len(queries))))
@@ -182,15 +166,14 @@ class Search(RunSpec):
         return {**facts, **searching.timings()}
 
     def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
-        """Whole windows of queries; none where the queries' vectors are given, or machines share the shards."""
+        """Whole windows of queries; none where the queries' vectors are given."""
         from hardneg.formats.queries import Queries
         from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searched_queries import searched_queries
-        from hardneg.verbs.shared.searching import Searching, without_candidates
+        from hardneg.verbs.shared.searching import Searching, searched_queries, without_candidates
 
-        if self.query_vectors is not None or self.place is not None:
+        if self.query_vectors is not None:
             return None
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         collection, facts = open_collection(context.inputs["dataset"]), Counter[str]()
         there = context.folder / QUERIES if writer and self.queries is not None else None

@@ -8,10 +8,9 @@ from pydantic import Field, model_validator
 from hardneg.fields import Name, Reference
 from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.encoder_learning import DualLearning
 from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.taught import Taught, taught
+from hardneg.verbs.shared.training_options import DualLearning, Taught
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -40,7 +39,6 @@ class Train(ManyCollections, Taught, DualLearning):
         return self
 
     def why(self) -> str:
-        """Without mined negatives, the documents of the other queries in the batch."""
         others = "the relevant passages of the other queries in the batch"
         return (
             self.purpose
@@ -49,49 +47,44 @@ class Train(ManyCollections, Taught, DualLearning):
         )
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Passes over queries with their documents."""
         from hardneg.verbs.shared.training_common import encoder_training
 
         return encoder_training(self, self.learnt(sizes))
 
     def make(self, context: "StageContext[Train]") -> Facts:
         """Trains, saves the model with its card, and leaves the learning curve beside it."""
-        from hardneg.training.methods.dual_encoder import train
-        from hardneg.verbs.shared.guided import terms_facts, terms_of
+        from hardneg.training.methods.dual_encoder import DualEncoderTraining
         from hardneg.verbs.shared.inputs import open_collection, open_learner
-        from hardneg.verbs.shared.mixed_sources import card_facts, drawn_of, mixture_of
-        from hardneg.verbs.shared.training_common import loss_of, save, validation
+        from hardneg.verbs.shared.training_common import (
+            learned,
+            mixture_facts,
+            mixture_of,
+            save,
+            terms_facts,
+            terms_of,
+            validation,
+        )
 
         collection = open_collection(context.inputs["dataset"])
         encoder = open_learner(context, context.device)
         mixture = mixture_of(context) if self.datasets else None
         data, facts = _data(context, collection) if mixture is None else (mixture, dict[str, int]())
-        result = train(
-            encoder,
-            data,
-            loss_of(context),
-            self.options,
-            context.folder,
-            progress=context.progress,
-            validate=validation(context, collection, encoder),
-            terms=terms_of(context, encoder),
-        )
+        way = DualEncoderTraining(encoder, data, self.options, terms_of(context, encoder))
+        result = learned(context, way, validation(context, collection, encoder))
         if not world().first:
             return {}
         if mixture is None:
             said = _card_facts(context, collection)
         else:
-            drawn = drawn_of(context, mixture, result.steps)
+            drawn = mixture.examples(self.options).counts(result.steps * self.options.accumulate)
             facts |= {f"examples of {name}": count for name, count in drawn.items()}
-            said = {**card_facts(context, mixture, drawn), **terms_facts(context)}
+            said = {**mixture_facts(context, mixture, drawn), **terms_facts(context)}
         return {**save(context, encoder, said, result), **facts}
 
 
 def _data(context: StageContext[Train], collection: "StoredCollection") -> "tuple[TrainingData, dict[str, int]]":
-    from hardneg.training.mixture import mixed
-    from hardneg.verbs.shared.batch_order import ordered
-    from hardneg.verbs.shared.guided import with_guide
-    from hardneg.verbs.shared.training_common import examples_of
+    from hardneg.training.sources import mixed
+    from hardneg.verbs.shared.training_common import examples_of, ordered, taught, with_guide
 
     data, teacher_facts = taught(context, examples_of(collection, context.inputs.get("negatives")))
     if "augmented" in context.inputs:
@@ -106,8 +99,7 @@ def _data(context: StageContext[Train], collection: "StoredCollection") -> "tupl
 
 
 def _card_facts(context: StageContext[Train], collection: "StoredCollection") -> dict[str, object]:
-    from hardneg.verbs.shared.guided import terms_facts
-    from hardneg.verbs.shared.training_common import data_facts
+    from hardneg.verbs.shared.training_common import data_facts, terms_facts
 
     negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
     if negatives is None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -10,32 +11,31 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.formats.negatives import read_negatives
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
-from hardneg.records.layout import INDEX_FOLDER, MODEL_FOLDER, NEGATIVES
+from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
-from hardneg.training.examples import Examples, QueryRows, TrainingData
+from hardneg.training.examples import Examples, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.encoder_learning import EncoderLearning
-from hardneg.verbs.shared.guided import guide_facts, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.verbs.shared.training_common import (
     data_facts,
-    kept_models,
+    encoder_training,
+    guide_facts,
     learned,
-    learning_bytes,
     save,
     training_data,
     validation,
+    with_guide,
 )
-from hardneg.verbs.shared.training_options import Guidance
+from hardneg.verbs.shared.training_options import EncoderLearning, Guidance
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -116,15 +116,12 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """A model, and an index where it trains centroids."""
-        return {"model": MODEL_FOLDER} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
+        return {**super().parts} | ({"index": INDEX_FOLDER} if self.centroids == "trained" else {})
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """A compressed index, where it makes one."""
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the watch too."""
         yield from super().references()
         if self.watch is not None and self.watch.negatives is not None:
             yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
@@ -137,20 +134,14 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
         return identity
 
     def query_model(self, recipe: RecipeView) -> str:
-        """Its own."""
         return recipe.name
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the step."""
-        options, queries = self.options, sizes.queries(self.split)
-        steps = options.last_step(queries)
-        disk = (2 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-        return Row(steps, "steps", disk)
+        return encoder_training(self, sizes, self.split, models=2)
 
     def open_index(
         self, source: ArtifactInput, collection: StoredCollection, options: "ExactOptions", progress: "Progress | None"
     ) -> "Searcher":
-        """The product-quantised index with the centroids that were trained."""
         from hardneg.indexes.backends.product import PqSearcher
 
         return PqSearcher.open(source.part("index")).using(options, progress)
@@ -158,7 +149,7 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
     def make(self, context: "StageContext[TrainQueries]") -> Facts:
         """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
         from hardneg.encoders.encoder import split
-        from hardneg.training.methods.jpq import JpqTraining
+        from hardneg.training.methods.adore import JpqTraining
 
         collection = open_collection(context.inputs["dataset"])
         encoder = split(open_learner(context, context.device))
@@ -170,7 +161,13 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
             return {}
         share = way.search_share
         context.progress.note(f"{context.name}: search took {share:.0%} of the training time")
-        facts = save(context, encoder, _card_facts(context, data), result)
+        said = {
+            **data_facts(context, data.corpus, len(data.query_ids)),
+            "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
+            "Negatives": f"{self.schedule}, {self.depth} a query",
+            **guide_facts(context),
+        }
+        facts = save(context, encoder, said, result)
         if isinstance(way, JpqTraining):
             way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
         return {**facts, "search's part of the time": round(share, 4)}
@@ -179,49 +176,38 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index
-    from hardneg.training.methods.jpq import JpqTraining
-
-    spec, seconds = context.spec, Seconds()
-    index = Index(_searcher(context, collection), data.corpus.content_hash, context.inputs["index"].key)
-    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
-    source = _source(context, data, encoder, index.searcher, seconds)
-    watch = _watch(context, data, encoder, examples, index.searcher, source)
-    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
-    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
-    if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, index, source, options, watch, seconds, guided=guided)
-    factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, index, source, options, watch, seconds, factor, guided=guided)
-
-
-def _searcher(context: StageContext[TrainQueries], collection: StoredCollection) -> DenseSearcher | StoredSearcher:
     from hardneg.indexes.backends.product import PqSearcher
+    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
+    from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 
-    source = context.inputs["index"]
-    searcher = open_searcher(source, collection, context.device, None, few=context.spec.schedule == "dynamic")
+    spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
+    searcher = open_searcher(index, collection, context.device, None, few=spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher | StoredSearcher):
         advice = "holds nothing of documents that queries could be scored with"
-        raise UsageError(f"{context.name}: index {source.name} {advice}: name an encode stage or an index of one")
-    if context.spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
-        raise UsageError(f"{context.name}: index {source.name} has no centroids to train: name one of pq or opq-pq")
-    return searcher
-
-
-def _source(
-    context: StageContext[TrainQueries], data: TrainingData, encoder: "Encoder", searcher: Searcher, seconds: Seconds
-) -> "NegativeSource":
-    from hardneg.training.negative_sources import NegativeTable, Searched, Uniform, lists_by, mined
-
-    spec, folder = context.spec, context.folder / SCRATCH
-    shape = (len(data.query_ids), spec.depth)
+        raise UsageError(f"{context.name}: index {index.name} {advice}: name an encode stage or an index of one")
+    if spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
+        raise UsageError(f"{context.name}: index {index.name} has no centroids to train: name one of pq or opq-pq")
+    folder, shape = context.folder / SCRATCH, (len(data.query_ids), spec.depth)
+    source: NegativeSource
     if spec.schedule == "static":
-        return NegativeTable(folder, shape, mined(data, _negatives(context.inputs["negatives"]), spec.depth))
-    if spec.schedule == "refreshed":
-        return NegativeTable(folder, shape, lists_by(encoder, data, searcher, spec.depth, seconds), spec.refresh_every)
-    if spec.schedule == "random":
-        return Uniform(len(data.corpus), spec.depth, spec.options.seed)
-    return Searched(searcher, spec.depth, seconds, encoder.collect)
+        negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
+        source = NegativeTable(folder, shape, mined(data, negatives, spec.depth))
+    elif spec.schedule == "refreshed":
+        lists = lists_by(encoder, data, searcher, spec.depth, seconds)
+        source = NegativeTable(folder, shape, lists, spec.refresh_every)
+    elif spec.schedule == "random":
+        source = Uniform(len(data.corpus), spec.depth, spec.options.seed)
+    else:
+        source = Searched(searcher, spec.depth, seconds, encoder.collect)
+    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
+    watch = _watch(context, data, encoder, examples, searcher, source)
+    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
+    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
+    documents = Index(searcher, data.corpus.content_hash, index.key)
+    if spec.centroids == "fixed":
+        return AdoreTraining(encoder, examples, documents, source, options, watch, seconds, guided=guided)
+    factor = spec.centroid_learning_rate / spec.options.learning_rate
+    return JpqTraining(encoder, examples, documents, source, options, watch, seconds, factor, guided=guided)
 
 
 def _watch(
@@ -232,6 +218,7 @@ def _watch(
     searcher: Searcher,
     source: "NegativeSource",
 ) -> "StalenessWatch | None":
+    from hardneg.training.negative_sources import mined
     from hardneg.training.validation import StalenessWatch
 
     if (spec := context.spec.watch) is None:
@@ -239,32 +226,10 @@ def _watch(
     draws = generator(context.spec.options.seed, "watch")
     count = min(spec.queries, len(examples))
     watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-    lists = _watched(context, data, watched, source, spec.depth)
+    lists: Callable[[Encoded], NDArray[np.int64]] = partial(source.in_use, watched)
+    if "watch.negatives" in context.inputs:
+        some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
+        named = read_negatives(context.inputs["watch.negatives"].folder / NEGATIVES)
+        fixed = np.concatenate(list(mined(some, named, spec.depth)()))
+        lists = lambda vectors: fixed  # noqa: E731
     return StalenessWatch(encoder, searcher, len(data.corpus), watched, lists, spec.every, spec.depth)
-
-
-def _watched(
-    context: StageContext[TrainQueries], data: TrainingData, watched: QueryRows, source: "NegativeSource", depth: int
-) -> Callable[[Encoded], NDArray[np.int64]]:
-    """Gives the negatives to watch of some queries: those that the recipe names, or the lists in use."""
-    from hardneg.training.negative_sources import mined
-
-    if "watch.negatives" not in context.inputs:
-        return lambda vectors: source.in_use(watched, vectors)
-    some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
-    fixed = np.concatenate(list(mined(some, _negatives(context.inputs["watch.negatives"]), depth)()))
-    return lambda vectors: fixed
-
-
-def _negatives(source: ArtifactInput) -> NegativesFile:
-    return read_negatives(source.folder / NEGATIVES)
-
-
-def _card_facts(context: StageContext[TrainQueries], data: TrainingData) -> dict[str, object]:
-    spec = context.spec
-    return {
-        **data_facts(context, data.corpus, len(data.query_ids)),
-        "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
-        "Negatives": f"{spec.schedule}, {spec.depth} a query",
-        **guide_facts(context),
-    }

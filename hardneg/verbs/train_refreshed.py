@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.fields import (
     FREE,
     LATER,
@@ -19,7 +18,6 @@ from hardneg.fields import (
     has_answers,
     without_problems,
 )
-from hardneg.formats.collection import StoredCollection
 from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
@@ -35,10 +33,7 @@ from hardneg.training.refresh.refresh_options import (
     threads,
     trainer_device,
 )
-from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.encoder_learning import DualLearning
-from hardneg.verbs.shared.guided import terms_facts, terms_of, with_guide
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
@@ -46,15 +41,19 @@ from hardneg.verbs.shared.training_common import (
     data_facts,
     encoder_training,
     learned,
+    ordered,
     pseudo_positives,
     save,
+    terms_facts,
+    terms_of,
     training_data,
     validation,
+    with_guide,
 )
+from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import RefreshProvider
 
 
@@ -113,7 +112,7 @@ class TrainRefreshed(DualLearning):
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
-        family = resolve(self.began_with(recipe)).known_family
+        family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             problem = f"{self.backend.name} is built from texts, which no refresh changes"
             yield f"backend: {problem}; leave it out, or name one of {FORM_WORDS['vectors']}"
@@ -137,28 +136,18 @@ class TrainRefreshed(DualLearning):
         if needs_answers(self.filters) and not has_answers(collection, self.split):
             yield f"filters: needs answers, and split {self.split} has none: leave it out"
 
-    def named_devices(self) -> Iterator[tuple[str, str]]:
-        """Those of both sides."""
-        for side, named in vars(self.devices).items():
-            yield from ((f"devices.{side}", device) for device in (named if isinstance(named, tuple) else ()))
-
     def estimate(self, sizes: Sizes) -> Row:
-        """Training, with the encoding and the index of a refresh beside it."""
         refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
         # mining beside the training: that of the first refresh alone
         times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
-        disk = training.disk + encoding.disk + self._index_bytes(sizes)
-        return replace(training, disk=disk, charge=training.charge + charge * times)
-
-    def _index_bytes(self, sizes: Sizes) -> int:
-        """Bytes of the index of a refresh, where one is built and tells them."""
         backend = None if self.backend is None else configure("indexes", self.backend)
-        rows = 1 if self.segments is None else self.segments.count
-        if not isinstance(backend, EstimatedBackend):
-            return 0
-        return backend.disk_bytes(sizes.documents, sizes.documents * rows, sizes.dimension)
+        rows = sizes.documents * (1 if self.segments is None else self.segments.count)
+        disk = training.disk + encoding.disk
+        if isinstance(backend, EstimatedBackend):
+            disk += backend.disk_bytes(sizes.documents, rows, sizes.dimension)
+        return replace(training, disk=disk, charge=training.charge + charge * times)
 
     def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
         """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
@@ -182,7 +171,11 @@ class TrainRefreshed(DualLearning):
             return {}
         facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
         context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
-        return {**save(context, encoder, _card_facts(context, collection, data), result), **facts}
+        by = "" if spec.miner is None else f" by {spec.miner.name}"
+        often = spec.refresh.policy + (f", {spec.refresh.every} steps" if spec.refresh.every else "")
+        top = f"{spec.refresh.negatives} a query of the model's own top {spec.refresh.depth}{by}, refreshed: {often}"
+        said = data_facts(context, collection.corpus, len(data.query_ids))
+        return {**save(context, encoder, {**said, "Negatives": top, **terms_facts(context)}, result), **facts}
 
 
 @contextmanager
@@ -192,6 +185,7 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
+    from hardneg.training.refresh.inferencer import Settings
     from hardneg.training.refresh.provider import BackgroundProvider, Process
 
     spec, note = context.spec, context.progress.note
@@ -201,47 +195,8 @@ def _supply(
         return
     had = torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
-    settings = _settings(context, encoder, refreshes, first, of_inferencer)
-    beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
-    torch.set_num_threads(of_trainer)
-    try:
-        with beside.running():
-            yield beside
-    finally:
-        torch.set_num_threads(had)
-
-
-def _synchronous(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
-) -> "RefreshProvider":
-    """Mines in this process, while training waits."""
-    from hardneg.mining.choosing import Filters
-    from hardneg.mining.filters import MiningTexts
-    from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining
-    from hardneg.training.refresh.provider import SynchronousProvider
-
-    spec, options = context.spec, context.spec.refresh
-    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
-    match = options.answer_match if options.without_answers else None
-    filters = Filters.of(texts, context.filters(), match, data.positives)
-    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
-    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
-    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
-    checkpoints = Checkpoints(context.folder / SCRATCH, "")
-    return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)
-
-
-def _settings(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", refreshes: RefreshFolder, first: int, of_inferencer: int
-) -> "Settings":
-    """What the process beside this one works by; `of_inferencer`: its threads."""
-    import torch
-
-    from hardneg.training.refresh.inferencer import Settings
-
-    spec, pseudo = context.spec, pseudo_positives(context.inputs.get("negatives"))
-    return Settings(
+    pseudo = pseudo_positives(context.inputs.get("negatives"))
+    settings = Settings(
         model=encoder.spec,
         collection=str(context.inputs["dataset"].folder),
         split=spec.split,
@@ -258,16 +213,30 @@ def _settings(
         filters=spec.filters,
         backend=spec.backend,
     )
+    beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
+    torch.set_num_threads(of_trainer)
+    try:
+        with beside.running():
+            yield beside
+    finally:
+        torch.set_num_threads(had)
 
 
-def _card_facts(
-    context: StageContext[TrainRefreshed], collection: StoredCollection, data: TrainingData
-) -> dict[str, object]:
-    refresh, miner = context.spec.refresh, context.spec.miner
-    by = "" if miner is None else f" by {miner.name}"
-    often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
-    return {
-        **data_facts(context, collection.corpus, len(data.query_ids)),
-        "Negatives": f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}",
-        **terms_facts(context),
-    }
+def _synchronous(
+    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
+) -> "RefreshProvider":
+    from hardneg.mining.choosing import Filters
+    from hardneg.mining.filters import MiningTexts
+    from hardneg.training.checkpoint import Checkpoints
+    from hardneg.training.refresh.mining import Mining
+    from hardneg.training.refresh.provider import SynchronousProvider
+
+    spec, options = context.spec, context.spec.refresh
+    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
+    match = options.answer_match if options.without_answers else None
+    filters = Filters.of(texts, context.filters(), match, data.positives)
+    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
+    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
+    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
+    checkpoints = Checkpoints(context.folder / SCRATCH, "")
+    return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)

@@ -1,6 +1,6 @@
 """Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,26 +13,24 @@ from hardneg.records.errors import UsageError
 from hardneg.records.layout import MODEL_FOLDER
 from hardneg.records.named_plugins import BCE
 from hardneg.records.types import PluginSetting
-from hardneg.registry.protocols import TrainableReranker
+from hardneg.registry.protocols import Loss, TrainableReranker
 from hardneg.runtime.distributed import world
 from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, source_of
-from hardneg.verbs.shared.taught import Taught, taught
 from hardneg.verbs.shared.training_common import (
     data_facts,
     examples_of,
     finished,
     learned,
-    loss_of,
+    taught,
     training_facts,
     validation_data,
 )
-from hardneg.verbs.shared.training_options import Judging, Learning, of_the_run
+from hardneg.verbs.shared.training_options import Judging, Learning, Taught, of_the_run
 
 if TYPE_CHECKING:
-    from hardneg.rerankers.network import PairNetwork
     from hardneg.training.loop import TrainingResult
 
 
@@ -41,6 +39,7 @@ class TrainReranker(Taught, Judging, Learning):
 
     version = 2
     artifact_type = "reranker"
+    artifact_folder = MODEL_FOLDER
     teaches = "reranker"
     gives = ("teacher",)
     purpose = "teach a network that reads a query and a passage together"
@@ -63,36 +62,37 @@ class TrainReranker(Taught, Judging, Learning):
             mismatch = f"{self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
             yield f"loss: {mismatch}; say reranker.outputs: {wanted}, or take loss bce"
 
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A reranker, in a folder of its own."""
-        return {"reranker": MODEL_FOLDER}
-
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """The reranker's."""
         return source_of(recipe.plugin("reranker"))
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Passes over pairs."""
         return Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The network, and those that were kept on the way."""
         return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
 
     def make(self, context: "StageContext[TrainReranker]") -> Facts:
         """Trains, saves the network with its card, and leaves the learning curve beside it."""
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.rerankers.network import PairNetwork, reranker_card
         from hardneg.rerankers.pair_scoring import best_device
-        from hardneg.training.methods.reranker import RerankerTraining
+        from hardneg.training.methods.reranker import RerankerTraining, rerank_validation
 
         collection = open_collection(context.inputs["dataset"])
         reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
-        _check_outputs(context, network)
+        loss = context.plugin("loss", Loss)
+        wanted, own = getattr(loss, "outputs", None), network.module.num_labels
+        if wanted not in (None, own):
+            needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
+            raise UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
         data, teacher_facts = taught(context, examples_of(collection, context.inputs["negatives"]))
-        way = RerankerTraining(network, data, loss_of(context), self.options)
-        result = learned(context, way, _validation(context, collection, network))
+        way = RerankerTraining(network, data, loss, self.options)
+        validate = None
+        if (dev := validation_data(context, collection)) is not None:
+            encoding = EncodeOptions(precision=self.options.precision)
+            validate = rerank_validation(network, dev, self.validation.depth, encoding)
+        result = learned(context, way, validate)
         if not world().first:
             return {}
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
@@ -100,7 +100,6 @@ class TrainReranker(Taught, Judging, Learning):
 
 
 def _start(context: StageContext[TrainReranker]) -> Path | None:
-    """The folder of the weights to go on from; None for the plugin's own."""
     if (start := context.inputs.get("start")) is None:
         return None
     own, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
@@ -109,28 +108,6 @@ def _start(context: StageContext[TrainReranker]) -> Path | None:
             f"{context.name}.start: {start.name} has trained a {own}, this is a {wanted}: take the same plugin"
         )
     return start.folder / MODEL_FOLDER
-
-
-def _check_outputs(context: StageContext[TrainReranker], network: "PairNetwork") -> None:
-    wanted, own = getattr(loss_of(context), "outputs", None), network.module.num_labels
-    if wanted not in (None, own):
-        raise UsageError(
-            f"{context.name}: loss {context.spec.loss.name} needs a head of {wanted} outputs, the reranker has "
-            f"{own}: say outputs: {wanted} in its options, or take loss bce"
-        )
-
-
-def _validation(
-    context: StageContext[TrainReranker], collection: StoredCollection, network: "PairNetwork"
-) -> Callable[[], Mapping[str, float]] | None:
-    """Ranks the dev queries' documents of a run anew; None where the recipe names no run."""
-    from hardneg.encoders.inference import EncodeOptions
-    from hardneg.training.methods.reranker import rerank_validation
-
-    if (data := validation_data(context, collection)) is None:
-        return None
-    options = EncodeOptions(precision=context.spec.options.precision)
-    return rerank_validation(network, data, context.spec.validation.depth, options)
 
 
 def _said(

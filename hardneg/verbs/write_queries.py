@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from pydantic import Field, model_validator
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.fields import Option, Trait, WriterSettings
+from hardneg.fields import Trait, WriterSettings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
@@ -42,7 +42,7 @@ class WriteQueries(StageSpec):
     purpose = "write queries from the passages alone"
     needs_dataset = True
     stage: Literal["write-queries"]
-    writers: Annotated[WriterSettings, Option("writer", metavar="NAME")] = Field(
+    writers: WriterSettings = Field(
         description="Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
     )
     per_passage: int = Field(1, gt=0, description="The most queries of a passage.")
@@ -64,16 +64,13 @@ class WriteQueries(StageSpec):
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Queries that nobody has asked."""
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """That of the first writer with one."""
         sources = (source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """By the passage; each writer for its part of them."""
         passages = min(self.passages or sizes.documents, sizes.documents) / len(self.writers)
         plugins = [configure("writers", each) for each in self.writers]
         costs = [
@@ -136,7 +133,6 @@ class _Writing:
     counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """Those of the source in their order, as the writers leave them."""
         from hardneg.writers.mixture import Draft, mixed
 
         spec, chosen, copies = self.spec, None, self._copies
@@ -175,7 +171,6 @@ class _Writing:
         return self.source.groups("document")
 
     def _part(self, doc_id: str) -> str:
-        """What stays together in one split."""
         return self._groups.get(doc_id, doc_id) if self.spec.split_by == "group" else doc_id
 
     @cached_property
@@ -209,21 +204,17 @@ class _Writing:
         return by_split
 
     def splits(self) -> Sequence[str]:
-        """Those that have a share."""
         shares = {"train": 1.0, "dev": self.spec.dev_share, "test": self.spec.test_share}
         return [split for split, share in shares.items() if share]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """In the order of their passages."""
         return (Query(query.query_id, query.text) for query in self._by_split[split])
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for the passages that a query is of."""
         for query in self._by_split[split]:
             yield from (Judgement(query.query_id, doc_id, 1) for doc_id in query.doc_ids)
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Those of the source; of a query, that of its passages."""
         if side == "document":
             yield from (Membership(*pair) for pair in self._groups.items())
         elif self._groups:

@@ -1,8 +1,7 @@
 """A sweep of three miners as it stands in a test, trainings by two of them, and what is recommended."""
 
 from hardneg.api.recommended_recipe import RecommendRequest
-from hardneg.api.recommended_rule import Situation
-from hardneg.api.recommended_trials import Trials
+from hardneg.api.recommended_rule import Situation, Trials
 from hardneg.api.recommending import RecommendedNegatives
 
 

@@ -86,11 +86,11 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
         lambda at: hn.train(DATA, MODEL, options={"learning_rate": "1e400"}, store=at),
     ),
     (r"name: must be a name", lambda at: hn.analyze(3, store=at)),
-    (r"name: must be a path", lambda at: hn.recipe(3)),
-    (r"no recipe is called 'star-pasage'; did you mean 'star-passage'", lambda at: hn.recipe("star-pasage")),
-    (r"no recipe file .*mine.yaml", lambda at: hn.recipe(at / "mine.yaml")),
-    (r"set: must be a name", lambda at: hn.recipe("star-passage").set(3)),
-    (r"output: must be a path", lambda at: hn.recipe("star-passage").run(3, store=at)),
+    (r"name: must be a path", lambda at: hn.load_recipe(3)),
+    (r"no recipe is called 'star-pasage'; did you mean 'star-passage'", lambda at: hn.load_recipe("star-pasage")),
+    (r"no recipe file .*mine.yaml", lambda at: hn.load_recipe(at / "mine.yaml")),
+    (r"set: must be a name", lambda at: hn.load_recipe("star-passage").set(3)),
+    (r"output: must be a path", lambda at: hn.load_recipe("star-passage").run(3, store=at)),
 ]
 
 

@@ -176,7 +176,7 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
     text += "  run: {stage: search, index: index, depth: 5}\n"
     text += "  scores: {stage: evaluate, runs: {ours: run}, metrics: [mrr@5]}\n"
     (tmp_path / "mine.yaml").write_text(text)
-    chosen = hn.recipe(tmp_path / "mine.yaml").set("stages.run.depth=9", model__name=tiny_model)
+    chosen = hn.load_recipe(tmp_path / "mine.yaml").set("stages.run.depth=9", model__name=tiny_model)
     missing = [need.subject for need in chosen.check(**at) if need.missing]
     assert missing == ["beir:nowhere"]
     ready = chosen.set(dataset=tmp_path / "data")
@@ -204,12 +204,8 @@ def test_a_recipe_is_changed_planned_and_run(at, tmp_path, tiny_model):
 
 
 def test_a_shipped_recipe_by_its_name(at):
-    assert callable(hn.recipe)
-    chosen = hn.recipe("star-passage", preset="demo").set(stages__star__options__max_steps=3)
+    chosen = hn.load_recipe("star-passage", preset="demo").set(stages__star__options__max_steps=3)
     assert chosen.settings == ("stages.star.options.max_steps=3",)
-    import hardneg.recipe.load
-
-    assert hn.recipe.load is hardneg.recipe.load
 
 
 def test_an_analysis_of_runs_in_memory(at, tmp_path):
@@ -264,7 +260,7 @@ def test_negatives_are_recommended(at, tmp_path, tiny_model):
     small_collection(tmp_path / "data")
     chosen = hn.recommend(tmp_path / "data", tiny_model, depth=20, train=0, **at)
     chosen.write(tmp_path / "chosen.yaml")
-    plan = hn.recipe(tmp_path / "chosen.yaml").plan(**at)
+    plan = hn.load_recipe(tmp_path / "chosen.yaml").plan(**at)
     assert plan.plan.steps["negatives"].spec.miner.name == chosen.miner["name"]
     assert "<table>" in chosen._repr_html_()
     mined = hn.mine(tmp_path / "data", tiny_model, miner=chosen.miner, depth=20, **at)

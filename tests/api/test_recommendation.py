@@ -4,7 +4,7 @@ import pytest
 from api.small_sweep import FALSE, FOUND, ROWS, answer_of, situation, trials, with_false
 
 from hardneg.api.recommended_recipe import RecommendRequest
-from hardneg.api.recommended_trials import Trials
+from hardneg.api.recommended_rule import Trials
 from hardneg.records.errors import UsageError
 
 

@@ -154,7 +154,7 @@ def loaded(beginning: Beginning, path: Path):
 def test_documents_alone_get_written_queries(tmp_path):
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "# A\n\nWords."}))
     recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert beginning.tree["extends"] == "from-documents" and recipe.stages["written"].verb == "write-queries"
+    assert recipe.stages["written"].verb == "write-queries" and recipe.stages["scores"].dataset == "kept"
     assert "no queries and no judgements" in next(beginning.sentences())
 
 
@@ -169,22 +169,23 @@ def test_python_files_alone_get_queries_of_their_docstrings(tmp_path):
 
 def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them(tmp_path):
     beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
-    assert "forms" not in beginning.contents.dataset and beginning.tree["stages"] == {
-        "written": {"split_by": "passage"}
-    }
+    written_queries = beginning.tree["stages"]["written"]
+    assert "forms" not in beginning.contents.dataset
+    assert (written_queries["split_by"], "docstring" in written_queries["writers"]) == ("passage", False)
     assert any("forms: [py]" in sentence for sentence in beginning.sentences())
 
 
 def test_few_documents_are_split_by_passage(tmp_path):
     pages = {f"{number}.md": f"# A\n\nWords {number}." for number in range(50)}
     many = Beginning.of(written(tmp_path / "many", pages))
-    assert "stages" not in many.tree and many.tree["defaults"] == {"train": {"options": {"max_steps": 200}}}
+    assert "split_by" not in many.tree["stages"]["written"]
+    assert many.tree["stages"]["trained"]["options"]["max_steps"] == 200
     (tmp_path / "many" / "0.md").unlink()
     few = Beginning.of(written(tmp_path / "many", {}))
     assert loaded(few, tmp_path / "x.yaml").stages["written"].split_by == "passage"
     assert any("`split_by: passage`" in sentence for sentence in few.sentences())
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\n" + "Words.\n" * 50}))
-    assert "stages" not in rows.tree and rows.contents.documents == 50
+    assert "split_by" not in rows.tree["stages"]["written"] and rows.contents.documents == 50
     rows = Beginning.of(written(tmp_path / "rows", {"a.csv": "text\nWords.\nMore.\n"}))
     assert rows.tree["stages"]["written"]["split_by"] == "passage"
     assert "of 2 passages a split may get no query, and the run then ends: add documents" in rows.sentences()
@@ -212,7 +213,7 @@ def test_own_queries_are_searched_and_nothing_else(tmp_path):
 def test_judgements_of_test_alone_measure(tmp_path):
     beginning = Beginning.of(written(tmp_path / "pages", {**BEIR, **qrels("test")}))
     assert loaded(beginning, tmp_path / "x.yaml").stages["scores"].dataset == "dataset"
-    assert beginning.tree["extends"] == "from-documents:judged" and not beginning.measurable
+    assert not beginning.measurable
 
 
 def test_judgements_of_train_are_trained_with(tmp_path):
@@ -281,10 +282,10 @@ def test_nothing_is_written_where_documents_are_read(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("similarity", "own", "read", "loss"),
-    [("cosine", 20, 20, {}), ("cosine", 9000, 512, {}), ("dot", 20, 20, {"loss": {"temperature": 1.0}})],
+    ("similarity", "own", "read", "temperature"),
+    [("cosine", 20, 20, 0.05), ("cosine", 9000, 512, 0.05), ("dot", 20, 20, 1.0)],
 )
-def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, similarity, own, read, loss):
+def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, similarity, own, read, temperature):
     model = tiny_encoder(tmp_path / "model")
     config = model / "config_sentence_transformers.json"
     config.write_text(json.dumps({**json.loads(config.read_text()), "similarity_fn_name": similarity}))
@@ -295,7 +296,8 @@ def test_a_model_of_ones_own_reads_what_it_can_and_trains_at_its_rate(tmp_path, 
     length.write_text(json.dumps({**json.loads(length.read_text()), "max_seq_length": own}))
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}), model=str(model))
     recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert beginning.tree["defaults"]["train"] == {"options": {"max_steps": 200}, **loss}
+    trained = beginning.tree["stages"]["trained"]
+    assert (trained["options"]["max_steps"], trained["loss"]["temperature"]) == (200, temperature)
     assert (recipe.model.document_length, recipe.stages["trained"].options.learning_rate) == (read, 2e-5)
     told = f"model {model}: reads the first {read} tokens of a document, where BM25 reads all of it"
     assert told in beginning.sentences()

@@ -145,9 +145,9 @@ def test_a_notebook_shows_one_query_a_fusion_a_model_and_a_recipe(place, at):
     assert "steps" not in runs["a"]._repr_html_()
     built = hn.encode(place / "data", place / "model", **at)
     assert '<td style="text-align:left">key</td>' in built._repr_html_() and built.key in built._repr_html_()
-    chosen = hn.recipe("bm25-passage").set("stages.scores.relevance_level=1")
+    chosen = hn.load_recipe("bm25-passage").set("stages.scores.relevance_level=1")
     assert "BM25 and the start model on passages" in chosen._repr_html_() and "start-test" in chosen._repr_html_()
-    assert "no such option" in hn.recipe("bm25-passage").set("stages.scores.spilt=dev")._repr_html_()
+    assert "no such option" in hn.load_recipe("bm25-passage").set("stages.scores.spilt=dev")._repr_html_()
 
 
 def test_a_live_model_is_kept_once_by_its_content(place, at, tiny_model):

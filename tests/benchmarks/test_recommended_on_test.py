@@ -26,10 +26,17 @@ def test_all_rows_are_trained_alike(tmp_path: Path) -> None:
             **TRAIN,
             "options": {"max_steps": 3, "negatives_per_query": 0},
             "loss": {"name": "ranknet", "pairs": "all"},
-            "system": "In-Batch Neg",
         },
-        "model": {**TRAIN, "loss": "star", "negatives": "negatives", "system": "Hard Neg"},
-        "scores": {"stage": "evaluate", "runs": {"as shipped": "start-run"}},
+        "in-batch-index": {"stage": "encode", "model": "in-batch"},
+        "in-batch-test": {"stage": "search", "index": "in-batch-index"},
+        "model": {**TRAIN, "loss": "star", "negatives": "negatives"},
+        "model-index": {"stage": "encode", "model": "model"},
+        "model-test": {"stage": "search", "index": "model-index"},
+        "scores": {
+            "stage": "evaluate",
+            "runs": {"as shipped": "start-run", "In-Batch Neg": "in-batch-test", "Hard Neg": "model-test"},
+        },
+        "report": {"stage": "report", "evaluation": "scores", "training": {"Hard Neg": "model"}},
     }
     trials = {"dataset": "pydocs", "model": "m", "stages": stages}
     rule = {"stages": {"negatives": {**mined, "miner": {"name": "window", "skip": 2, "depth": 9}}}}
@@ -39,6 +46,6 @@ def test_all_rows_are_trained_alike(tmp_path: Path) -> None:
     recipe = load_recipe(tmp_path / "test.yaml", None, [])
     assert recipe.stages["rule-negatives"].miner.options == {"skip": 2, "depth": 9}
     assert recipe.stages["top-negatives"].miner.options == {"depth": 200}
-    rows = ["Best hard negatives by trials", "Top 200", "Recommended by the rule"]
+    rows = ["Hard Neg", "Top 200", "Recommended by the rule"]
     assert all(row in recipe.stages["scores"].runs for row in rows)
     assert {recipe.stages[f"{name}-seed-1"].options.max_steps for name in ("in-batch", "model", "top", "rule")} == {3}

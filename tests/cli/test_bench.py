@@ -14,11 +14,12 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
+from hardneg.api.arguments import arguments_of
 from hardneg.api.bench_recipe import MARGIN, OTHER_RATES, STATIC_RATES, TRAINED, BenchRecipe
-from hardneg.api.bench_rows import as_markdown
+from hardneg.api.benching import as_markdown
 from hardneg.cli.main import app
 from hardneg.evaluation.levels import MARGIN as USUAL_MARGIN
-from hardneg.lines.bench import BenchLine
+from hardneg.functions.bench import bench as bench_function
 from hardneg.recipe.load import load_recipe
 from hardneg.records.errors import HardnegError
 
@@ -98,9 +99,7 @@ def short(number: float) -> str:
     return f"{number:g}".removeprefix("0")
 
 
-def test_the_protocol_is_that_of_the_base_and_of_the_pages() -> None:
-    scores = yaml.safe_load((ROOT / "recipes" / "bases" / "doses.yaml").read_text("utf-8"))["stages"]["scores"]
-    assert scores["equivalence_margin"] == MARGIN
+def test_the_protocol_is_that_of_the_pages() -> None:
     bench, commands = (
         " ".join((ROOT / "docs" / page).read_text("utf-8").split()) for page in ("bench.md", "commands.md")
     )
@@ -111,11 +110,11 @@ def test_the_protocol_is_that_of_the_base_and_of_the_pages() -> None:
         STATIC_RATES,
         OTHER_RATES,
     ]
-    assert f"**Seeds**: {BenchLine.resolved()['seeds'].default} (" in bench
+    assert f"**Seeds**: {arguments_of(bench_function)['seeds'].default} (" in bench
     assert f"{TRAINED['max_steps']} steps of {TRAINED['batch_size']} queries." in bench
     counts = f"default max_steps={TRAINED['max_steps']} and batch_size={TRAINED['batch_size']}."
-    assert counts in (hn.bench.__doc__ or "")
-    source = (ROOT / "hardneg" / "lines" / "bench.py").read_text("utf-8")
+    assert counts in arguments_of(bench_function)["options"].help
+    source = (ROOT / "hardneg" / "functions" / "bench.py").read_text("utf-8")
     assert not re.search(r"\b(400|32|0?\.015)\b", source)
 
 

@@ -11,7 +11,7 @@ from processes import loaded
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import named_recipes
 
 COMPLETED = {
     *("--backend", "--candidates", "--dataset", "--device", "--force", "--form", "--from", "--loss", "--metric"),
@@ -30,7 +30,7 @@ def complete(line):
 
 def test_recipes():
     assert complete("hardneg recipe run star-pass") == ["star-passage"]
-    assert set(complete("hardneg recipe plan ")) >= set(shipped_recipes())
+    assert set(complete("hardneg recipe plan ")) >= set(named_recipes())
     assert complete("hardneg artifacts why star --recipe dpr") == ["dpr-nq"]
 
 

@@ -5,7 +5,7 @@ import json
 from command_line import hardneg
 from recipe.recipes import small_collection
 
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipe.yaml_load import named_recipes
 from hardneg.registry.plugins import list_plugins
 from hardneg.store.artifacts import Store
 
@@ -16,7 +16,7 @@ def printed(*arguments):
 
 def test_recipes():
     found = printed("recipe", "list")
-    assert [row["name"] for row in found] == list(shipped_recipes())
+    assert [row["name"] for row in found] == named_recipes()
     star = next(row for row in found if row["name"] == "star-passage")
     assert star["about"].startswith("STAR") and star["path"].endswith("star-passage.yaml")
 

@@ -209,7 +209,7 @@ def test_a_command_that_failed_leaves_what_it_knew(place, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch, pytest.raises(ArtifactError, match="the disk is full"):
-        patch.setattr("hardneg.cli.line_outputs.laid_at", fail)
+        patch.setattr("hardneg.cli.commands.link_file", fail)
         hardneg(line)
     assert record(Store(place.parent / "store"), place / "best.trec.gz") == known
 

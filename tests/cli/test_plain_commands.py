@@ -9,12 +9,12 @@ import pytest
 from pyarrow import parquet
 from recipe.recipes import small_collection
 
+import hardneg as hn
 from hardneg.api.workplace import Workplace
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.lines.search import SearchLine
+from hardneg.recipe.plan import Plan
 from hardneg.records.errors import DataError, HardnegError, RecipeError, UsageError
-from hardneg.store.artifacts import Store
 from tests.run_lists import doc_lists
 
 
@@ -155,10 +155,12 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
         hardneg("search --dataset beir:data --output x.trec.gz")
 
 
-def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place):
-    asked = {"dataset": "beir:data", "model": "model", "candidates": "bm25", "depth": 9}
-    job = SearchLine().job(SearchLine.checked(asked), Workplace(Store(place / "store")))
-    steps = job.recipe.plan().steps
+def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place, monkeypatch):
+    plans: list[Plan] = []
+    monkeypatch.setattr(Workplace, "make", lambda workplace, plan, *more: plans.append(plan) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        hn.search("beir:data", "model", candidates="bm25", depth=9, store=place / "store")
+    steps = plans[0].steps
     verbs = {path: steps[step].verb for path, step in steps["run"].inputs.items() if step != "start"}
     assert verbs == {"index": "encode", "candidates": "search", "dataset": "dataset"}
     assert steps[steps["candidates"].inputs["index"]].spec.backend.name == "bm25"

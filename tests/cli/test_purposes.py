@@ -15,7 +15,7 @@ from hardneg.verbs.shared.stage_spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose():
-    for name in ("star-passage", "ance-passage", "adore-pq", "rocketqa-passage", "cort-bm25"):
+    for name in ("star-passage", "adore-star-passage", "ance-passage", "rocketqa-passage", "cort-electra-passage"):
         steps = make_plan(load_recipe(find_recipe(name)), []).steps.values()
         assert [step.name for step in steps if not step.spec.why()] == []
 

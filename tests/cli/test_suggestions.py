@@ -3,8 +3,8 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipe.settings import apply_settings
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.language import apply_settings
+from hardneg.recipe.yaml_load import find_recipe, named_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 
@@ -20,7 +20,7 @@ def test_a_misspelt_recipe_gets_the_nearest_three():
     told = refused("recipe run star-pasage --device cpu")
     assert "did you mean 'star-passage'?; the nearest are: star-passage, " in told
     near = told.partition("the nearest are: ")[2].partition(";")[0].split(", ")
-    assert len(near) == 3 and {*near} <= {*shipped_recipes()}
+    assert len(near) == 3 and {*near} <= {*named_recipes()}
 
 
 def test_part_of_a_name_finds_those_that_begin_or_end_with_it():

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
 from hardneg.encoders.families.adapters.adapter_spec import TYPES, AdapterSpec
-from hardneg.encoders.open.resolved import open_encoder, resolve
+from hardneg.encoders.families.adapters.layers import put_adapters
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.open.source import locate
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
@@ -27,7 +27,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trained(base: Path, adapter: AdapterSpec) -> Encoder:
     """An encoder whose adapter is another than at the beginning."""
-    encoder = Encoder.load(ModelSpec(str(base), adapter=adapter), "cpu")
+    encoder = load_learner(ModelSpec(str(base), adapter=adapter), "cpu")
     torch.manual_seed(1)
     for weights in encoder.module.parameters():
         if weights.requires_grad:
@@ -50,8 +50,8 @@ def as_opened_by_others(folder: Path) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_new_adapter_changes_nothing_and_alone_learns(base: Path, kind: str) -> None:
-    plain = Encoder.load(ModelSpec(str(base)), "cpu")
-    encoder = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
+    plain = load_learner(ModelSpec(str(base)), "cpu")
+    encoder = load_learner(ModelSpec(str(base), adapter=AdapterSpec(type=kind, rank=4)), "cpu")  # type: ignore[arg-type]
     assert np.allclose(plain.encode(TEXTS, "query"), encoder.encode(TEXTS, "query"), atol=1e-6)
     learning = [name for name, weights in encoder.module.named_parameters() if weights.requires_grad]
     assert learning and all(".default" in name for name in learning)
@@ -74,29 +74,29 @@ def test_lora_is_the_product_of_two_matrices_scaled_by_alpha_over_rank(base: Pat
 def test_saved_model_opens_everywhere_with_the_same_vectors(base: Path, tmp_path: Path, kind: str, save: str) -> None:
     encoder = trained(base, AdapterSpec(type=kind, rank=4, save=save))  # type: ignore[arg-type]
     before = encoder.encode(TEXTS, "query")
-    plain = Encoder.load(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
+    plain = load_learner(ModelSpec(str(base)), "cpu").encode(TEXTS, "query")
     assert closeness(before, plain) < 0.9999
     encoder.save(tmp_path / "saved")
     assert (tmp_path / "saved" / "model.safetensors").exists() == (save == "merged")
     assert np.array_equal(before, encoder.encode(TEXTS, "query"))  # saving leaves what is trained as it was
     assert closeness(before, as_opened_by_others(tmp_path / "saved")) > 0.99999
-    assert closeness(before, open_encoder(tmp_path / "saved", "cpu").encode(TEXTS, "query")) > 0.99999
-    assert closeness(before, open_encoder(tmp_path / "saved", "cpu", "fp32").encode(TEXTS, "query")) > 0.99999
+    assert closeness(before, load_encoder(tmp_path / "saved", "cpu").encode(TEXTS, "query")) > 0.99999
+    assert closeness(before, load_encoder(tmp_path / "saved", "cpu", "fp32").encode(TEXTS, "query")) > 0.99999
 
 
 def test_merged_model_is_trained_on_with_a_new_adapter_of_the_same_settings(base: Path, tmp_path: Path) -> None:
     trained(base, AdapterSpec(rank=4, alpha=8)).save(tmp_path / "one")
-    again = open_encoder(tmp_path / "one", "cpu")
+    again = load_encoder(tmp_path / "one", "cpu")
     assert again.spec.adapter == AdapterSpec(rank=4, alpha=8)
     assert all(".default" in name for name, weights in again.module.named_parameters() if weights.requires_grad)
-    used = open_encoder(tmp_path / "one", "cpu", "fp32")  # to encode: as a plain model
+    used = load_encoder(tmp_path / "one", "cpu", "fp32")  # to encode: as a plain model
     assert all(".default" not in name for name, _ in used.module.named_parameters())
 
 
 def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
     one = trained(base, AdapterSpec(rank=4, save="apart"))
     one.save(tmp_path / "one")
-    again = open_encoder(tmp_path / "one", "cpu")
+    again = load_encoder(tmp_path / "one", "cpu")
     assert again.spec.adapter is not None and again.spec.adapter.rank == 4 and again.spec.adapter.save == "apart"
     learning = {name: weights for name, weights in again.module.named_parameters() if weights.requires_grad}
     before = dict(one.module.named_parameters())
@@ -105,7 +105,7 @@ def test_adapter_saved_apart_is_trained_on(base: Path, tmp_path: Path) -> None:
         torch.nn.init.normal_(weights, std=0.3)
     again.save(tmp_path / "two")
     assert closeness(again.encode(TEXTS, "query"), as_opened_by_others(tmp_path / "two")) > 0.99999
-    third = Encoder.load(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
+    third = load_learner(again.spec, "cpu")  # as the start weights are loaded again where negatives are refreshed
     assert closeness(third.encode(TEXTS, "query"), one.encode(TEXTS, "query")) > 0.99999
 
 
@@ -119,16 +119,16 @@ def apart(base: Path, folder: Path) -> tuple[Path, np.ndarray]:
 def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
     for precision in (None, "fp32"):
-        found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
+        found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
         assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     found.save(tmp_path / "merged")
     assert closeness(as_opened_by_others(tmp_path / "merged"), vectors) > 0.99999
-    assert open_encoder(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
+    assert load_encoder(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
 
 
 def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
-    found = Encoder.load(ModelSpec(str(folder)), "cpu")
+    found = load_learner(ModelSpec(str(folder)), "cpu")
     assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
     assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
     beside = ModelSpec(str(base), adapter=AdapterSpec(str(folder)))
@@ -140,8 +140,8 @@ def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
     config = (folder / "adapter_config.json").read_text()
     (folder / "adapter_config.json").write_text(config.replace(str(base.resolve()), "/nowhere/base"))
     with pytest.raises(ModelError, match="'/nowhere/base'"):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
-    found = Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
+    found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
     assert found.dimension == 32
 
 
@@ -179,7 +179,7 @@ def test_adapter_of_another_model(base: Path, tmp_path: Path) -> None:
     ):
         save_file(broken, str(folder / "adapter_model.safetensors"))
         with pytest.raises(ModelError, match="does not fit its base"):
-            Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+            load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_adapters_that_are_not_known(base: Path, tmp_path: Path, content: object
     folder, _ = apart(base, tmp_path / "adapter")
     (folder / "adapter_config.json").write_text(json.dumps(content))
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
+        load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu")
 
 
 def test_all_problems_of_an_adapter_at_once() -> None:
@@ -209,11 +209,11 @@ def test_all_problems_of_an_adapter_at_once() -> None:
 
 def test_layers_that_are_not_there(base: Path) -> None:
     with pytest.raises(ModelError, match="cannot be put into"):
-        Encoder.load(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
+        load_learner(ModelSpec(str(base), adapter=AdapterSpec(target_modules=("nothing",))), "cpu")
 
 
 def test_weights_that_learn_are_estimated() -> None:
-    encoder = Encoder.load(ModelSpec("packaged:all-MiniLM-L6-v2", adapter=AdapterSpec(rank=16)), "cpu")
+    encoder = load_learner(ModelSpec("packaged:all-MiniLM-L6-v2", adapter=AdapterSpec(rank=16)), "cpu")
     learning = sum(weights.numel() for weights in encoder.module.parameters() if weights.requires_grad)
     assert AdapterSpec(rank=16).weights(384, 6) == learning == 18 * 384 * 16 * 6
 
@@ -264,7 +264,7 @@ def test_an_adapter_of_the_hub(base: Path, tmp_path: Path) -> None:
 
 FETCH = f"""
 import json
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
@@ -284,7 +284,7 @@ def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> N
     from sentence_transformers import SentenceTransformer
 
     spec = ModelSpec(str(base), twins=True, adapter=AdapterSpec(rank=2))
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     learning = [weights for weights in encoder.module.parameters() if weights.requires_grad]
     assert len(learning) == 2 * 2 * 6 * 2  # sides, layers, linear layers, matrices
     for weights in learning:
@@ -294,4 +294,4 @@ def test_both_encoders_of_twins_have_an_adapter(base: Path, tmp_path: Path) -> N
     assert closeness(encoder.encode(TEXTS, "query"), opened.encode_query(TEXTS)) > 0.99999
     assert closeness(encoder.encode(TEXTS, "document"), opened.encode_document(TEXTS)) > 0.99999
     with pytest.raises(ModelError, match="set save: merged"):
-        Encoder.load(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")
+        load_learner(replace(spec, adapter=AdapterSpec(save="apart")), "cpu")

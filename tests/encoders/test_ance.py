@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.open.save import export_ance
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, UsageError
 
@@ -43,7 +44,7 @@ def roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(folder: Path, **options: object) -> Encoder:
-    return Encoder.load(ModelSpec(str(folder), **(ANCE | options)), "cpu")  # type: ignore[arg-type]
+    return load_learner(ModelSpec(str(folder), **(ANCE | options)), "cpu")  # type: ignore[arg-type]
 
 
 def test_pyserini_opens_it_and_encodes_the_same_vectors(roberta, tmp_path, monkeypatch):

@@ -15,8 +15,9 @@ from torch.nn import Dropout
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.families.adapters.layers import layer_targets
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.configuration import USUAL
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.training.loop import compute_twice
 from tests.tiny import tiny_encoder
@@ -81,7 +82,7 @@ def test_vectors_are_those_that_others_make(model: tuple[str, Path]) -> None:
     from sentence_transformers import SentenceTransformer
 
     folder = str(model[1])
-    opened, ours = SentenceTransformer(folder, device="cpu"), Encoder.load(ModelSpec(folder), "cpu", "fp32")
+    opened, ours = SentenceTransformer(folder, device="cpu"), load_learner(ModelSpec(folder), "cpu", "fp32")
     assert closeness(ours.encode(TEXTS, "query", FP32), opened.encode_query(TEXTS)) > 0.99999
     assert closeness(ours.encode(TEXTS, "document", FP32), opened.encode_document(TEXTS)) > 0.99999
 
@@ -100,7 +101,7 @@ def gradients(encoder: Encoder) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize("adapter", [None, AdapterSpec(rank=2)], ids=["all", "adapter"])
 def test_activations_computed_twice_give_the_same_gradients(model: tuple[str, Path], adapter: Any) -> None:
-    encoder = Encoder.load(ModelSpec(str(model[1]), similarity="dot", adapter=adapter), "cpu")
+    encoder = load_learner(ModelSpec(str(model[1]), similarity="dot", adapter=adapter), "cpu")
     plain = gradients(encoder)
     turn_off = compute_twice(encoder.module)
     again = gradients(encoder)
@@ -110,7 +111,7 @@ def test_activations_computed_twice_give_the_same_gradients(model: tuple[str, Pa
 
 
 def test_each_layer_is_computed_twice_and_no_longer_after_the_end(model: tuple[str, Path]) -> None:
-    encoder = Encoder.load(ModelSpec(str(model[1]), similarity="dot"), "cpu")
+    encoder = load_learner(ModelSpec(str(model[1]), similarity="dot"), "cpu")
     stack = next(part for part in encoder.module.modules() if isinstance(part, torch.nn.ModuleList))
     calls: list[int] = []
     next(stack[1].children()).register_forward_hook(lambda *_: calls.append(1))
@@ -124,24 +125,13 @@ def test_each_layer_is_computed_twice_and_no_longer_after_the_end(model: tuple[s
     assert len(calls) == 4 * once
 
 
-def test_layers_are_wrapped_where_transformers_cannot_do_it_alone() -> None:
-    from transformers import BertConfig, BertModel
-
-    small = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-    own, other = (BertModel(BertConfig(vocab_size=10, **small)) for _ in range(2))
-    other.supports_gradient_checkpointing = False
-    for module in (own, other):
-        compute_twice(module)
-    assert ["forward" in vars(module.encoder.layer[1]) for module in (own, other)] == [False, True]
-
-
 @pytest.mark.slow
 def test_an_adapter_is_put_in_saved_and_opened(model: tuple[str, Path], tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     name, folder = model
     for save in ("merged", "apart"):
-        encoder = Encoder.load(ModelSpec(str(folder), adapter=AdapterSpec(rank=2, save=save)), "cpu")  # type: ignore[arg-type]
+        encoder = load_learner(ModelSpec(str(folder), adapter=AdapterSpec(rank=2, save=save)), "cpu")  # type: ignore[arg-type]
         learning = [weights for weights in encoder.module.parameters() if weights.requires_grad]
         assert name not in LINEAR or len(learning) == 2 * 2 * LINEAR[name]
         for weights in learning:
@@ -150,12 +140,12 @@ def test_an_adapter_is_put_in_saved_and_opened(model: tuple[str, Path], tmp_path
         opened = SentenceTransformer(str(tmp_path / save), device="cpu")
         ours = encoder.encode(TEXTS, "query", FP32)
         assert closeness(ours, opened.encode_query(TEXTS)) > 0.99999
-        again = Encoder.load(ModelSpec(str(tmp_path / save)), "cpu", "fp32")
+        again = load_learner(ModelSpec(str(tmp_path / save)), "cpu", "fp32")
         assert closeness(ours, again.encode(TEXTS, "query", FP32)) > 0.99999
 
 
 def test_heads_and_poolers_get_no_adapter(model: tuple[str, Path]) -> None:
-    transformer = Encoder.load(ModelSpec(str(model[1])), "cpu").parts("query")[0].model
+    transformer = load_learner(ModelSpec(str(model[1])), "cpu").parts("query")[0].model
     assert not any("pooler" in target for target in layer_targets(transformer))
 
 
@@ -163,16 +153,16 @@ def test_long_texts_of_a_modernbert(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     folder = tiny(tmp_path, "ModernBert", 8192)
-    ours, opened = Encoder.load(ModelSpec(str(folder)), "cpu", "fp32"), SentenceTransformer(str(folder), device="cpu")
+    ours, opened = load_learner(ModelSpec(str(folder)), "cpu", "fp32"), SentenceTransformer(str(folder), device="cpu")
     assert ours.spec.document_length == 8190
     text = " ".join(f"a{i % 89}" for i in range(1500))
     lengths = ours.tokenise([text, text + " z"], "document").lengths
     assert lengths.tolist() == [lengths[0], lengths[0] + 1] and lengths[0] > 4 * USUAL  # nothing is cut
     texts = [text, text + " z", "short"]
     assert closeness(ours.encode(texts, "document", FP32), opened.encode_document(texts)) > 0.99999
-    bare = Encoder.load(ModelSpec(str(tmp_path / "plain"), pooling="mean"), "cpu")
+    bare = load_learner(ModelSpec(str(tmp_path / "plain"), pooling="mean"), "cpu")
     assert bare.spec.document_length == USUAL  # a transformer that is not made for retrieval yet
-    longer = Encoder.load(ModelSpec(str(tmp_path / "plain"), pooling="mean", document_length=4096), "cpu")
+    longer = load_learner(ModelSpec(str(tmp_path / "plain"), pooling="mean", document_length=4096), "cpu")
     assert longer.tokenise([text], "document").lengths[0] > 4 * USUAL
     assert "token_type_ids" not in longer.features(["a"], "query")
 
@@ -183,7 +173,7 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
     reads: list[object] = []
     own = load._modules
     monkeypatch.setattr(load, "_modules", lambda *given: reads.append(given) or own(*given))
-    half, whole = (Encoder.load(ModelSpec(str(model[1])), "cpu", precision) for precision in ("bf16", "fp32"))
+    half, whole = (load_learner(ModelSpec(str(model[1])), "cpu", precision) for precision in ("bf16", "fp32"))
     assert len(reads) == 2
     buffers = dict(whole.parts("query")[0].model.named_buffers())
     for name, buffer in half.parts("query")[0].model.named_buffers():
@@ -193,7 +183,8 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
 
 MEASURE = """
 import sys, threading, time
-from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.open.resolved import load_encoder, load_learner
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 import accelerate, sentence_transformers, transformers
 from transformers import Qwen3Model

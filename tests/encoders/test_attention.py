@@ -11,7 +11,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import BertConfig
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import attention
 from hardneg.encoders.speed.attention import attended, check_attention
@@ -79,7 +80,7 @@ def test_weights_that_vanish_are_told():
     assert attended(query, key, value, None) is None
     module = torch.nn.Module()
     with torch.inference_mode():
-        found, _ = attention._forward(module, query, key, value, None, scaling=1.0, is_causal=False)
+        found, _ = attention._batched(module, query, key, value, None, scaling=1.0, is_causal=False)
     assert found.flatten().tolist() == [1.0, 1.0]
 
 
@@ -89,17 +90,17 @@ def test_causal_masks_and_fewer_key_heads_are_left_to_the_library(monkeypatch):
     causal = torch.ones(20, 20, dtype=torch.bool).tril()[None, None].expand(3, 1, 20, 20)
     module: Any = torch.nn.Module()
     with torch.inference_mode():
-        found, _ = attention._forward(module, query, key, value, causal, scaling=1.0)
+        found, _ = attention._batched(module, query, key, value, causal, scaling=1.0)
         usual = scaled_dot_product_attention(query, key, value, attn_mask=causal, scale=1.0)
         assert torch.equal(found, usual.transpose(1, 2))
-        attention._forward(module, query, key, value, None, is_causal=True)
+        attention._batched(module, query, key, value, None, is_causal=True)
         module.num_key_value_groups = 2
-        attention._forward(module, query, key[:, :1], value[:, :1], None, is_causal=False)
+        attention._batched(module, query, key[:, :1], value[:, :1], None, is_causal=False)
 
 
 @pytest.fixture
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    return load_learner(ModelSpec(str(tiny_model)), "cpu")
 
 
 @pytest.mark.parametrize("name", ["sdpa", "eager", "batched"])

@@ -11,9 +11,8 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from hardneg.encoders.tokens import backend
-from hardneg.encoders.tokens.backend import Backend, backend_of, cut, cut_pairs
+from hardneg.encoders.tokens.backend import Backend, Ids, WordIds, backend_of, cut, cut_pairs, encoded, goes_by_words
 from hardneg.encoders.tokens.tokens import Tokens, _by_its_own_call, tokenise
-from hardneg.encoders.tokens.word_ids import Ids, WordIds, encoded, goes_by_words
 
 LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
 
@@ -157,8 +156,8 @@ def test_words_are_read_once_and_forgotten_where_there_are_too_many(monkeypatch:
         read.append(sorted(texts))
         return encoded(tokenizer, texts)
 
-    monkeypatch.setattr("hardneg.encoders.tokens.word_ids.encoded", noted)
-    monkeypatch.setattr("hardneg.encoders.tokens.word_ids._KEPT", 3)
+    monkeypatch.setattr("hardneg.encoders.tokens.backend.encoded", noted)
+    monkeypatch.setattr("hardneg.encoders.tokens.backend._KEPT", 3)
     words, texts = WordIds(_wordpiece()), ["ab a ab a", "a a ab"]
     ids, offsets = words.of(texts, 9) or ((), ())
     assert list(offsets) == [0, 4, 7] and list(ids) == [*_wordpiece().encode("ab a ab a a a ab").ids]

@@ -8,8 +8,8 @@ from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 
 from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments

@@ -7,13 +7,11 @@ import pytest
 from encoders.test_sharded import FP32, check_same, corpus, encode, models
 
 from hardneg.encoders.corpus import sharding
-from hardneg.encoders.corpus.block_stores import OneFolder, ShardFolders
-from hardneg.encoders.corpus.sharding import Sharding, ShardWork
+from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
 from hardneg.encoders.corpus.stream import encoded_blocks
 from hardneg.formats.vectors import shard_folder
 from hardneg.formats.vectors.shards import SHARD
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import ArtifactError, PartDone
 from hardneg.records.layout import SHARDS
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
@@ -38,7 +36,7 @@ def made(store, encoder, rows, numbers):
 def put(store, numbers):
     encoder, rows = store.work.encoder, store.work.rows
     for block in made(store, encoder, rows, numbers):
-        store.write(*block)
+        store.write_block(*block)
 
 
 @pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
@@ -46,10 +44,10 @@ def test_many_writers_in_any_order_make_what_one_does(models, corpus, tmp_path, 
     encoder = models[kind]
     monkeypatch.setattr(encoder, "block", 4)
     first = shards_of(encoder, corpus, tmp_path / "shards")
-    assert first.numbers == range(8) and first.finished() == set()
+    assert first.numbers == range(8) and first.finished_blocks() == set()
     for writer, number in enumerate([7, 0, 3, 6, 1, 4, 2, 5], 1):
         put(shards_of(encoder, corpus, tmp_path / "shards", writer), [number])
-        assert number in first.finished()
+        assert number in first.finished_blocks()
     assert len(list((tmp_path / "shards").glob(f"*/{SHARD}"))) == 3  # closed by who wrote the last block of each
     first.close()
     found = open_store(tmp_path / "shards")
@@ -66,35 +64,17 @@ def test_one_folder_is_the_index_itself(models, corpus, tmp_path):
     for writer, number in enumerate([5, 7, 0, 1, 6, 3, 4, 2]):
         store = OneFolder(encoder, rows, folder, writer)
         for block in made(store, encoder, rows, [number]):
-            store.write(*block)
-    assert store.finished() == set(store.numbers) == set(range(8))
+            store.write_block(*block)
+    assert store.finished_blocks() == set(store.numbers) == set(range(8))
     store.close()
     store.close()
-    assert store.finished() == set(range(8))
+    assert store.finished_blocks() == set(range(8))
     check_same(encode(encoder, corpus, tmp_path / "whole"), open_store(folder))
 
 
-def test_a_shard_goes_to_its_place_with_its_last_block(models, corpus, tmp_path):
-    far = Sharding(4, url=f"file://{tmp_path}/far", taken=slice(1, 3), of="x")
-    store = shards_of(models["static"], corpus, tmp_path / "here", sharding=far)
-    assert store.numbers == range(2, 6)
-    put(store, [2, 3, 4])
-    assert [path.parent.name for path in (tmp_path / "far").glob(f"*/{SHARD}")] == ["shard-00001"]
-    assert [path.name for path in (tmp_path / "here").glob("shard-*") if path.is_dir()] == ["shard-00002"]
-    assert shards_of(models["static"], corpus, tmp_path / "here", 7, far).finished() == {2, 3, 4}
-    put(store, [5])
-    with pytest.raises(PartDone, match=r"2 of 4 shards are at .*; 0, 3 are still missing"):
-        store.close()
-    rest = shards_of(models["static"], corpus, tmp_path / "there", sharding=Sharding(4, url=far.url, of="x"))
-    assert rest.finished() == {2, 3, 4, 5}
-    put(rest, [0, 1, 6, 7])
-    rest.close()
-    check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "there"))
-
-
-@pytest.mark.parametrize("at", ["close_index", "close_shard", "put_shard"])
+@pytest.mark.parametrize("at", ["close_index", "close_shard"])
 def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_path, monkeypatch, at):
-    place = Sharding(2, url=f"file://{tmp_path}/far", of="x")
+    place = Sharding(2)
 
     def dies(*given, **more):
         if at == "close_index":
@@ -108,9 +88,9 @@ def test_who_goes_on_closes_what_a_killed_writer_could_not(models, corpus, tmp_p
         with pytest.raises(KeyboardInterrupt):
             put(store, [7])
     again = shards_of(models["static"], corpus, tmp_path / "here", 0, place)
-    assert again.finished() == set(range(8))
+    assert again.finished_blocks() == set(range(8))
     again.close()
-    said = json.loads((tmp_path / "far/shard-00001" / SHARD).read_text())
+    said = json.loads((tmp_path / "here/shard-00001" / SHARD).read_text())
     assert sorted(said["files"]) == ["docid", "index"]
     check_same(encode(models["static"], corpus, tmp_path / "whole"), open_store(tmp_path / "here"))
 
@@ -129,7 +109,7 @@ def test_writers_at_once_close_each_shard_once(models, corpus, tmp_path, monkeyp
 
     def write(store, block):
         together.wait()
-        store.write(*block)
+        store.write_block(*block)
 
     threads = [threading.Thread(target=write, args=pair) for pair in zip(stores, blocks, strict=True)]
     for thread in threads:
@@ -144,16 +124,9 @@ def test_writers_at_once_close_each_shard_once(models, corpus, tmp_path, monkeyp
 def test_what_another_run_began_is_gone_on_with(models, corpus, tmp_path):
     put(shards_of(models["static"], corpus, tmp_path / "here", 1), [0, 1, 5])
     again = shards_of(models["static"], corpus, tmp_path / "here", sharding=Sharding(8))
-    assert again.finished() == {0, 1, 5} and len(again.work.cut) == 4
+    assert again.finished_blocks() == {0, 1, 5} and len(again.work.cut) == 4
     found = encode(models["static"], corpus, tmp_path / "here", Sharding(5))  # this machine's own way
     check_same(encode(models["static"], corpus, tmp_path / "whole"), found)
-
-
-def test_a_place_with_shards_of_something_else_is_left(models, corpus, tmp_path):
-    encode(models["static"], corpus, tmp_path / "a", Sharding(2, url=f"file://{tmp_path}/far", of="x"))
-    with pytest.raises(ArtifactError, match="is a shard of another corpus, model or cut"):
-        other = Sharding(2, url=f"file://{tmp_path}/far", of="y")
-        shards_of(models["static"], corpus, tmp_path / "b", sharding=other).finished()
 
 
 def test_shards_are_locked_on_a_network_file_system(models, corpus, tmp_path, monkeypatch):
@@ -161,4 +134,4 @@ def test_shards_are_locked_on_a_network_file_system(models, corpus, tmp_path, mo
     asked = as_nfs(monkeypatch)
     store = shards_of(models["static"], corpus, tmp_path, sharding=Sharding(2))
     put(store, store.numbers)
-    assert asked and store.finished() == set(store.numbers)
+    assert asked and store.finished_blocks() == set(store.numbers)

@@ -1,7 +1,7 @@
 from tiny import tiny_multi_vector
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.model_card import model_card, with_scores
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 
 
@@ -9,7 +9,7 @@ def test_a_card_tells_facts_scores_and_how_to_open(tiny_model):
     spec = ModelSpec(str(tiny_model), query_prompt="query: ")
     facts = {"Base model": "org/name", "Dataset": "/home/me/nq", "Loss": "infonce", "Steps": 150}
     scores = {"before": {"RR@10": 0.5}, "after": {"RR@10": 0.61234, "R@100": 0.9}}
-    card = with_scores(model_card(Encoder.load(spec, "cpu"), facts), scores, "5 queries of split test")
+    card = with_scores(model_card(load_learner(spec, "cpu"), facts), scores, "5 queries of split test")
     assert card.startswith("---\nlibrary_name: sentence-transformers\n")
     for line in (
         "base_model: org/name",
@@ -26,24 +26,24 @@ def test_a_card_tells_facts_scores_and_how_to_open(tiny_model):
 
 
 def test_a_base_model_in_a_folder_is_no_hub_id(tiny_model):
-    card = model_card(Encoder.load(ModelSpec(str(tiny_model)), "cpu"), {"Base model": str(tiny_model)})
+    card = model_card(load_learner(ModelSpec(str(tiny_model)), "cpu"), {"Base model": str(tiny_model)})
     assert "base_model:" not in card and f"- Base model: {tiny_model.name}" in card
 
 
 def test_a_packaged_base_model_is_named_as_the_hub_has_it(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     lines = model_card(encoder, {"Base model": "packaged:all-MiniLM-L6-v2"}).splitlines()
     assert "base_model: sentence-transformers/all-MiniLM-L6-v2" in lines
     assert "base_model" not in model_card(encoder, {"Base model": "packaged:wordllama"})
 
 
 def test_a_head_that_pyserini_has_no_class_for_is_opened_by_sentence_transformers(tiny_model):
-    card = model_card(Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu"), {})
+    card = model_card(load_learner(ModelSpec(str(tiny_model), projection=8), "cpu"), {})
     assert "AutoQueryEncoder" not in card and "class Vectors(QueryEncoder):" in card.splitlines()
 
 
 def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path):
-    card = model_card(Encoder.load(ModelSpec(str(tiny_multi_vector(tmp_path / "model"))), "cpu"), {})
+    card = model_card(load_learner(ModelSpec(str(tiny_multi_vector(tmp_path / "model"))), "cpu"), {})
     assert 'model = MultiVectorEncoder("path/to/this/folder")' in card.splitlines()
     assert "# Late-interaction retriever trained with hard negatives" in card
     assert "AutoQueryEncoder" not in card and "tags: [sentence-transformers, late-interaction-retrieval" in card

@@ -8,9 +8,9 @@ import pytest
 from tiny import HIDDEN, tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.contract import filled, overrides, read_contract
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -123,11 +123,11 @@ def test_a_model_is_used_as_its_folder_says(tmp_path: Path, change):
     for file, values in VALUES.get(change, {}).items():
         write(folder, file, **values)
     OTHERWISE.get(change, lambda folder: None)(folder)
-    encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
+    encoder = load_learner(ModelSpec(str(folder)), "cpu")
     agrees(encoder, folder)
     encoder.save(tmp_path / "one")
-    agrees(Encoder.load(ModelSpec(str(tmp_path / "one")), "cpu"), folder)
-    again = Encoder.open(tmp_path / "one", "cpu")
+    agrees(load_learner(ModelSpec(str(tmp_path / "one")), "cpu"), folder)
+    again = load_learner(tmp_path / "one", "cpu")
     agrees(again, tmp_path / "one")
     again.save(tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
@@ -140,8 +140,8 @@ def test_what_a_recipe_says_wins_in_our_vectors_and_in_the_saved_folder(tmp_path
     folder = tiny_encoder(tmp_path / "model")
     write(folder, CONFIG, **ALL_PROMPTS)
     spec = ModelSpec(str(folder), query_prompt="", document_prompt="text: ", similarity="dot", query_length=5)
-    encoder = Encoder.load(spec, "cpu")
-    plain = Encoder.load(ModelSpec(str(tiny_encoder(tmp_path / "plain")), similarity="dot", query_length=5), "cpu")
+    encoder = load_learner(spec, "cpu")
+    plain = load_learner(ModelSpec(str(tiny_encoder(tmp_path / "plain")), similarity="dot", query_length=5), "cpu")
     np.testing.assert_array_equal(encoder.encode(QUERIES, "query", FP32), plain.encode(QUERIES, "query", FP32))
     encoder.save(tmp_path / "saved")
     agrees(encoder, tmp_path / "saved")
@@ -185,8 +185,8 @@ def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, na
     folder = tiny_encoder(tmp_path / "model")
     write(folder, "config_sentence_transformers.json", similarity_fn_name=name)
     with pytest.raises(ModelError, match=f"compared by {name} distance.*set similarity: cosine or dot"):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
-    assert Encoder.load(ModelSpec(str(folder), similarity="dot"), "cpu").spec.similarity == "dot"
+        load_learner(ModelSpec(str(folder)), "cpu")
+    assert load_learner(ModelSpec(str(folder), similarity="dot"), "cpu").spec.similarity == "dot"
 
 
 def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
@@ -195,9 +195,9 @@ def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: 
     assert any("is not supported: set similarity" in line for line in read_contract(folder).odd)
     with pytest.raises(ModelError, match="normalised and then truncated is not supported: set similarity: cosine"):
         _ = resolve(ModelSpec(str(folder))).digest
-    assert Encoder.load(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
+    assert load_learner(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
     write(folder, "config_sentence_transformers.json", truncate_dim=HIDDEN)
-    agrees(Encoder.load(ModelSpec(str(folder)), "cpu"), folder)
+    agrees(load_learner(ModelSpec(str(folder)), "cpu"), folder)
 
 
 def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_more_than_usual(tmp_path: Path):
@@ -214,9 +214,9 @@ def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_
 
 def test_last_tokens_by_a_recipe(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
-    asked = Encoder.load(ModelSpec(str(folder), pooling="lasttoken"), "cpu").encode(QUERIES, "query", FP32)
+    asked = load_learner(ModelSpec(str(folder), pooling="lasttoken"), "cpu").encode(QUERIES, "query", FP32)
     with_last_tokens(folder)
-    own = Encoder.load(ModelSpec(str(folder)), "cpu").encode(QUERIES, "query", FP32)
+    own = load_learner(ModelSpec(str(folder)), "cpu").encode(QUERIES, "query", FP32)
     np.testing.assert_array_equal(asked, own)
 
 
@@ -243,4 +243,4 @@ def test_files_that_no_such_model_has(tmp_path: Path, file: str, values: dict[st
     folder = tiny_encoder(tmp_path / "model")
     write(folder, file, **values)
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")

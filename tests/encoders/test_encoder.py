@@ -7,7 +7,8 @@ import torch
 from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -18,7 +19,7 @@ TEXTS += [f"passage {'and more ' * (n % 17)}{n}" for n in range(60)]
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    return load_learner(ModelSpec(str(tiny_model)), "cpu")
 
 
 def names(encoder: Encoder) -> list[str]:
@@ -50,7 +51,7 @@ def test_an_empty_text_is_its_special_tokens(encoder: Encoder):
 
 def test_features_are_padded_and_cut_to_their_kind(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), query_length=5, document_length=9, query_prompt="q: ")
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     long = "a b c d e f g h i j k"
     query, document = encoder.features([long, "a"], "query"), encoder.features([long], "document")
     assert query["input_ids"].shape == (2, 5) and document["input_ids"].shape == (1, 9)
@@ -83,7 +84,7 @@ def test_bf16_is_close(encoder: Encoder):
 
 
 def test_training_mode_comes_back_part_by_part(tiny_model: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     assert not encoder.module.training
     encoder.module.train()
     encoder.module[1].eval()
@@ -93,7 +94,7 @@ def test_training_mode_comes_back_part_by_part(tiny_model: Path):
 
 
 def test_a_vector_that_is_not_finite_is_named(tiny_model: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     row = encoder.module.tokenizer.convert_tokens_to_ids("q")
     with torch.no_grad():
         encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
@@ -104,7 +105,7 @@ def test_a_vector_that_is_not_finite_is_named(tiny_model: Path):
 
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_vectors_that_are_all_the_same_are_no_encoding(tiny_model: Path, side):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     with torch.no_grad():
         for weight in encoder.module.parameters():
             weight.zero_()
@@ -133,7 +134,7 @@ def test_progress_counts_every_text(encoder: Encoder):
 
 def test_cls_pooling_of_a_plain_folder(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "plain", kind="transformers")
-    encoder = Encoder.load(ModelSpec(str(folder), pooling="cls", similarity="dot"), "cpu")
+    encoder = load_learner(ModelSpec(str(folder), pooling="cls", similarity="dot"), "cpu")
     features = encoder.features(TEXTS[:3], "document")
     with torch.inference_mode():
         expected = encoder.module[0].model(**features).last_hidden_state[:, 0]
@@ -142,14 +143,14 @@ def test_cls_pooling_of_a_plain_folder(tmp_path: Path):
 
 def test_mean_pooling_of_a_plain_folder_is_the_packaged_one(tiny_model: Path, tmp_path: Path):
     folder = tiny_encoder(tmp_path / "plain", kind="transformers")
-    plain = Encoder.load(ModelSpec(str(folder), pooling="mean", query_length=64), "cpu")
-    own = Encoder.load(ModelSpec(str(tiny_model), query_length=64), "cpu")
+    plain = load_learner(ModelSpec(str(folder), pooling="mean", query_length=64), "cpu")
+    own = load_learner(ModelSpec(str(tiny_model), query_length=64), "cpu")
     one, other = plain.encode(TEXTS, "query", FP32), own.encode(TEXTS, "query", FP32)
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
 def test_pooling_is_replaced(tiny_model: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model), pooling="cls"), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), pooling="cls"), "cpu")
     assert names(encoder) == ["Transformer", "Pooling", "Normalize"]
     assert encoder.module[1].pooling_mode == "cls"
 
@@ -157,9 +158,9 @@ def test_pooling_is_replaced(tiny_model: Path):
 def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), projection=512, layer_norm=True, similarity="dot")
     torch.manual_seed(1)
-    one = Encoder.load(spec, "cpu")
+    one = load_learner(spec, "cpu")
     torch.manual_seed(2)
-    two = Encoder.load(spec, "cpu")
+    two = load_learner(spec, "cpu")
     assert names(one) == ["Transformer", "Pooling", "Dense", "LayerNorm"] and one.dimension == 512
     weight, bias = one.module[2].linear.weight, one.module[2].linear.bias
     assert torch.equal(weight, two.module[2].linear.weight)
@@ -168,7 +169,7 @@ def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):
 
 
 def test_dot_takes_the_normalisation_away(tiny_model: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model), similarity="dot"), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), similarity="dot"), "cpu")
     assert names(encoder) == ["Transformer", "Pooling"]
 
 
@@ -183,20 +184,20 @@ def test_dot_takes_the_normalisation_away(tiny_model: Path):
 )
 def test_what_a_model_cannot_do(tiny_model: Path, change: dict[str, object], said: str):
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(tiny_model), **change), "cpu")  # type: ignore[arg-type]
+        load_learner(ModelSpec(str(tiny_model), **change), "cpu")  # type: ignore[arg-type]
 
 
 def test_a_plain_folder_has_no_pooling_of_its_own(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "plain", kind="transformers")
     with pytest.raises(ModelError, match="set pooling to cls, mean or lasttoken"):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
 
 
 def test_weights_that_are_no_weights_are_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "pickled")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"pytorch_model\.bin: "):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_weights_that_are_no_weights_are_refused(tmp_path: Path):
         ("config.json", "{", "not readable as JSON"),
         ("config.json", '{"model_type": "none"}', "cannot be opened"),
         ("modules.json", "{", "not readable as JSON"),
-        ("modules.json", '{"a": 1}', "not a list of modules"),
+        ("modules.json", '{"a": 1}', "not in the form that sentence-transformers writes"),
         ("model.safetensors", "broken", "cannot be opened"),
         ("adapter_config.json", "{}", "of type None, which is not supported"),
         ("config_sentence_transformers.json", '{"truncate_dim": "8"}', "no number of dimensions"),
@@ -215,7 +216,7 @@ def test_broken_folders(tmp_path: Path, file: str, content: str, said: str):
     folder = tiny_encoder(tmp_path / "broken")
     (folder / file).write_text(content)
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(folder)), "cpu")
+        load_learner(ModelSpec(str(folder)), "cpu")
 
 
 def test_roberta_positions_begin_after_the_padding(tmp_path: Path):
@@ -228,8 +229,8 @@ def test_roberta_positions_begin_after_the_padding(tmp_path: Path):
     )  # fmt: skip
     RobertaModel(config).save_pretrained(folder)
     with pytest.raises(ModelError, match="at most 64 tokens: document_length is 65"):
-        Encoder.load(ModelSpec(str(folder), pooling="cls", document_length=65), "cpu")
-    encoder = Encoder.load(ModelSpec(str(folder), pooling="cls", document_length=64), "cpu")
+        load_learner(ModelSpec(str(folder), pooling="cls", document_length=65), "cpu")
+    encoder = load_learner(ModelSpec(str(folder), pooling="cls", document_length=64), "cpu")
     assert np.isfinite(encoder.encode(["a " * 100], "document")).all()
 
 
@@ -238,12 +239,12 @@ def test_a_pooling_that_leaves_the_prompt_out(tmp_path: Path):
     (folder / "1_Pooling" / "config.json").write_text(
         '{"embedding_dimension": 32, "pooling_mode": "mean", "include_prompt": false}'
     )
-    encoder = Encoder.load(ModelSpec(str(folder), query_prompt="find the passage: ", query_length=256), "cpu")
+    encoder = load_learner(ModelSpec(str(folder), query_prompt="find the passage: ", query_length=256), "cpu")
     expected = encoder.module.encode_query(TEXTS[3:])
     np.testing.assert_allclose(encoder.encode(TEXTS[3:], "query", FP32), expected, atol=1e-5)
     assert abs(encoder.encode(["x"], "document", FP32) - encoder.encode(["x"], "query", FP32)).max() > 1e-3
 
 
 def test_loading_is_silent(tiny_model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
-    Encoder.load(ModelSpec(str(tiny_model)), "cpu").save(tmp_path / "saved")
+    load_learner(ModelSpec(str(tiny_model)), "cpu").save(tmp_path / "saved")
     assert capfd.readouterr() == ("", "")

@@ -43,7 +43,7 @@ def questions(tree: ast.AST, known: set[str], names: set[str]) -> Iterator[str]:
 
 
 def test_no_consumer_asks_which_kind_it_has() -> None:
-    assert {"dense", "sparse", "multi_vector"} <= FOLDERS and {"OneVector", "TermWeights", "VectorAToken"} <= classes()
+    assert {"dense", "sparse", "multi_vector"} <= FOLDERS and {"TermWeights", "VectorAToken"} <= classes()
     names, found = {*plugin_names("encoders")}, {}
     for path, tree in TREES.items():
         known = classes() | (set() if path.startswith(("formats/", "testing/")) else FORMS)
@@ -56,7 +56,7 @@ def test_no_consumer_asks_which_kind_it_has() -> None:
     "line",
     [
         "from hardneg.encoders.families.sparse.weights import TermWeights",
-        "isinstance(encoder.representation, (OneVector, int))",
+        "isinstance(encoder.representation, (Representation, int))",
         "isinstance(found, SparseRows)",
         "spec.encoder.name == 'multi-vector'",
         "kind in ('dense', 'static')",
@@ -64,5 +64,5 @@ def test_no_consumer_asks_which_kind_it_has() -> None:
 )
 def test_questions_are_seen(line: str) -> None:
     names = {"dense", "static", "sparse", "multi-vector"}
-    assert list(questions(ast.parse(line), {"OneVector", "SparseRows"}, names))
-    assert not list(questions(ast.parse("kind.form == 'vectors'\nisinstance(queries, str)"), {"OneVector"}, names))
+    assert list(questions(ast.parse(line), {"Representation", "SparseRows"}, names))
+    assert not list(questions(ast.parse("kind.form == 'vectors'\nisinstance(queries, str)"), {"Representation"}, names))

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from hardneg.encoders.tokens.expansion import EXPANDED, Expansion
-from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens.tokens import EXPANDED, Expansion, Tokens
 
 
 def _tokens(left: bool = False) -> Tokens:

@@ -12,9 +12,8 @@ import torch
 from safetensors.torch import load_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.model_files import weight_files, weights_in
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.network import load_classifier
@@ -24,7 +23,7 @@ TEXTS = ["an old river", "the blue engine of a harbor", "x"]
 
 def vectors(folder: Path, **options: Any) -> np.ndarray:
     spec = ModelSpec(str(folder), query_length=16, document_length=16, **options)
-    return Encoder.load(spec, "cpu").encode(TEXTS, "query")
+    return load_learner(spec, "cpu").encode(TEXTS, "query")
 
 
 def as_bin(folder: Path, **renamed: str) -> dict[str, torch.Tensor]:
@@ -172,7 +171,7 @@ def test_what_is_no_mapping_of_tensors_is_refused(folder: Path, held: Any) -> No
         (["pytorch_model-9.bin"], "pytorch_model-9.bin is missing, which pytorch_model.bin.index.json names"),
         (["../outside.bin"], "names files outside the model"),
         (["/etc/passwd"], "names files outside the model"),
-        ([1], "not an index of weights"),
+        ([1], "not in the form that sentence-transformers writes"),
     ],
 )
 def test_an_index_of_other_files_is_refused(folder: Path, names: list[Any], told: str) -> None:

@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import SIDES, ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.errors import ModelError
@@ -185,12 +186,12 @@ def figures(form: Published, folder: Path) -> Figures:
     from sentence_transformers import SentenceTransformer
 
     model, work = form.write(folder), write_toy(folder / "toy")
-    ours, theirs = Encoder.load(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
+    ours, theirs = load_learner(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
     try:
         packed = closeness(ours, theirs, EncodeOptions(1000, "fp32", attention="unpadded"))
     except ModelError:
         packed = None
-    learner = Encoder.load(ModelSpec(str(model)), "cpu")
+    learner = load_learner(ModelSpec(str(model)), "cpu")
     before = [weight.detach().clone() for weight in learner.module.parameters()]
     settings = options(max_steps=5, accumulate=1, learning_rate=1e-3)
     train(learner, toy_data(work), InfoNCE(), settings, folder / "run", progress=Silent())

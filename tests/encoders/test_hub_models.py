@@ -16,13 +16,13 @@ FETCH = """
 import json, sys
 from hardneg.records.errors import HardnegError
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import resolve, load_learner
 from hardneg.encoders.spec import ModelSpec
 told = {}
 for name in sys.argv[1:]:
     try:
         spec = ModelSpec(name, pooling="mean", query_length=16, document_length=16)
-        told[name] = [resolve(spec).digest, Encoder.load(spec, "cpu").encode(["an old river"], "query").tolist()]
+        told[name] = [resolve(spec).digest, load_learner(spec, "cpu").encode(["an old river"], "query").tolist()]
     except HardnegError as error:
         told[name] = f"{type(error).__name__}: {error}"
 print(json.dumps(told))

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -109,12 +108,12 @@ def test_revision_of_a_folder_does_not_count(tiny_model: Path):
 
 
 def test_saving_twice_gives_one_digest_whatever_was_encoded_before(tiny_model: Path, tmp_path: Path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     encoder.encode(["a query"], "query")
     encoder.save(tmp_path / "one")
     encoder.features(["a document", "and another one"], "document")
     encoder.save(tmp_path / "two")
-    assert resolve(Encoder.open(tmp_path / "one", "cpu").spec).digest == digest(tmp_path / "two")
+    assert resolve(load_learner(tmp_path / "one", "cpu").spec).digest == digest(tmp_path / "two")
 
 
 def test_a_full_commit_needs_no_hub():

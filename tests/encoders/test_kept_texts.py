@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
 
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.resolved import load_encoder
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.kept_texts import encode_kept
 from hardneg.formats.vectors import begun_blocks

@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed import compiling, onednn
-from hardneg.encoders.speed.fastest import arranged
-from hardneg.encoders.speed.onednn import OneDnnLinear, multiply_fastest
+from hardneg.encoders.speed import fastest
+from hardneg.encoders.speed.fastest import OneDnnLinear, arranged, multiply_fastest
 from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import Processor, bf16_on_cpu
 
@@ -19,7 +18,7 @@ from hardneg.runtime.processor import Processor, bf16_on_cpu
 @pytest.fixture(autouse=True)
 def with_units(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU of the kind that oneDNN is for, which has units for bfloat16 if this one has."""
-    monkeypatch.setattr(onednn, "processor_of", lambda _: Processor("cpu", bf16_on_cpu()))
+    monkeypatch.setattr(fastest, "processor_of", lambda _: Processor("cpu", bf16_on_cpu()))
 
 
 def changed(layer: nn.Module) -> nn.Sequential:
@@ -50,13 +49,13 @@ def test_it_is_what_torch_makes(bias, dtype, near):
 def test_other_layers_stay_as_they_are(monkeypatch):
     layers: list[nn.Module] = [nn.Linear(8, 6).double(), nn.Linear(8, 6).half(), nn.LayerNorm(6)]
     assert [type(changed(layer)[0]) for layer in layers] == [nn.Linear, nn.Linear, nn.LayerNorm]
-    monkeypatch.setattr(onednn, "processor_of", lambda _: Processor("cpu", bf16=False))
+    monkeypatch.setattr(fastest, "processor_of", lambda _: Processor("cpu", bf16=False))
     assert type(changed(nn.Linear(8, 6))[0]) is OneDnnLinear
     assert type(changed(nn.Linear(8, 6).bfloat16())[0]) is nn.Linear
 
 
 def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     usual = encoder.encode(["some words"], "query", EncodeOptions(precision="fp32"))
     monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
     own = encoder.parts("query")[0]
@@ -70,8 +69,8 @@ def test_a_model_that_computes_so_learns_as_before(tiny_model, monkeypatch):
 
 
 def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    monkeypatch.setattr(fastest.shutil, "which", lambda name: None)
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     with pytest.raises(ModelError, match="compile needs a compiler of C"):
         encoder.encode(["some words"], "query", EncodeOptions(compile=True))
 
@@ -79,7 +78,7 @@ def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
 def test_what_is_to_be_compiled_is_the_copy(tiny_model, monkeypatch):
     told: list[Any] = []
     monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     own = encoder.parts("query")[0]
     copied = arranged(own, compiled=True)
     assert told == [(copied.model, {"dynamic": True})] and copied.model is not own.model

@@ -9,18 +9,18 @@ from types import FrameType
 from typing import ClassVar
 
 import pytest
+from recipe.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.open import contract, resolved_model, source
-from hardneg.encoders.open import resolved as opened
+from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
-from hardneg.encoders.open.resolved import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
 
@@ -51,8 +51,8 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
     from hardneg.encoders.families.adapters import adapter_source as adapters
 
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, source, "locate", [opened, adapters, source])
-    read = counted(monkeypatch, contract, "read_contract", [contract, resolved_model])
+    looked = counted(monkeypatch, source, "locate", [resolved, adapters, source])
+    read = counted(monkeypatch, contract, "read_contract", [contract, resolved])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
     model = resolve(str(folder))
@@ -65,14 +65,25 @@ def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypat
 
     base = tiny_encoder(tmp_path / "base")
     spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
-    Encoder.load(spec, "cpu").save(tmp_path / "saved")
+    load_learner(spec, "cpu").save(tmp_path / "saved")
     transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
     alone = transformer.rename(tmp_path / "alone")
     (alone / "modules.json").unlink(missing_ok=True)
-    looked = counted(monkeypatch, source, "locate", [opened, source])
+    looked = counted(monkeypatch, source, "locate", [resolved, source])
     model = resolve(str(alone))
     assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
     assert model.spec.adapter == AdapterSpec(str(alone))
+
+
+def test_a_recipe_resolves_each_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_encoder(tmp_path / "model")
+    tree = small_tree(tmp_path / "data", folder)
+    tree["stages"]["other"] = {"stage": "model", "model": str(tiny_static(tmp_path / "other"))}
+    looked = counted(monkeypatch, source, "locate", [resolved, source])
+    recipe = recipe_in(tmp_path, tree)
+    make_plan(recipe, [])
+    assert looked == [str(folder), str(tmp_path / "other")]
+    assert recipe.models.of(recipe.model).digest == resolve(recipe.model).digest
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -107,7 +118,7 @@ def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
         load_encoder(spec, "cpu")
     finally:
         sys.setprofile(None)
-    steps = ["resolved", "spec", "resolved", "source", "resolved", "resolved_model", "resolved"]
+    steps = ["resolved", "spec", "resolved", "source", "model_files", "source", "resolved", "source", "resolved"]
     assert [Path(path).stem for path in walk] == [*steps, "dense_family", "loading"]
 
 
@@ -154,8 +165,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -
             raise found
         return found
 
-    monkeypatch.setattr(resolved_model, "plugin_names", lambda kind: sorted([*names(kind), *families]))
-    for module in (resolved_model, registry):
+    monkeypatch.setattr(resolved, "plugin_names", lambda kind: sorted([*names(kind), *families]))
+    for module in (resolved, registry):
         monkeypatch.setattr(module, "load_plugin", loaded)
 
 

@@ -11,10 +11,9 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open import configuration
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
@@ -45,7 +44,7 @@ def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path
         r"names code of its own \(modeling_bidir.BidirConfig, modeling_bidir.BidirModel\), which is not run: set code"
     )
     with pytest.raises(ModelError, match=told):
-        Encoder.load(ModelSpec(str(causal)))
+        load_learner(ModelSpec(str(causal)))
     with pytest.raises(ModelError, match=told):
         _ = resolve(str(causal)).digest
     assert not (tmp_path / "ran").exists()
@@ -53,10 +52,10 @@ def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path
 
 def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path: Path, caplog: Any) -> None:
     configuration.warn.cache_clear()
-    encoder = Encoder.load(ModelSpec(str(causal), code="native"), "cpu")
+    encoder = load_learner(ModelSpec(str(causal), code="native"), "cpu")
     assert "which is not run: transformers' own is" in caplog.text and not (tmp_path / "ran").exists()
     encoder.save(tmp_path / "saved")
-    vectors = Encoder.load(ModelSpec(str(tmp_path / "saved"))).encode(["a text"], "query", FP32)
+    vectors = load_learner(ModelSpec(str(tmp_path / "saved"))).encode(["a text"], "query", FP32)
     assert np.array_equal(vectors, encoder.encode(["a text"], "query", FP32))
     assert options_in_key(ModelSpec("a", code="native")) == options_in_key(ModelSpec("a"))
 
@@ -64,11 +63,11 @@ def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path
 def test_a_configuration_that_says_the_same_is_enough_but_not_of_a_tokenizer(causal: Path, caplog: Any) -> None:
     configuration.warn.cache_clear()
     changed(causal / "config.json", is_causal=False)
-    Encoder.load(ModelSpec(str(causal)))
+    load_learner(ModelSpec(str(causal)))
     assert "modeling_bidir.BidirModel" in caplog.text
     changed(causal / "tokenizer_config.json", auto_map={"AutoTokenizer": ["tokenization.Own", None]})
     with pytest.raises(ModelError, match=r"modeling_bidir.BidirModel, tokenization.Own\), which is not run"):
-        Encoder.load(ModelSpec(str(causal)))
+        load_learner(ModelSpec(str(causal)))
 
 
 def test_doctor_and_manifests_name_it(causal: Path, tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ def test_a_module_of_other_code_is_refused(causal: Path, name: str) -> None:
     modules = json.loads((causal / "modules.json").read_text())
     (causal / "modules.json").write_text(json.dumps([*modules[:1], modules[1] | {"type": name}]))
     with pytest.raises(ModelError, match=f"modules.json: {name} is code of the model's own, which is not run: see"):
-        Encoder.load(ModelSpec(str(causal), code="native"))
+        load_learner(ModelSpec(str(causal), code="native"))
 
 
 def test_a_reranker_of_other_code_is_refused_too(tmp_path: Path) -> None:

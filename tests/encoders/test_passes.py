@@ -9,8 +9,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed.passes import Budget, ahead, in_passes
 from hardneg.encoders.tokens.tokens import token_batches
@@ -102,7 +102,7 @@ def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) 
 
 
 def test_encoding_goes_on_in_smaller_passes(tiny_model, monkeypatch):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     texts, options = ["word " * (n % 7) + str(n) for n in range(40)], EncodeOptions(1000, "fp32", window=10)
     expected = encoder.encode(texts, "document", options)
     sizes = short_of(monkeypatch, type(encoder.representation), "run", 60)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed import fastest as precision
 from hardneg.encoders.speed.fastest import most_tokens, takes_bf16, usual_budget
@@ -22,7 +22,7 @@ USES = get_args(precision.Use)
 @pytest.fixture
 def network(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(precision, "LARGE", 1)
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu").module
+    return load_learner(ModelSpec(str(tiny_model)), "cpu").module
 
 
 def computing_on(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
@@ -70,7 +70,7 @@ class Card:
 def test_encoding_follows_it(tiny_model, bf16, monkeypatch):
     monkeypatch.setattr(precision, "LARGE", 1)
     computing_on(monkeypatch, bf16)
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     texts, told = ["some words", "and others"], EncodeOptions(precision="bf16" if bf16 else "fp32")
     assert (encoder.encode(texts, "query") == encoder.encode(texts, "query", told)).all()
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import open_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
 from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
@@ -61,15 +60,15 @@ def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     spec = ModelSpec(str(folder), query_prompt="Instruct: {task}\nQuery: ", task="name the tool", document_prompt="p: ")
-    encoder, texts = Encoder.load(spec, "cpu"), ["hammer and nail", "saw"]
+    encoder, texts = load_learner(spec, "cpu"), ["hammer and nail", "saw"]
     encoder.save(tmp_path / "saved")
-    opened, ours = SentenceTransformer(str(tmp_path / "saved"), device="cpu"), open_encoder(tmp_path / "saved", "cpu")
+    opened, ours = SentenceTransformer(str(tmp_path / "saved"), device="cpu"), load_encoder(tmp_path / "saved", "cpu")
     assert opened.prompts["query"] == "Instruct: name the tool\nQuery: "
     assert opened.prompts["s2p_query"] == OWN["s2p_query"]
     for kind, theirs in (("query", opened.encode_query(texts)), ("document", opened.encode_document(texts))):
         for mine in (encoder, ours):
             assert np.allclose(mine.encode(texts, kind), theirs, atol=1e-5)  # type: ignore[arg-type]
-    plain = Encoder.load(ModelSpec(str(folder)), "cpu").encode(texts, "query")
+    plain = load_learner(ModelSpec(str(folder)), "cpu").encode(texts, "query")
     assert not np.allclose(plain, encoder.encode(texts, "query"), atol=1e-3)
 
 

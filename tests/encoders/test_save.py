@@ -3,8 +3,8 @@ import os
 import numpy as np
 import pytest
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -19,10 +19,10 @@ PROMPTS = {"query_prompt": "query: ", "document_prompt": "passage: "} | LENGTHS
 def test_a_saved_model_opens_everywhere_with_the_same_vectors(tiny_model, tmp_path, options):
     from sentence_transformers import SentenceTransformer
 
-    encoder = Encoder.load(ModelSpec(str(tiny_model), **options), "cpu")  # type: ignore[arg-type]
+    encoder = load_learner(ModelSpec(str(tiny_model), **options), "cpu")  # type: ignore[arg-type]
     encoder.save(tmp_path / "model")
     documents = encoder.encode(TEXTS, "document", FP32)
-    opened = Encoder.open(tmp_path / "model", "cpu")
+    opened = load_learner(tmp_path / "model", "cpu")
     assert opened.spec.query_length == encoder.spec.query_length
     assert (opened.encode(TEXTS, "document", FP32) == documents).all()
     assert (opened.encode(TEXTS, "query", FP32) == encoder.encode(TEXTS, "query", FP32)).all()
@@ -34,7 +34,7 @@ def test_a_saved_model_opens_everywhere_with_the_same_vectors(tiny_model, tmp_pa
 
 
 def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model, tmp_path):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "old").touch()
     encoder.save(tmp_path / "model", "# A card\n")
@@ -44,7 +44,7 @@ def test_saving_replaces_a_folder_and_leaves_nothing_beside_it(tiny_model, tmp_p
 
 
 def test_a_failed_save_leaves_the_old_folder(tiny_model, tmp_path, monkeypatch):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     encoder.save(tmp_path / "model", "first")
 
     def full(*args: object, **options: object) -> None:
@@ -58,7 +58,7 @@ def test_a_failed_save_leaves_the_old_folder(tiny_model, tmp_path, monkeypatch):
 
 
 def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model, tmp_path):
-    Encoder.load(ModelSpec(str(tiny_model), projection=8), "cpu").save(tmp_path / "model")
+    load_learner(ModelSpec(str(tiny_model), projection=8), "cpu").save(tmp_path / "model")
     for path in (tmp_path / "model").rglob("*"):
         if path.is_file():
             assert str(tiny_model).encode() not in path.read_bytes(), path
@@ -72,4 +72,4 @@ def test_a_folder_of_another_origin(tmp_path, content, said):
     if content is not None:
         (tmp_path / "hardneg.json").write_text(content)
     with pytest.raises(ModelError, match=said):
-        Encoder.open(tmp_path)
+        load_learner(tmp_path)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.encoder import split
 from hardneg.encoders.open.model_card import model_card
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
@@ -45,7 +45,7 @@ def albert(folder: Path) -> Path:
 
 def test_vectors_are_those_of_the_definition(tmp_path: Path):
     """Queries with type 1, documents with type 0; first token, linear, tanh, normalised."""
-    encoder = Encoder.load(cort(albert(tmp_path / "albert")), "cpu")
+    encoder = load_learner(cort(albert(tmp_path / "albert")), "cpu")
     transformer, _, dense, _ = encoder.parts("query")
     for kind, token_type in (("query", 1), ("document", 0)):
         features = encoder.features(TEXTS, kind)
@@ -64,10 +64,10 @@ def test_a_saved_model_opens_everywhere_with_its_token_types(tmp_path: Path, kin
 
     folder = tmp_path / kind
     source = albert(folder) if kind == "albert" else tiny_encoder(folder, kind="transformers")
-    encoder = Encoder.load(cort(source), "cpu")
+    encoder = load_learner(cort(source), "cpu")
     expected = {kind: encoder.encode(TEXTS, kind, FP32) for kind in ("query", "document")}
     encoder.save(tmp_path / "model")
-    opened, theirs = Encoder.open(tmp_path / "model", "cpu"), SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    opened, theirs = load_learner(tmp_path / "model", "cpu"), SentenceTransformer(str(tmp_path / "model"), device="cpu")
     assert opened.spec.query_token_type == 1 and not opened.twins
     for kind, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         assert np.array_equal(opened.encode(TEXTS, kind, FP32), expected[kind])
@@ -77,7 +77,7 @@ def test_a_saved_model_opens_everywhere_with_its_token_types(tmp_path: Path, kin
 
 
 def test_saving_leaves_the_encoder_as_it_was(tiny_model: Path, tmp_path: Path):
-    encoder = Encoder.load(cort(tiny_model), "cpu")
+    encoder = load_learner(cort(tiny_model), "cpu")
     tokenizer = encoder.parts("query")[0].tokenizer
     encoder.module.train()
     encoder.save(tmp_path / "model")
@@ -86,18 +86,18 @@ def test_saving_leaves_the_encoder_as_it_was(tiny_model: Path, tmp_path: Path):
 
 
 def test_twins_stay_apart(tiny_model: Path, tmp_path: Path):
-    twins = split(Encoder.load(cort(tiny_model), "cpu"))
+    twins = split(load_learner(cort(tiny_model), "cpu"))
     with torch.no_grad():
         twins.parts("query")[0].model.embeddings.word_embeddings.weight[7:] *= -1
     twins.save(tmp_path / "model")
-    opened = Encoder.open(tmp_path / "model", "cpu")
+    opened = load_learner(tmp_path / "model", "cpu")
     assert opened.twins
     for kind in ("query", "document"):
         assert np.array_equal(opened.encode(TEXTS, kind, FP32), twins.encode(TEXTS, kind, FP32))
 
 
 def test_segments_have_the_type_of_documents(tiny_model: Path):
-    encoder = Encoder.load(cort(tiny_model, query_token_type=0, document_token_type=1), "cpu")
+    encoder = load_learner(cort(tiny_model, query_token_type=0, document_token_type=1), "cpu")
     tokens = encoder.segment(TEXTS, Segments(8, count=2)).tokens
     assert tokens.same["token_type_ids"] == 1
     whole, _ = encoder.encode_segments(TEXTS[:2], Segments(16), FP32)
@@ -121,7 +121,7 @@ def test_a_model_without_such_types_is_refused(tmp_path: Path, change: dict[str,
         AutoConfig.for_model(**{name: config[name] for name in ("vocab_size", *change)} | sizes)
     ).save_pretrained(folder)
     with pytest.raises(ModelError, match=said):
-        Encoder.load(cort(folder), "cpu")
+        load_learner(cort(folder), "cpu")
 
 
 def test_types_and_activation_count_in_the_digest(tiny_model: Path):
@@ -136,6 +136,6 @@ def test_mistakes_are_told():
 
 
 def test_the_card_tells_the_types(tiny_model: Path):
-    card = model_card(Encoder.load(cort(tiny_model, projection=None, activation="identity"), "cpu"), {})
+    card = model_card(load_learner(cort(tiny_model, projection=None, activation="identity"), "cpu"), {})
     assert "Token types: 1 of a query, 0 of a document" in card
     assert "class Vectors(QueryEncoder):" in card and "AutoQueryEncoder" not in card

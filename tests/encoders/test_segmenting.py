@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.segmenting import tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
@@ -90,7 +90,7 @@ def test_a_prompt_may_leave_no_room(wordpiece: Any) -> None:
 
 
 def test_vectors_of_segments_are_those_of_their_texts(tiny_model: Path) -> None:
-    encoder = Encoder.load(ModelSpec(str(tiny_model), document_length=6, document_prompt="ab: "), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), document_length=6, document_prompt="ab: "), "cpu")
     fp32 = EncodeOptions(precision="fp32", window=18)
     vectors, counts = encoder.encode_segments(TEXTS, Segments(length=6, count=9), fp32)
     assert counts.tolist() == [4, 1, 1, 2, 3]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import encode_blocks
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
@@ -46,7 +47,7 @@ class Blocks(dict[int, NDArray[np.float32]]):
 @pytest.fixture
 def encoder(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Encoder:
     monkeypatch.setattr(stream, "BLOCK", 4)
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    return load_learner(ModelSpec(str(tiny_model)), "cpu")
 
 
 def corpus(count: int) -> Texts:
@@ -144,8 +145,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.runtime.distributed import World
 from hardneg.encoders.corpus import stream
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.runtime.progress import Silent
 
@@ -157,7 +158,7 @@ class Killed(FlatWriter):
 
 model, corpus, index = sys.argv[1:]
 stream.BLOCK = 4
-encoder = Encoder.load(ModelSpec(model), "cpu")
+encoder = load_learner(ModelSpec(model), "cpu")
 writer = Killed(Path(index), encoder.dimension, 18)
 stream.encode_blocks(encoder, Corpus.open(Path(corpus)), writer, EncodeOptions(precision="fp32"), Silent())
 """

@@ -12,13 +12,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed import attention, unpadded
-from hardneg.encoders.speed.attention import check_attention
+from hardneg.encoders.speed import attention
+from hardneg.encoders.speed.attention import check_attention, one_by_one
 from hardneg.encoders.speed.fastest import arranged
 from hardneg.encoders.speed.packing import Packing, batches, keeps_apart, packing_of, packs
-from hardneg.encoders.speed.unpadded import one_by_one
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import Processor
@@ -85,7 +85,7 @@ def test_each_text_looks_at_itself_alone(reach):
 
 
 def encoder_of(folder: Path, name: str) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny(folder, name)), query_length=64, document_length=300), "cpu")
+    return load_learner(ModelSpec(str(tiny(folder, name)), query_length=64, document_length=300), "cpu")
 
 
 def encoded(encoder: Encoder, kind: Any, way: Any, budget: int = 400) -> Any:
@@ -109,8 +109,8 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
         seen.append((len(qkv[0]), bounds[0].tolist()))
         return one_by_one(qkv, bounds, *rest)
 
-    monkeypatch.setattr(unpadded, "one_by_one", listened)
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    monkeypatch.setattr(attention, "one_by_one", listened)
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     encoded(encoder, "document", "unpadded", 100_000)
     tokens, bounds = seen[-1]
     lengths = encoder.tokenise(MIXED, "document").lengths
@@ -121,14 +121,14 @@ def test_no_padding_is_computed(tiny_model, monkeypatch):
 @pytest.mark.parametrize(("similarity", "pooling"), [("dot", "cls"), ("cosine", "mean"), ("dot", "lasttoken")])
 def test_poolings_without_their_prompt(tiny_model, similarity, pooling):
     spec = ModelSpec(str(tiny_model), pooling=pooling, similarity=similarity, query_prompt="a prompt: ")
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     encoder.parts("query")[1].include_prompt = False
     usual, found = (encoded(encoder, "query", way) for way in ("sdpa", "unpadded"))
     np.testing.assert_allclose(found, usual, atol=1e-5, rtol=0)
 
 
 def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     first = encoder.parts("document")[0]
     features = encoder.features(TEXTS, "document")
     alike = {name: value[2:3, :2] for name, value in encoder.features(["", "", ""], "document").items()}
@@ -143,7 +143,7 @@ def test_padded_texts_go_through_an_unpadded_network_as_before(tiny_model):
 def test_what_a_network_adds_to_its_scores_is_not_left_out():
     module, part = torch.nn.Module(), torch.ones(1, 1, 2, 4)
     with pytest.raises(ModelError, match="attention is unpadded, and a Module has a softcap: leave it out"):
-        unpadded._forward(module, part, part, part, None, softcap=3.0)
+        attention._unpadded(module, part, part, part, None, softcap=3.0)
 
 
 def test_what_cannot_be_packed_is_told(tmp_path):
@@ -162,7 +162,7 @@ def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkey
         asked.append(packed)
         return own(first, "unpadded" if packed else "sdpa", compiled, half, packed)
 
-    encoder = Encoder.load(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
+    encoder = load_learner(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", precision)
     usual = encoder.encode(MIXED, "document", EncodeOptions(400, precision))
     with pytest.raises(ModelError, match=r"in a \w+Model texts in one row change each other's vectors: leave it out"):
         encoder.encode(MIXED, "document", EncodeOptions(400, precision, attention="unpadded"))
@@ -174,7 +174,7 @@ def test_texts_that_a_network_mixes_are_padded(name, precision, tmp_path, monkey
 
 
 def test_texts_at_other_positions_are_not_apart(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu", "fp32")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu", "fp32")
     first, *rest = encoder.parts("document")
     run = partial(
         encoder.representation.run, [arranged(first, "unpadded", packed=True), *rest], device=CPU, side="query"
@@ -218,7 +218,7 @@ def test_auto_is_unpadded_on_a_gpu_in_half_precision_alone(monkeypatch):
 
 
 def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
-    first, *_ = Encoder.load(ModelSpec(str(tiny_model)), "cpu").parts("document")
+    first, *_ = load_learner(ModelSpec(str(tiny_model)), "cpu").parts("document")
     own = arranged(first, "unpadded", packed=True)
     assert packing_of(first) is None and packing_of(own) == Packing()
 
@@ -226,13 +226,13 @@ def test_a_packed_copy_alone_takes_packed_texts(tiny_model):
 def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
     """torch 2.11's kernel by its parameters: all have as many heads."""
     assert query.shape[1] == key.shape[1] == value.shape[1]
-    return unpadded.one_by_one([query, key, value], (begins, longest), scale, window_size)
+    return attention.one_by_one([query, key, value], (begins, longest), scale, window_size)
 
 
 def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
     """torch 2.12's: it takes fewer heads of keys where it is told so."""
     assert enable_gqa == (query.shape[1] != key.shape[1])
-    return unpadded.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
+    return attention.one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
 
 
 def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
@@ -243,18 +243,18 @@ def oldest_kernel(query, key, value, begins, _begins, longest, _longest):
 def test_the_kernel_gets_what_its_torch_takes(monkeypatch, kernel):
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     monkeypatch.setattr(varlen, "varlen_attn", kernel)
-    unpadded.kernel_options.cache_clear()
-    assert unpadded.has_kernel()
+    attention.kernel_options.cache_clear()
+    assert attention.has_kernel()
     query, key, value = torch.randn(5, 4, 8), torch.randn(5, 2, 8), torch.randn(5, 2, 8)
     bounds = (torch.tensor([0, 2, 5], dtype=torch.int32), 3)
-    found = unpadded.by_kernel([query, key, value], bounds, 0.5, (1, 0))
-    torch.testing.assert_close(found, unpadded.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
-    unpadded.kernel_options.cache_clear()
+    found = attention.by_kernel([query, key, value], bounds, 0.5, (1, 0))
+    torch.testing.assert_close(found, attention.one_by_one([query, key, value], bounds, 0.5, (1, 0)))
+    attention.kernel_options.cache_clear()
 
 
 def test_a_kernel_without_a_window_is_none(monkeypatch):
     varlen = pytest.importorskip("torch.nn.attention.varlen")
     monkeypatch.setattr(varlen, "varlen_attn", oldest_kernel)
-    unpadded.kernel_options.cache_clear()
-    assert not unpadded.has_kernel()
-    unpadded.kernel_options.cache_clear()
+    attention.kernel_options.cache_clear()
+    assert not attention.has_kernel()
+    attention.kernel_options.cache_clear()

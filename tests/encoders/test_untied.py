@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 
@@ -18,7 +18,7 @@ TEXTS = ["what is a fox", "the quick brown fox", ""]
 
 @pytest.fixture
 def shared(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), query_length=8, document_length=16))
+    return load_learner(ModelSpec(str(tiny_model), query_length=8, document_length=16))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_saved_twins_open_everywhere(twins: Encoder, tmp_path: Path):
     from sentence_transformers import SentenceTransformer
 
     twins.save(tmp_path / "model")
-    opened, theirs = Encoder.open(tmp_path / "model"), SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    opened, theirs = load_learner(tmp_path / "model"), SentenceTransformer(str(tmp_path / "model"), device="cpu")
     assert opened.twins
     expected = {kind: twins.encode(TEXTS, kind, FP32) for kind in ("query", "document")}
     for kind, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
@@ -73,7 +73,7 @@ def test_the_query_side_alone_opens_with_transformers(twins: Encoder, tmp_path: 
 
 def test_a_spec_may_ask_for_twins(tiny_model: Path):
     spec = ModelSpec(str(tiny_model), twins=True)
-    assert Encoder.load(spec).twins
+    assert load_learner(spec).twins
     assert resolve(spec).digest != resolve(ModelSpec(str(tiny_model))).digest
 
 
@@ -103,7 +103,7 @@ def test_a_route_out_of_the_folder_is_refused(twins: Encoder, tmp_path: Path, na
     content["types"][name] = content["types"].pop("query_0_Transformer")
     routes.write_text(json.dumps(content))
     with pytest.raises(ModelError, match="outside the model"):
-        Encoder.open(tmp_path / "model")
+        load_learner(tmp_path / "model")
 
 
 def test_other_routes_are_refused(twins: Encoder, tmp_path: Path):
@@ -113,7 +113,7 @@ def test_other_routes_are_refused(twins: Encoder, tmp_path: Path):
     content["structure"]["image"] = content["structure"].pop("query")
     routes.write_text(json.dumps(content))
     with pytest.raises(ModelError, match="routes query and document"):
-        Encoder.open(tmp_path / "model")
+        load_learner(tmp_path / "model")
 
 
 def test_a_normalisation_behind_a_router_is_on_both_of_its_routes(twins: Encoder, tmp_path: Path):
@@ -126,7 +126,7 @@ def test_a_normalisation_behind_a_router_is_on_both_of_its_routes(twins: Encoder
     router = Router.for_query_document(routes["query"], routes["document"])
     theirs = SentenceTransformer(modules=[router, Normalize()], device="cpu")
     theirs.save(str(tmp_path / "asymmetric"))
-    opened = Encoder.load(ModelSpec(str(tmp_path / "asymmetric")), "cpu")
+    opened = load_learner(ModelSpec(str(tmp_path / "asymmetric")), "cpu")
     assert resolve(str(tmp_path / "asymmetric")).contract.normalised and opened.twins
     opened.save(tmp_path / "again")
     again = SentenceTransformer(str(tmp_path / "again"), device="cpu")

@@ -10,7 +10,9 @@ import pytest
 
 from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions, encode_windows, prepare
+from hardneg.encoders.inference import encode_windows, prepare
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.speed.passes import Budget
 from hardneg.encoders.tokens.tokens import Tokens
@@ -23,7 +25,7 @@ WINDOWS = [(start, TEXTS[start : start + 4]) for start in range(0, 20, 4)]
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    return load_learner(ModelSpec(str(tiny_model)), "cpu")
 
 
 def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:

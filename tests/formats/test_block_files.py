@@ -2,8 +2,7 @@
 
 import pytest
 
-from hardneg.formats.vectors.block_files import BlockFiles, BlockFolder, contiguous
-from hardneg.formats.vectors.journal import first_missing
+from hardneg.formats.vectors.journal import BlockFiles, BlockFolder, contiguous, first_missing
 from hardneg.records.errors import ArtifactError
 from hardneg.runtime.progress import Silent
 from hardneg.testing.engines import Squares

@@ -14,9 +14,9 @@ from hardneg.mining.miners.random import Random
 from hardneg.mining.miners.ranks import TopK
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
+from hardneg.training.batches import BatchColumns
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import label
-from hardneg.training.scoring import BatchColumns
 from tests.run_lists import ranked
 
 DOCUMENTS = [

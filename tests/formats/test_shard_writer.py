@@ -1,19 +1,16 @@
-"""Vectors become shards, and flat indexes one index or shards: the same rows as in one file, at a URL too."""
+"""Vectors become shards, and flat indexes one index or shards: the same rows as in one file."""
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from shard_folders import in_shards
 
 from hardneg.formats.merging import merge_flat, merge_in_shards, open_flat
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.formats.vectors.shard_folder import far_shards, shard_problem
-from hardneg.formats.vectors.shard_writer import RowCut, ShardsToWrite
-from hardneg.formats.vectors.shards import Shards
-from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.formats.vectors.shard_folder import write_flat_shards
+from hardneg.formats.vectors.shards import even_cut
+from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, write_encoded
 
@@ -21,25 +18,25 @@ VECTORS = np.arange(30, dtype=np.float32).reshape(10, 3)
 IDS = [f"d{row}" for row in range(10)]
 
 
-def written(folder: Path, *blocks: int, vectors: Any = VECTORS, **cut: Any) -> FlatVectors:
+def written(folder: Path, *blocks: int, shards: int) -> FlatVectors:
     """Blocks end at these rows."""
-    parts = [vectors[begin:end] for begin, end in pairwise([0, *blocks, 10])]
-    ShardsToWrite(folder, 3, IDS, RowCut(**cut)).write(parts, Silent())
+    parts = [VECTORS[begin:end] for begin, end in pairwise([0, *blocks, 10])]
+    write_flat_shards(folder, 3, IDS, even_cut(10, 10, shards, None), parts, Silent())
     return FlatVectors.open(folder)
 
 
 @pytest.mark.parametrize(
     ("cut", "first"),
     [
-        ({"shards": 3}, [0, 3, 6, 10]),
-        ({"rows": 4}, [0, 3, 6, 10]),
-        ({"rows": 5}, [0, 5, 10]),
-        ({"shards": 20}, list(range(11))),
-        ({"url": "file:///x"}, [0, 10]),
+        ((3, None), [0, 3, 6, 10]),
+        ((None, 4), [0, 3, 6, 10]),
+        ((None, 5), [0, 5, 10]),
+        ((20, None), list(range(11))),
+        ((None, None), [0, 10]),
     ],
 )
 def test_which_rows_a_shard_has(cut, first):
-    assert RowCut(**cut).first(10).tolist() == first
+    assert even_cut(10, 10, *cut) == first
 
 
 @pytest.mark.parametrize("blocks", [(), (1,), (3, 6), (2, 4, 9), (5,)])
@@ -47,48 +44,10 @@ def test_which_rows_a_shard_has(cut, first):
 def test_vectors_and_ids_are_those_of_one_file_however_they_come(tmp_path, blocks, shards):
     found = written(tmp_path, *blocks, shards=shards)
     assert found.read(0, 10).tolist() == VECTORS.tolist() and list(found.doc_ids) == IDS
-    assert len(found.shards.listed) == shards and far_shards(tmp_path) == []
+    assert len(found.shards.listed) == shards
     own = FlatVectors.open(tmp_path / "shard-00000")
     assert list(own.doc_ids) == IDS[: len(own)]
     assert found.gather(np.array([9, 0, 5])).tolist() == VECTORS[[9, 0, 5]].tolist()
-
-
-def test_shards_at_a_url_leave_the_list_alone_here(tmp_path):
-    url = f"file://{tmp_path}/far"
-    found = written(tmp_path / "a", 4, shards=3, url=url)
-    assert found.read(0, 10).tolist() == VECTORS.tolist()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["docid", "shards.json"]
-    before = (tmp_path / "far/shard-00001/index").stat().st_mtime_ns
-    again = written(tmp_path / "b", 7, shards=3, url=url)
-    assert (tmp_path / "far/shard-00001/index").stat().st_mtime_ns == before, "an equal one stands there"
-    assert again.shards.listed == found.shards.listed
-    with pytest.raises(ArtifactError, match="far/shard-00000: is a shard of something else: name another URL, or"):
-        written(tmp_path / "c", vectors=VECTORS + 1, shards=3, url=url)
-
-
-def test_what_is_wrong_with_a_shard_at_a_url(tmp_path):
-    written(tmp_path / "a", shards=3, url=f"file://{tmp_path}/far")
-    shards = far_shards(tmp_path / "a")
-    assert [shard_problem(shard) for shard in shards] == ["", "", ""]
-    with (tmp_path / "far/shard-00001/index").open("r+b") as file:
-        file.seek(-1, 2)
-        file.write(b"\x7f")
-    (tmp_path / "far/shard-00002/shard.json").unlink()
-    told = [shard_problem(shard) for shard in shards]
-    assert told[0] == ""
-    assert "shard-00001/index: the bytes have changed" in told[1]
-    assert "shard-00002: the shard is not there, or not complete" in told[2]
-    written(tmp_path / "b", vectors=VECTORS + 1, shards=3, url=f"file://{tmp_path}/other")
-    (tmp_path / "far/shard-00000/shard.json").write_bytes((tmp_path / "other/shard-00000/shard.json").read_bytes())
-    assert "shard-00000: the shard is another one than was listed" in shard_problem(shards[0])
-
-
-def test_a_folder_without_a_list_or_with_a_damaged_one_has_no_shards_elsewhere(tmp_path):
-    assert far_shards(tmp_path) == ()
-    (tmp_path / "shards.json").write_text("{")
-    assert far_shards(tmp_path) == ()
-    with pytest.raises(ArtifactError):
-        Shards.of(tmp_path)
 
 
 def index_of(folder: Path, names: str, first: float = 0, dimension: int = 2) -> Path:
@@ -126,16 +85,6 @@ def test_each_becomes_a_shard_without_a_copy(parts, tmp_path):
     check(tmp_path / "one")
     merge_in_shards(open_flat([tmp_path / "shards"]), tmp_path / "again")
     check(tmp_path / "again")
-
-
-def test_shards_at_urls_stay_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    whole = write_encoded(tmp_path / "whole", drawn_documents("vectors", 50, 4, exact=False))
-    far = in_shards(whole, tmp_path / "list", [20], f"memory://{tmp_path.name}")
-    assert merge_in_shards(open_flat([far]), tmp_path / "again") == 50
-    assert [path.name for path in (tmp_path / "again").iterdir() if path.is_dir()] == []
-    merge_flat(open_flat([tmp_path / "again"]), tmp_path / "one", Silent())
-    assert all((tmp_path / "one" / name).read_bytes() == (whole / name).read_bytes() for name in ("index", "docid"))
 
 
 def test_what_does_not_fit_is_told_at_once(parts, tmp_path):

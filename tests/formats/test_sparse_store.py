@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.sparse_rows import fault
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter, is_complete
+from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter, fault, is_complete
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import SparseRows
 from tests.sparse_lists import LISTS, lists_of, rows_of, write

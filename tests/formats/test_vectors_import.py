@@ -1,6 +1,5 @@
 """Vectors of other programs become a dense index; every mistake has its place."""
 
-import gzip
 import json
 import pickle
 import shutil
@@ -12,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.npy_vectors import open_npy
-from hardneg.formats.vectors.vector_files import open_vectors
-from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors
+from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
 from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent
 
@@ -22,7 +19,6 @@ VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = ["d0", "d1", "ü", "d3"]
 LISTS = pa.list_(pa.float32())
 NAMES = {"npy": "v", "jsonl": "e", "parquet": "p"}
-ARRAY = np.arange(12, dtype=np.float32).reshape(4, 3)
 
 
 def save(folder, vectors=VECTORS, ids=IDS):
@@ -59,7 +55,7 @@ def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_several_blocks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("hardneg.formats.vectors.vector_files.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
     save(tmp_path, VECTORS.astype(np.float16))
     bring(tmp_path, kind)
     assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == VECTORS.tolist()
@@ -117,63 +113,35 @@ def test_bad_lines(tmp_path, line, message):
     assert message in str(caught.value)
 
 
-def test_files_that_are_no_arrays(tmp_path: Path):
-    save(tmp_path)
-    for content in (b"", b"no", b"\x93NUMPY\x01\x00"):
-        (tmp_path / "v.npy").write_bytes(content)
-        with pytest.raises(DataError, match=r"v\.npy"):
-            bring(tmp_path, "npy")
-    (tmp_path / "v.npy").unlink()
-    with pytest.raises(DataError, match=r"v\.npy"):
-        bring(tmp_path, "npy")
-
-
 def saved(path: Path, array: object) -> bytes:
     np.save(path, np.asarray(array), allow_pickle=True)
     return path.read_bytes()
 
 
-def test_an_array_is_mapped(tmp_path: Path) -> None:
-    for order in "CF":
-        np.save(tmp_path / "v.npy", np.asarray(ARRAY, order=order))  # type: ignore[call-overload]
-        assert open_npy(tmp_path / "v.npy").tolist() == ARRAY.tolist()
+def test_arrays_in_another_order_or_of_one_number(tmp_path: Path) -> None:
+    save(tmp_path, np.asarray(VECTORS, order="F")[:, :1])
+    assert bring(tmp_path, "npy") == (4, 1)
+    assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == [[0.0], [3.0], [6.0], [9.0]]
 
 
-def test_vectors_may_have_one_number(tmp_path: Path) -> None:
-    np.save(tmp_path / "v.npy", ARRAY[:, :1])
-    assert open_npy(tmp_path / "v.npy").tolist() == [[0.0], [3.0], [6.0], [9.0]]
-
-
-def test_what_is_no_array(tmp_path: Path) -> None:
+def test_what_is_no_array_of_vectors(tmp_path: Path) -> None:
+    save(tmp_path)
     path = tmp_path / "v.npy"
-    whole = saved(path, ARRAY)
-    np.savez(tmp_path / "v.npz", a=ARRAY)
+    whole = path.read_bytes()
     cases = [
-        (b"", "not a .npy file, but an empty file"),
-        (b"0.1 0.2 0.3\n0.4 0.5 0.6\n", "not a .npy file, but text that begins '0.1 0.2 0.3'; write the array with"),
-        (pickle.dumps(ARRAY), "not a .npy file, but a pickle, which is never opened here; write the array with"),
-        (gzip.compress(whole), "not a .npy file, but packed with gzip; unpack it first"),
-        ((tmp_path / "v.npz").read_bytes(), "not a .npy file, but a .npz archive of arrays"),
-        (b"\xff\x00\x01", "not a .npy file, but other bytes"),
-        (whole[:-5], f"cut off: {len(whole) - 5} bytes, and its header says {len(whole)}; write it again"),
-        (whole[:20], "a damaged .npy file; write it again"),
-        (saved(path, np.array([[{}, "x"]], object)), "[vectors, dimension], but is Python objects"),
-        (saved(path, ARRAY[0]), "but is float32 of shape (3,)"),
-        (saved(path, ARRAY.astype(np.int64)), "but is int64 of shape (4, 3)"),
+        (b"", "not a .npy file; write floating numbers of shape [vectors, dimension] with numpy.save"),
+        (pickle.dumps(VECTORS), "not a .npy file; write floating numbers"),
+        (whole[:-5], "a damaged .npy file ("),
+        (whole[:20], "a damaged .npy file ("),
+        (saved(path, np.array([[{}, "x"]], object)), "a damaged .npy file ("),
+        (saved(path, VECTORS[0]), "float32 of shape (3,); write floating numbers of shape [vectors, dimension]"),
+        (saved(path, VECTORS.astype(np.int64)), "int64 of shape (4, 3); write floating numbers"),
     ]
     for content, message in cases:
         path.write_bytes(content)
         with pytest.raises(DataError) as caught:
-            open_npy(path)
-        assert str(caught.value).startswith(f"{path}: ") and message in str(caught.value)
-        assert "allow_pickle" not in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.npy: no such file"):
-        open_npy(tmp_path / "none.npy")
-    with pytest.raises(DataError, match="not a file"):
-        open_npy(tmp_path)
+            bring(tmp_path, "npy")
+        assert str(caught.value).startswith(f"{path}: {message}") and "\n" not in str(caught.value)
 
 
 def test_columns_of_parquet_are_told_by_type_and_name(tmp_path: Path) -> None:
@@ -249,7 +217,7 @@ def owners(*ids):
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("ids", [("d0", "d1", "ü", "d3"), ("d0", "ü"), ("d3", "d0", "ü", "d1"), ("ü", "d0")])
 def test_wanted_vectors_are_in_the_order_of_their_ids(tmp_path: Path, kind: str, ids, monkeypatch) -> None:
-    monkeypatch.setattr("hardneg.formats.vectors.vector_files.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
     save(tmp_path)
     assert arrange_vectors(opened(tmp_path, kind), owners(*ids), tmp_path / "out", Silent()) == 4 - len(ids)
     found = FlatVectors.open(tmp_path / "out")

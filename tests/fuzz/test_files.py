@@ -21,8 +21,7 @@ from hardneg.formats.negatives import write_negatives
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, stream_run
-from hardneg.formats.vectors.vector_files import open_vectors
-from hardneg.formats.vectors.vectors_import import import_vectors
+from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
 

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open.resolved import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
@@ -21,12 +20,12 @@ CHEAP = EncodeOptions(precision="fp32", tokens_per_batch=4096)
 
 
 def twins(folder):
-    Encoder.load(ModelSpec(str(tiny_encoder(folder.with_name("base"))), twins=True), "cpu").save(folder)
+    load_learner(ModelSpec(str(tiny_encoder(folder.with_name("base"))), twins=True), "cpu").save(folder)
 
 
 def query_terms(folder):
     kind = PluginSetting("sparse", {"queries": "terms"})
-    Encoder.load(ModelSpec(str(tiny_sparse_encoder(folder.with_name("base"))), encoder=kind), "cpu").save(folder)
+    load_learner(ModelSpec(str(tiny_sparse_encoder(folder.with_name("base"))), encoder=kind), "cpu").save(folder)
 
 
 MAKERS = {

@@ -13,16 +13,14 @@ from hardneg.formats.vectors.begun_blocks import SECONDS
 from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact import exact_bf16
-from hardneg.indexes.kernels.exact.begun_pass import BegunPass
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
+from hardneg.indexes.kernels.exact.top_k import BegunPass
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.indexes.open_store import open_store
-from hardneg.indexes.shard_search import KeptLists, shard_by_shard
+from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
-WAYS = ["torch", "faiss", "bf16", "weights", "token-vectors"]
+WAYS = ["torch", "bf16", "weights", "token-vectors"]
 COUNT = 9000
 
 
@@ -64,7 +62,7 @@ def opened(folder: Path, way: str):
 
 
 def searcher(folder: Path, way: str, progress):
-    engine = way if way in ("torch", "faiss", "bf16") else "auto"
+    engine = way if way in ("torch", "bf16") else "auto"
     options = ExactOptions(device="cpu", engine=engine, corpus_block=1024, query_block=32)
     found = open_store(folder, options)
     assert isinstance(found, FlatSearcher | MultiVectorSearcher | sparse.SparseSearcher)
@@ -78,27 +76,27 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_search_that_was_stopped_goes_on_behind_the_blocks_that_were_kept(tmp_path, clock, way):
     folder, queries = opened(tmp_path / "index", way)
-    expected, kept = searcher(folder, way, Silent()).search(queries, 50), KeptLists(tmp_path / "kept")
+    expected, kept = searcher(folder, way, Silent()).search(queries, 50), tmp_path / "kept" / "all"
     first = Told(clock, stops=5)
     with pytest.raises(KeyboardInterrupt):
-        shard_by_shard(searcher(folder, way, first), kept).search(queries, 50)
+        search_kept(searcher(folder, way, first), queries, 50, kept)
     again = Told(clock)
-    found = shard_by_shard(searcher(folder, way, again), kept).search(queries, 50)
+    found = search_kept(searcher(folder, way, again), queries, 50, kept)
     assert same(found, expected)
     assert again.done[0] == sum(first.done) > 0 and sum(again.done) == COUNT
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
     read = Told(clock)
-    assert same(shard_by_shard(searcher(folder, way, read), kept).search(queries, 50), expected) and not read.done
+    assert same(search_kept(searcher(folder, way, read), queries, 50, kept), expected) and not read.done
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stop_after_every_block_changes_no_bit(tmp_path, clock, way):
     folder, queries = opened(tmp_path / "index", way)
-    expected, kept = searcher(folder, way, Silent()).search(queries, 10), KeptLists(tmp_path / "kept")
+    expected, kept = searcher(folder, way, Silent()).search(queries, 10), tmp_path / "kept" / "all"
     for _ in range(200):
         try:
-            found = shard_by_shard(searcher(folder, way, Told(clock, stops=2)), kept).search(queries, 10)
+            found = search_kept(searcher(folder, way, Told(clock, stops=2)), queries, 10, kept)
         except KeyboardInterrupt:
             continue
         break
@@ -111,15 +109,17 @@ def test_queries_that_bf16_gives_up_stay_given_up(tmp_path, clock, monkeypatch):
     test_a_stop_after_every_block_changes_no_bit(tmp_path, clock, "bf16")
 
 
-def test_multi_vector_documents_without_tokens_are_counted(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr(multi_vector_exact, "_CELL", 4096)
-    test_a_stop_after_every_block_changes_no_bit(tmp_path, clock, "token-vectors")
+def test_hits_in_a_damaged_file_are_searched_again(tmp_path, clock, caplog):
+    folder, queries = opened(tmp_path / "index", "torch")
+    (tmp_path / "all.npz").write_bytes(b"PK\3\4 cut short")
+    found = search_kept(searcher(folder, "torch", Silent()), queries, 9, tmp_path / "all")
+    assert same(found, searcher(folder, "torch", Silent()).search(queries, 9)) and "cannot be read" in caplog.text
 
 
 def test_it_is_kept_when_half_a_minute_has_passed_and_no_sooner(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(begun_blocks, "clock", lambda: now[0])
-    begun = BegunPass(tmp_path / "a", "torch")
+    begun = BegunPass(tmp_path, "torch")
     now[0] = SECONDS - 1
     begun.at(5, lambda: pytest.fail("too soon"))
     now[0] = SECONDS
@@ -131,12 +131,17 @@ def test_it_is_kept_when_half_a_minute_has_passed_and_no_sooner(tmp_path, monkey
     begun.at(6, slow)
     now[0] += 20 * 3 - 1
     begun.at(7, lambda: pytest.fail("keeping would take more than a twentieth of the time"))
-    again = BegunPass(tmp_path / "a", "torch")
+    again = BegunPass(tmp_path, "torch")
     assert again.done == 6 and again.state(0)["rows"].tolist() == [0, 1] and again.state(1) is None
-    assert BegunPass(tmp_path / "a", "faiss").done == BegunPass(None, "").done == 0
+    assert BegunPass(tmp_path, "bf16").done == BegunPass(None).done == 0
 
 
 def test_a_damaged_file_is_told_and_the_search_begins_again(tmp_path, caplog):
-    (tmp_path / "a.torch.npz").write_bytes(b"PK\3\4 cut short")
-    begun = BegunPass(tmp_path / "a", "torch")
+    begun = BegunPass(tmp_path, "torch", queries := np.ones(3))
+    begun._since = -np.inf
+    begun.at(5, lambda: [{}])
+    assert BegunPass(tmp_path, "torch", queries).done == 5 and not BegunPass(tmp_path, "torch", queries + 1).done
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(b"PK\3\4 cut short")
+    begun = BegunPass(tmp_path, "torch", queries)
     assert begun.done == 0 and begun.state(0) is None and "cannot be read" in caplog.text

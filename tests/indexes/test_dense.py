@@ -10,10 +10,9 @@ import pytest
 from hardneg.analysis.errors import Errors
 from hardneg.analysis.inputs import Files, System
 from hardneg.analysis.projection import Projection
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
 from hardneg.indexes.dense import DenseIndex
 from hardneg.records.errors import ArtifactError

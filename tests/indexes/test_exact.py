@@ -13,7 +13,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.kernels.exact import exact, top_k
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
+from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Hits
 from hardneg.runtime.processor import Processor
 from hardneg.runtime.progress import Silent
@@ -58,7 +58,7 @@ def test_an_empty_corpus_and_no_queries(documents: int, queries: int) -> None:
 
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.integers(1, 20),
-    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "faiss", "bf16"]),
+    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "bf16"]),
 )  # fmt: skip
 def test_equals_a_full_sort_whatever_the_blocks(
     seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int, engine: Any
@@ -70,7 +70,7 @@ def test_equals_a_full_sort_whatever_the_blocks(
     assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block, engine=engine)), expected)
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
 @pytest.mark.parametrize(("corpus_block", "query_block"), [(64, 16), (512, 7), (None, None), (4000, 40)])
 def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, query_block: int | None) -> None:
     generator = np.random.default_rng(3)
@@ -82,7 +82,7 @@ def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, q
         assert _same(hits, _naive(vectors, queries, k))
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
 def test_real_numbers_agree_with_numpy(engine: Any) -> None:
     generator = np.random.default_rng(1)
     vectors, queries = generator.standard_normal((3000, 16)), generator.standard_normal((20, 16))
@@ -92,7 +92,7 @@ def test_real_numbers_agree_with_numpy(engine: Any) -> None:
     assert (hits.rows == expected.rows).mean() > 0.99
 
 
-@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
 def test_mistakes_are_told(engine: Any) -> None:
     vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     broken = vectors.copy()
@@ -126,22 +126,7 @@ def test_the_flat_backend(tmp_path: Path) -> None:
         searcher.search(["text"], 9)
 
 
-def test_vectors_that_come_sorted_are_all_seen() -> None:
-    """Each span holds more of the best than those before it, so the few that are asked of it are too few."""
-    vectors = np.arange(1, 2001, dtype=np.float32)[:, None]
-    hits = search_exact(vectors, np.ones((3, 1), np.float32), 150, ExactOptions(100, 2, engine="faiss"))
-    assert (hits.rows == np.arange(1999, 1849, -1)).all()
-
-
-def test_without_faiss_torch_serves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "find_spec", lambda name: None)
-    vectors = np.ones((2, 1), np.float32)
-    assert search_exact(vectors, vectors, 1).rows.tolist() == [[0], [0]]
-    with pytest.raises(MissingDependency, match="pip install"):
-        search_exact(vectors, vectors, 1, ExactOptions(engine="faiss"))
-
-
-@pytest.mark.parametrize("engine", ["torch", "faiss", "bf16"])
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
 def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
@@ -168,13 +153,13 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
         searcher.vectors(np.array([1, -1]))
 
 
-@pytest.mark.parametrize("way", ["torch", "faiss", "bf16"])
+@pytest.mark.parametrize("way", ["torch", "bf16"])
 def test_a_large_search_takes_its_processor_s_engine(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     vectors = np.random.default_rng(6).standard_normal((300, 8), np.float32)
     small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu", engine="torch"))
     search, calls = exact._SEARCHES[way], list[int]()
     monkeypatch.setitem(exact._SEARCHES, way, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
-    monkeypatch.setattr(Processor, "engine", lambda *asked: way if asked[1:] == (20, 300, 8, True) else "torch")
+    monkeypatch.setattr(Processor, "engine", lambda *asked: way if asked[1:] == (20, 300, 8) else "torch")
     with noted() as choices:
         large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
     assert calls == [300]

@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.exact_bf16 import gathered_products, pair_products
-from hardneg.indexes.kernels.exact.rounded_tiles import Tile, in_groups, reaching
-from hardneg.indexes.kernels.exact.rounding import Rounded, error_bounds, rounded_down
-from hardneg.indexes.kernels.exact.running_best import RunningBest
-from hardneg.indexes.kernels.exact.starting_bar import sample_groups, sample_rank
+from hardneg.indexes.kernels.exact.exact_bf16 import (
+    Rounded,
+    Tile,
+    error_bounds,
+    gathered_products,
+    pair_products,
+    reaching,
+    rounded_down,
+)
 from hardneg.records.types import Hits
 
 Vectors = NDArray[np.float32]
@@ -112,14 +116,6 @@ def test_scores_below_zero_are_told_apart(monkeypatch):
     assert (hits.scores < 0).all() and np.array_equal(hits.rows, expected.rows) and asked == []
 
 
-def test_a_bar_that_was_too_high_is_noticed(monkeypatch):
-    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(3)
-    vectors, queries = _spread(draws, 3000, 16), _spread(draws, 8, 16)
-    monkeypatch.setattr(exact_bf16, "sample_rank", lambda *_: 1)
-    assert np.array_equal(_search(vectors, queries, 20).rows, _each_pair(vectors, queries, 20).rows)
-    assert asked == [7]  # the best group of one query is in the sample by luck
-
-
 @pytest.mark.parametrize("factor", [0.0, 1.3])
 def test_a_unit_that_breaks_the_bound_is_noticed(factor, monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(4)
@@ -201,30 +197,9 @@ def test_groups_of_neighbours_and_what_reaches_the_bar():
     """33 vectors make three groups, the last with one; only rows 16 and 32 of the first query, 3 of the second do."""
     vectors = torch.zeros(33, 2)
     vectors[[3, 16, 32]] = torch.tensor([[0.0, 2.0], [5.0, 0.0], [4.0, 0.0]])
-    assert in_groups(vectors)[:, 0].nonzero().view(-1).tolist() == [1, 2]
+    assert Tile.of(0, vectors).columns[:, 0].nonzero().view(-1).tolist() == [1, 2]
     tile, queries = Tile.of(0, vectors), Rounded.of(torch.eye(2))
     for bar, kept in (([4.0, 2.0], [(0, 16, 5.0), (0, 32, 4.0), (1, 3, 2.0)]), ([5.0, -1.0], None)):
         scores = tile.scores(queries, torch.empty(96, dtype=torch.bfloat16))
         found = list(zip(*(each.tolist() for each in reaching(scores, torch.tensor(bar).bfloat16(), 33)), strict=True))
         assert found == kept or (kept is None and found[0] == (0, 16, 5.0) and len(found) == 34)
-
-
-def test_candidates_that_come_few_at_a_time_are_kept_in_order():
-    best, scores = RunningBest(3, 2, torch.device("cpu")), torch.full((3, 400), -1.0)
-    some = torch.from_numpy(np.random.default_rng(7).integers(0, 50, (3, 400))).float()
-    for start in range(0, 400, 5):
-        here = torch.rand(3, 5, generator=torch.Generator().manual_seed(start)) < 0.6
-        query, row = here.nonzero(as_tuple=True)
-        best.add(torch.bincount(query, minlength=3), query, row + start, some[query, row + start])
-        scores[query, row + start] = some[query, row + start]
-    expected = scores.sort(dim=1, descending=True, stable=True).indices[:, :2]
-    assert best.best().rows.tolist() == expected.sort(dim=1).values.tolist()
-
-
-def test_the_sample_by_hand():
-    """Of 1,600,000 vectors a sample of 1,024 groups is 16,384; of the best 200 it holds 2.048 on average."""
-    groups = sample_groups(1_600_000, 400)
-    assert len(groups) == 1024 and (np.diff(groups) > 0).all() and groups.max() < 100_000
-    assert len(sample_groups(1_600_000, 200)) == 2000
-    assert sample_rank(1_600_000, 200, 1024) == int(2.048 + 4 * 2.048**0.5) + 6 == 13
-    assert len(sample_groups(63, 1)) == 0

@@ -9,8 +9,7 @@ import torch
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.exact_devices import spans
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, spans
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
 from hardneg.runtime.distributed import World
@@ -61,7 +60,12 @@ def test_ids_and_scores_are_those_of_one_device_ties_included(folder, engine, de
 def test_products_are_the_same_to_the_bit(folder, monkeypatch):
     seen: list[int] = []
     search = exact._SEARCHES["torch"]
-    monkeypatch.setitem(exact._SEARCHES, "torch", lambda *given: seen.append(len(given[0])) or search(*given))
+
+    def seen_by(vectors, *some, **more):
+        seen.append(len(vectors))
+        return search(vectors, *some, **more)
+
+    monkeypatch.setitem(exact._SEARCHES, "torch", seen_by)
     vectors = folder(np.random.default_rng(0).standard_normal((3000, 8), np.float32))
     one, several = (searched(vectors, 100, "torch", given, 128) for given in ((), TWO))
     assert np.array_equal(one.rows, several.rows) and np.array_equal(one.scores, several.scores)
@@ -79,7 +83,7 @@ def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder, en
 
 
 def test_arrays_are_searched_on_one(monkeypatch):
-    monkeypatch.setattr(exact, "search_on", lambda *_: pytest.fail("dealt"))
+    monkeypatch.setattr(exact, "_search_on", lambda *_: pytest.fail("dealt"))
     queries, vectors = np.ones((1, 2), np.float32), np.ones((9, 2), np.float32)
     assert search_exact(vectors, queries, 1, ExactOptions(2, devices=TWO, engine="torch")).rows.tolist() == [[0]]
 

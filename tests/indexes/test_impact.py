@@ -9,8 +9,8 @@ from noted import Notes
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.sparse_store import SparseWriter
+from hardneg.indexes.backends import impact as lucene_frequencies
 from hardneg.indexes.backends.impact import Impact, ImpactSearcher
-from hardneg.indexes.kernels.lucene import frequencies as lucene_frequencies
 from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError

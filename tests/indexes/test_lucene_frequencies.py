@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from hardneg.indexes.backends.impact import Impact
-from hardneg.indexes.kernels.lucene.frequencies import frequency_texts
+from hardneg.indexes.backends.impact import Impact, frequency_texts
 from hardneg.records.errors import UsageError
 from tests.sparse_lists import rows_of
 

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
-from hardneg.indexes.encoded_scores import score_matrix, score_pairs
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
-from hardneg.indexes.kernels.maxsim import maxsim_scores as multi_vector_scores
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.indexes.kernels.maxsim.maxsim_scores import maxsim_matrix, maxsim_pairs
+from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_scores
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, maxsim_matrix, maxsim_pairs
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
@@ -143,7 +141,7 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkey
 
 
 def test_long_documents_are_scored_few_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.indexes.kernels.maxsim.maxsim_scores._HELD", 6)
+    monkeypatch.setattr("hardneg.indexes.kernels.maxsim.exact_maxsim._HELD", 6)
     searcher = MultiVector().open(write_encoded(tmp_path, DOCUMENTS))
     assert searcher.at_once == 2  # the longest has three tokens
     asked: list[int] = []

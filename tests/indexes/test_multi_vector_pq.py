@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector
-from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq
 from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
 from hardneg.indexes.kernels.maxsim.probing import by_centroids
 from hardneg.records.errors import ArtifactError, UsageError

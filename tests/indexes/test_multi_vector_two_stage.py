@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector
-from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
     best_of_each,

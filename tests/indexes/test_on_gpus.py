@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 import torch
 
+from hardneg.indexes.backends import product as product_lookup
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
-from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.kernels.exact import product_lookup
+from hardneg.indexes.backends.product import CodeLookup, OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.exact.product_lookup import CodeLookup
 from hardneg.indexes.kernels.faiss.on_gpus import gpus
 from hardneg.records.errors import UsageError
 from hardneg.runtime.progress import Silent

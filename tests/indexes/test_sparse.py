@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.sparse import Sparse, SparseSearcher
-from hardneg.indexes.encoded_scores import score_matrix, score_pairs
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.indexes.open_store import open_store

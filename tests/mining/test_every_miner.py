@@ -20,6 +20,7 @@ import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.doors.trainer.refresher import mine_with
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import parse_setting
 from hardneg.formats.collection import StoredCollection
@@ -81,7 +82,7 @@ def tree(stored: StoredCollection, tiny_model: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.inheritance import read_whole_tree
+from hardneg.recipe.language import preset_names
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.yaml_load import find_recipe, shipped_recipes
+from hardneg.recipe.yaml_load import find_recipe, named_recipes
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.store.artifacts import Artifact, Store
 
@@ -27,20 +28,25 @@ PACKAGES = {"cort-electra-": "hardneg_electra", "rocketqa-nq": "hardneg_reader",
 """Of recipes whose names begin so, the package that their preset `paper` needs."""
 
 
+NEEDS_PAPERS = pytest.mark.skipif(
+    importlib.util.find_spec("hardneg_papers") is None, reason="pip install ./plugins/hardneg-papers"
+)
+
+
 @cache
-def shipped_trees() -> Mapping[str, Mapping[str, Any]]:
-    """Every shipped recipe with all that it extends, read once; not to be changed."""
-    return {name: read_whole_tree(path) for name, path in shipped_recipes().items()}
+def presets_by_recipe() -> Mapping[str, list[str]]:
+    """The presets of every recipe that comes with hardneg or with an installed package."""
+    return {name: preset_names(find_recipe(name)) for name in named_recipes()}
 
 
 def with_a_paper_preset() -> list[str]:
-    """The names of the shipped recipes that have one."""
-    return [name for name, tree in shipped_trees().items() if "paper" in tree["presets"]]
+    """The names of the recipes that have one."""
+    return [name for name, presets in presets_by_recipe().items() if "paper" in presets]
 
 
 @cache
 def paper_presets() -> Mapping[str, Recipe]:
-    """The preset `paper` of every shipped recipe that has one and whose packages are installed; read once."""
+    """The preset `paper` of every recipe that has one and whose packages are installed; read once."""
     missing = tuple(begin for begin, package in PACKAGES.items() if importlib.util.find_spec(package) is None)
     names = [name for name in with_a_paper_preset() if not name.startswith(missing)]
     return {name: load_recipe(find_recipe(name), "paper") for name in names}

@@ -4,12 +4,15 @@ import importlib.metadata
 import importlib.util
 
 import pytest
+from recipe.recipes import NEEDS_PAPERS
 
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
 from hardneg.registry.plugins import KINDS
+
+pytestmark = NEEDS_PAPERS
 
 
 @pytest.mark.parametrize("preset", ["demo", "paper"])

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from recipe.recipes import with_a_paper_preset
+from recipe.recipes import NEEDS_PAPERS, with_a_paper_preset
 
 from hardneg.recipe.language import expand
 from hardneg.recipe.yaml_load import find_recipe
+
+pytestmark = NEEDS_PAPERS
 
 COMMON = {
     # STAR and ADORE, sections 6 and 7.3.
@@ -76,7 +78,7 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
 
 def kept(name: str) -> Iterator[tuple[str, str, Any]]:
     """Stage, path and value of each number, and of each option of a training, that the preset leaves as it was."""
-    demo, paper = (expand(find_recipe(name), preset, [], checked=False).tree for preset in ("demo", "paper"))
+    demo, paper = (expand(find_recipe(name), preset, []).tree for preset in ("demo", "paper"))
     before = {**demo["stages"], "model": demo["model"]}
     for stage, spec in {**paper["stages"], "model": paper["model"]}.items():
         there = dict(leaves(before.get(stage, {})))

@@ -16,7 +16,8 @@ PAGES = Path(__file__).parents[2] / "docs"
 @pytest.mark.slow
 def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    shorter = ["--set", "defaults.train.options.max_steps=10", "--output", str(tmp_path / "out")]
+    steps = [f"stages.{name}.options.max_steps=10" for name in ("inbatch-neg", "trained")]
+    shorter = [word for setting in steps for word in ("--set", setting)] + ["--output", str(tmp_path / "out")]
     ended = CliRunner().invoke(
         app, ["recipe", "run", "from-documents", "--set", f"dataset=documents:{PAGES}", *shorter]
     )

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from recipe.recipes import write_recipe
 from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
+from hardneg.recipe.language import recipe_tree
 from hardneg.recipe.run_folder import artifacts_of
 from hardneg.store.artifacts import Store
 
@@ -63,14 +65,13 @@ def test_gpl_learns_margins_of_what_several_retrievers_bring(collection, tmp_pat
         "model.document_length": 48,
     }
     words = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
-    out, recipe = tmp_path / "out", tmp_path / "without-bm25.yaml"
-    recipe.write_text(
-        "extends: gpl-passage\n"
-        "stages: {bm25-index: null, bm25: null, scores: {runs: {BM25: null}, baselines: [as shipped]}}\n"
-    )
-    ended = CliRunner().invoke(
-        app, ["recipe", "run", str(recipe), "--preset", "paper", *words, "--device", "cpu", "--output", str(out)]
-    )
+    out, tree = tmp_path / "out", recipe_tree("gpl-passage", "paper")
+    for name in ("bm25-index", "bm25"):
+        del tree["stages"][name]
+    del tree["stages"]["scores"]["runs"]["BM25"]
+    tree["stages"]["scores"]["baselines"] = ["as shipped"]
+    recipe = write_recipe(tmp_path / "without-bm25.yaml", tree)
+    ended = CliRunner().invoke(app, ["recipe", "run", str(recipe), *words, "--device", "cpu", "--output", str(out)])
     assert ended.exit_code == 0, (ended.output, ended.exception)
     made = artifacts_of(out, Store(tmp_path / "store"))
     runs = {

@@ -1,180 +1,206 @@
-"""The short forms of recipes, each beside what is written by hand."""
+"""Presets, `extends`, `--set` and functions: what each comes to, and what is told of what recipes once had."""
 
 import re
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
-from recipe.short_forms import HEAD, problems, stages, written
+import yaml
+from recipe.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.language import expand
-from hardneg.recipe.load import load_recipe
+from hardneg.recipe.language import expand, merge, preset_names
+from hardneg.recipe.load import check_recipe, load_recipe
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.errors import RecipeError
 
-RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
-SHORT_FORMS = ("defaults", "system", "for")
-
-
-EXAMPLES = re.findall(r"```yaml\n([^`]*)```\n\ncomes to\n\n```yaml\n([^`]*)```", RECIPES.read_text(encoding="utf-8"))
+HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"
 
 
-@pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_the_examples_of_the_page_come_to_what_it_says(tmp_path, number):
-    short, plain = EXAMPLES[number]
-    assert stages(tmp_path, short) == written(plain)["stages"]
+def write(folder: Path, name: str, **tree: object) -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    return path
 
 
-def test_the_page_has_an_example_of_each_short_form():
-    assert len(EXAMPLES) == 4 and all(any(f"{key}:" in short for short, _ in EXAMPLES) for key in SHORT_FORMS)
+def tree_of(path: Path, preset: str | None = None, *settings: str) -> dict[str, Any]:
+    found = expand(path, preset, settings)
+    assert found.problems == []
+    return found.tree
 
 
-def test_defaults_are_laid_under_each_stage_of_the_verb(tmp_path):
-    text = """
-defaults:
-  search: {depth: 50}
-  train: {validation: {split: dev, depth: 10}, options: {optimizer: lamb, max_steps: 5}}
-stages:
-  a: {stage: search, index: i}
-  b: {stage: search, index: i, depth: 7}
-  t: {stage: train, loss: nll, options: {max_steps: 9}}
-  u: {stage: train, loss: nll, validation: null, options: {optimizer: null}}
-  e: {stage: encode}
-"""
-    plain = """
-a: {stage: search, index: i, depth: 50}
-b: {stage: search, index: i, depth: 7}
-t: {stage: train, loss: nll, validation: {split: dev, depth: 10}, options: {optimizer: lamb, max_steps: 9}}
-u: {stage: train, loss: nll, options: {max_steps: 5}}
-e: {stage: encode}
-"""
-    assert stages(tmp_path, text) == written(plain)
-
-
-def test_a_plugin_of_another_name_takes_none_of_the_defaults_options(tmp_path):
-    text = """
-defaults: {train-queries: {loss: {name: lambda, cut: 200, temperature: 0.05}}, train: {loss: {temperature: 0.05}}}
-stages:
-  a: {stage: train-queries, index: i}
-  b: {stage: train-queries, index: i, loss: {name: ranknet}}
-  c: {stage: train-queries, index: i, loss: {cut: 10}}
-  d: {stage: train, loss: {name: nll}}
-  e: {stage: train, loss: hardest}
-"""
-    found = stages(tmp_path, text)
-    assert [found[name]["loss"] for name in "abcde"] == [
-        {"name": "lambda", "cut": 200, "temperature": 0.05},
-        {"name": "ranknet"},
-        {"name": "lambda", "cut": 10, "temperature": 0.05},
-        {"name": "nll", "temperature": 0.05},
-        "hardest",
-    ]
-
-
-def test_presets_and_settings_change_defaults_and_stages_go_before_them(tmp_path):
-    text = """
-defaults: {train: {options: {max_steps: 5, batch_size: 2}}}
-stages: {t: {stage: train, loss: nll, options: {batch_size: 3}}}
-presets:
-  large: {defaults: {train: {options: {max_steps: 500, batch_size: 200}}}}
-  own: {stages: {t: {options: {max_steps: null}}}}
-"""
-    assert stages(tmp_path, text)["t"]["options"] == {"max_steps": 5, "batch_size": 3}
-    assert stages(tmp_path, text, "large")["t"]["options"] == {"max_steps": 500, "batch_size": 3}
-    assert stages(tmp_path, text, "own")["t"]["options"] == {"batch_size": 3}
-    more = ("defaults.train.options.max_steps=7", "stages.t.options.batch_size=1")
-    assert stages(tmp_path, text, "large", more)["t"]["options"] == {"max_steps": 7, "batch_size": 1}
-
-
-def test_a_null_that_removes_nothing_is_a_value(tmp_path):
-    found = stages(tmp_path, "stages: {t: {stage: train, loss: nll, options: {clip_norm: null}}}")
-    assert found["t"]["options"] == {"clip_norm": None}
-
-
-LINE = "stages: {i: {stage: encode}, t: {stage: search, index: i}}\n"
-
-
-@pytest.mark.parametrize(
-    ("defaults", "told"),
-    [
-        ("{serch: {depth: 3}}", "defaults.serch: no stage 'serch'; did you mean 'search'"),
-        ("{search: {dept: 3}}", "defaults.search.dept: no such option; did you mean 'depth'; it has: "),
-        ("{search: {depth: many}}", "defaults.search.depth: must be a whole number (got 'many')"),
-        ("{train: {options: {optimzer: lamb}}}", "defaults.train.options.optimzer: no such option; did you mean 'opt"),
-        ("{search: deep}", "defaults.search: must be a mapping of options"),
-        ("{search: {stage: mine}}", "defaults.search.stage: leave it out; the defaults are those of stage 'search'"),
-        ("3", "defaults: must map a verb to options of its stages"),
-    ],
-)
-def test_a_mistake_in_a_default_is_told_with_its_own_path(tmp_path, defaults, told):
-    (only,) = problems(tmp_path, f"defaults: {defaults}\n{LINE}")
-    assert only.replace("?", "").startswith(told.replace("?", "")), only
-
-
-BASE = """
-defaults: {train: {loss: {temperature: 0.05}, options: {max_steps: 3}}}
-stages: {i: {stage: encode}, n: {stage: train, loss: nll, options: {negatives_per_query: 0}}}
-"""
-
-
-@pytest.mark.parametrize(
-    ("top", "stage", "told"),
-    [
-        ("", "{stage: train, loss: nll, options: {negatives_per_query: 0}}", "options.max_steps"),
-        ("", "{stage: train, loss: {name: nll}, options: {max_steps: 9, negatives_per_query: 0}}", "loss.temperature"),
-        ("", "{stage: train, loss: nll, options: {max_steps: 9, negatives_per_query: 0}}", ""),
-        ("", "{stage: train, loss: nll, options: {max_steps: null, negatives_per_query: 0}}", ""),
-        ("defaults: {train: {options: {batch_size: 8}}}\n", "{stage: train, loss: nll}", ""),
-        ("", "{stage: train, loss: nll, system: M}", ""),
-    ],
-)
-def test_a_recipe_without_short_forms_is_told_what_its_stages_take_from_those_of_another(tmp_path, top, stage, told):
-    (tmp_path / "base.yaml").write_text(HEAD + BASE)
-    path = tmp_path / "child.yaml"
-    path.write_text(f"extends: base.yaml\n{top}stages: {{m: {stage}}}\n")
-    line = f"stages.m: takes {told} from the `defaults` of a recipe that this one extends; write your own, or null"
-    assert [note[: len(line)] for note in expand(path, None, ()).notes] == ([line] if told else [])
-
-
-def test_a_plugins_option_that_a_default_has_is_told_with_the_defaults_path(tmp_path):
-    (tmp_path / "base.yaml").write_text(HEAD + BASE)
-    path = tmp_path / "child.yaml"
-    stage = "{stage: train, loss: {name: triplet, margin: 0.1}, options: {negatives_per_query: 0}}"
-    path.write_text(f"extends: base.yaml\nstages: {{m: {stage}}}\n")
-    with pytest.raises(RecipeError, match=r"defaults\.train\.loss: temperature: triplet has no such option"):
+def problems(folder: Path, text: str) -> list[str]:
+    path = folder / "r.yaml"
+    path.write_text(HEAD + text)
+    with pytest.raises(RecipeError) as caught:
         load_recipe(path)
+    return list(caught.value.problems)
 
 
-def test_an_unknown_key_at_the_top_is_told_with_the_short_forms(tmp_path):
-    (only,) = problems(tmp_path, f"fr: {{k: [a]}}\n{LINE}")
-    assert only.startswith("fr: no such option; did you mean 'for'?; it has: title, ")
-    assert only.endswith("extends, presets, defaults, for")
+def test_a_recipe_says_what_it_adds_to_another_and_changes_in_it(tmp_path):
+    write(tmp_path, "a", seed=1, stages={"x": {"k": 1}, "y": {"k": 2}})
+    path = write(tmp_path, "b", extends="a.yaml", stages={"x": {"k": 9, "l": 3}, "z": {}})
+    assert tree_of(path) == {"seed": 1, "stages": {"x": {"k": 9, "l": 3}, "y": {"k": 2}, "z": {}}}
 
 
-def test_a_mistake_of_several_stages_in_one_default_is_told_once(tmp_path):
-    searches = "{i: {stage: encode}, a: {stage: search, index: i}, b: {stage: search, index: i}}"
-    text = f"defaults: {{search: {{dept: 3}}}}\nstages: {searches}"
+def test_the_preset_of_what_is_extended_lies_below_the_file_and_its_own_preset_above(tmp_path):
+    paper = {"stages": {"x": {"k": 2, "l": 2, "m": 2}}}
+    write(tmp_path, "a", stages={"x": {"k": 1, "l": 1, "m": 1}}, presets={"demo": {}, "paper": paper})
+    own = {"paper": {"stages": {"x": {"m": 4}}}, "mine": {"seed": 7}}
+    path = write(tmp_path, "b", extends="a.yaml", stages={"x": {"l": 3}}, presets=own)
+    assert preset_names(path) == ["demo", "paper", "mine"]
+    assert tree_of(path) == {"stages": {"x": {"k": 1, "l": 3, "m": 1}}}
+    assert tree_of(path, "paper") == {"stages": {"x": {"k": 2, "l": 3, "m": 4}}}
+    assert tree_of(path, "mine") == {"stages": {"x": {"k": 1, "l": 3, "m": 1}}, "seed": 7}
+    last = write(tmp_path, "c", extends="b.yaml", presets={"demo": {"seed": 3}})
+    assert tree_of(last)["seed"] == 3 and tree_of(last, "paper") == tree_of(path, "paper")
+
+
+def test_a_preset_of_a_shipped_recipe_may_be_extended(tmp_path):
+    mine = write(tmp_path, "mine", extends="star-passage:small", stages={"star": {"seed": 7}})
+    small = tree_of(find_recipe("star-passage"), "small")
+    small["stages"]["star"]["seed"] = 7
+    assert tree_of(mine) == small and preset_names(mine) == []
+    wrong = expand(write(tmp_path, "mine", extends="star-passage:smal"), None, ())
+    assert "extends: presets: no preset 'smal'; did you mean 'small'" in wrong.problems[0]
+
+
+@NEEDS_PAPERS
+def test_a_function_may_be_extended(tmp_path):
+    mine = write(tmp_path, "mine", extends="mining-depth", seed=7)
+    assert tree_of(mine) == {**tree_of(find_recipe("mining-depth")), "seed": 7}
+
+
+@pytest.mark.parametrize(
+    ("extends", "told"),
+    [
+        ("b.yaml", "no recipe file"),
+        ("star-pasage", "did you mean 'star-passage'"),
+        ("a.yaml", "a circle"),
+        (3, "must be one recipe's name or path"),
+        (["bm25-passage", "star-passage"], "one recipe, no list and no base: write the others out"),
+        ("bases/passages", "one recipe, no list and no base: write the others out"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, extends, told):
+    with pytest.raises(RecipeError, match=told):
+        expand(write(tmp_path, "a", extends=extends), None, ())
+
+
+OLD = """
+extends: [bm25-passage, star-passage]
+for: {kind: [a, b]}
+defaults: {search: {depth: 50}}
+stages:
+  "{kind}": {stage: encode}
+  star: {stage: train, negatives: n, system: STAR}
+  bm25: null
+presets:
+  paper: {extends: bases/msmarco, stages: {bm25: null, star: {for: {rate: [1]}}}}
+"""
+
+
+def test_what_recipes_once_had_is_told_a_line_each_with_what_to_write(tmp_path):
+    told = problems(tmp_path, OLD)
+    assert [line.partition(": ")[0] for line in told] == [
+        "extends",
+        "defaults",
+        "for",
+        "stages.star.system",
+        "stages.bm25",
+        "presets.paper.extends",
+        "presets.paper.stages.bm25",
+        "presets.paper.stages.star.for",
+    ]
+    assert told[1] == "defaults: no longer a part of recipes: write the options into each stage"
+    assert told[4] == "stages.bm25: null takes no stage away: write only the stages that are to be there"
+
+
+def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
+    text = "stages: {i: {stage: encode}, t: {stage: search, index: i, depth: null}}"
     (only,) = problems(tmp_path, text)
-    assert only.startswith("defaults.search.dept: no such option")
+    assert only.startswith("stages.t.depth: must be a whole number") and only.endswith(
+        "; null takes nothing away: leave it out"
+    )
+    path = write(tmp_path, "a", stages={"t": {"stage": "train", "options": {"clip_norm": 1}}})
+    below = write(tmp_path, "b", extends=path.name, stages={"t": {"options": {"clip_norm": None}}})
+    assert tree_of(below)["stages"]["t"]["options"] == {"clip_norm": None}
 
 
-def test_a_default_for_a_verb_that_a_recipe_has_no_stage_of_waits_for_those_that_extend_it(tmp_path):
-    (tmp_path / "base.yaml").write_text(HEAD + "defaults: {train: {options: {max_steps: 3}}}\n" + LINE)
-    load_recipe(tmp_path / "base.yaml")
-    path = tmp_path / "child.yaml"
-    path.write_text("extends: base.yaml\nstages: {m: {stage: train, loss: nll, options: {negatives_per_query: 0}}}\n")
-    assert load_recipe(path).tree["stages"]["m"]["options"] == {"negatives_per_query": 0, "max_steps": 3}
+def test_an_unknown_key_at_the_top_gets_the_nearest(tmp_path):
+    (only,) = problems(tmp_path, "preset: {}\nstages: {i: {stage: encode}}")
+    assert only.startswith("preset: no such option; did you mean 'presets'?; it has: title, ")
+    assert only.endswith("extends, presets")
 
 
-def test_what_show_prints_is_the_same_recipe(tmp_path):
+def test_what_a_preset_cannot_be(tmp_path):
+    with pytest.raises(RecipeError, match="presets: must map a name"):
+        expand(write(tmp_path, "a", presets=3), None, ())
+    assert "presets.demo: must be a mapping" in expand(write(tmp_path, "a", presets={"demo": 3}), None, ()).problems[0]
+    with pytest.raises(RecipeError, match=r"presets\.demo\.presets: a preset cannot hold it; they stand at the top"):
+        expand(write(tmp_path, "a", presets={"demo": {"presets": {}}}), None, ())
+
+
+def test_another_plugin_or_verb_has_no_options_of_the_one_before_it():
+    loss = {"loss": {"name": "lambda", "cut": 200}}
+    assert merge(loss, {"loss": {"cut": 10}}) == {"loss": {"name": "lambda", "cut": 10}}
+    assert merge(loss, {"loss": {"name": "nll", "temperature": 1.0}}) == {"loss": {"name": "nll", "temperature": 1.0}}
+    assert merge({"x": {"stage": "train", "loss": "nll"}}, {"x": {"stage": "encode"}}) == {"x": {"stage": "encode"}}
+    model = {"model": {"name": "a", "query_length": 32}}
+    assert merge(model, {"model": {"name": "b"}}) == {"model": {"name": "b", "query_length": 32}}
+
+
+def test_a_dataset_of_another_name_still_withholds_what_the_one_before_it_does():
+    pydocs = {"dataset": {"name": "pydocs", "max_passages": 9, "withheld": {"unlabelled": 0.5}}}
+    other = {"dataset": {"name": "hf", "source": "a/b"}}
+    assert merge(pydocs, other)["dataset"] == {"name": "hf", "source": "a/b", "withheld": {"unlabelled": 0.5}}
+    same = {"dataset": {"withheld": {"unlabelled": 0.1}}}
+    assert merge(pydocs, same)["dataset"] == {"name": "pydocs", "max_passages": 9, "withheld": {"unlabelled": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("before", "later", "comes_to"),
+    [
+        ({"max_steps": 42, "stop_at": 9}, {"epochs": 3}, {"epochs": 3}),
+        ({"epochs": 100, "stop_at": 9}, {"max_steps": 5}, {"max_steps": 5}),
+        ({"max_steps": 42}, {"stop_at": 9}, {"max_steps": 42, "stop_at": 9}),
+        ({"max_steps": 42}, {"max_steps": 50, "epochs": 2}, {"max_steps": 50, "epochs": 2}),
+        ({"warmup_steps": 5}, {"warmup_ratio": 0.1}, {"warmup_ratio": 0.1}),
+    ],
+)
+def test_how_long_a_training_is_replaces_how_long_it_was(before, later, comes_to):
+    assert merge(before, later) == comes_to
+
+
+@pytest.mark.parametrize("name", ["star-passage", pytest.param("adore-pq", marks=NEEDS_PAPERS)])
+def test_what_show_prints_is_the_same_recipe(tmp_path, name):
     for preset in ("demo", "paper"):
-        shown = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--preset", preset])
-        assert "for:" not in shown.output and "defaults:" not in shown.output
+        shown = CliRunner().invoke(app, ["recipe", "show", name, "--preset", preset])
         path = tmp_path / f"{preset}.yaml"
         path.write_text(shown.output, encoding="utf-8")
-        assert load_recipe(path).stages == load_recipe(find_recipe("adore-pq"), preset).stages
-    refused = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--preset", "paper"])
-    assert isinstance(refused.exception, UsageError) and "add --expanded" in str(refused.exception)
-    wrong = CliRunner().invoke(app, ["recipe", "show", "adore-pq", "--expanded", "--set", "defaults.serch.depth=3"])
-    assert isinstance(wrong.exception, RecipeError) and "did you mean 'search'" in str(wrong.exception)
+        assert load_recipe(path).stages == load_recipe(find_recipe(name), preset).stages
+    wrong = CliRunner().invoke(app, ["recipe", "show", name, "--set", "stage=3", "--preset", "papre"])
+    assert isinstance(wrong.exception, RecipeError) and "did you mean 'paper'" in str(wrong.exception)
+
+
+@NEEDS_PAPERS
+def test_parameters_of_a_function_are_set_by_name_and_the_rest_by_path():
+    source = find_recipe("mining-depth")
+    found = expand(source, None, ["depths=[20, 80]", "seed=7", "stages.scores.metrics=[mrr@10]"])
+    assert found.problems == [] and found.tree["seed"] == 7
+    assert [name for name in found.tree["stages"] if name.startswith("negatives-")] == ["negatives-20", "negatives-80"]
+    assert found.tree["stages"]["scores"]["metrics"] == ["mrr@10"]
+    (problem,) = expand(source, None, ["depths=many"]).problems
+    assert problem.startswith("set depths: ")
+    (problem,) = expand(source, "dmo", ()).problems
+    assert problem.startswith("presets: no preset 'dmo'; did you mean 'demo'")
+
+
+def test_the_function_of_the_page_returns_a_recipe():
+    page = (Path(__file__).parents[2] / "docs" / "recipes.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"Any": Any, "Literal": Literal}
+    exec(code, names)
+    recipe = check_recipe(names["by_depth"](depths=[5]), Path("by-depth"))
+    assert {"negatives-5", "star-5"} <= {*recipe.stages}

@@ -8,13 +8,13 @@ from recipe.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
-from hardneg.indexes.backends.inverted_lists import IvfPq
+from hardneg.indexes.backends.approximate import IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.recipe.estimate import Estimate, estimate, no_room
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.store.artifacts import Store
-from hardneg.verbs.shared.sizes import Sizes, encoding
+from hardneg.verbs.shared.stage_spec import Sizes, encoding
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)

@@ -4,16 +4,21 @@ import json
 import re
 
 import pytest
+from recipe.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+
+pytestmark = NEEDS_PAPERS
+
+TRAINED = ("all-t-1", "all-t-2", "all-t-1000", "alone-docstrings", "alone-code")
 
 
 @pytest.mark.slow
 def test_one_report_has_each_collection_and_their_mean(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    small = ["for.collection.docstrings.loader.max_passages=400", "for.collection.code.loader.max_passages=300"]
-    small += ["dataset.max_passages=400", "defaults.train.options.max_steps=5", "seeds=[1]"]
+    small = ["stages.docstrings.loader.max_passages=400", "stages.code.loader.max_passages=300", "seeds=[1]"]
+    small += ["dataset.max_passages=400", *(f"stages.{name}.options.max_steps=5" for name in TRAINED)]
     settings = [word for setting in small for word in ("--set", setting)]
     ended = CliRunner().invoke(app, ["recipe", "run", "many-collections", *settings, "--output", str(tmp_path / "out")])
     assert ended.exit_code == 0, ended.output

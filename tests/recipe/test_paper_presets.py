@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from recipe.recipes import with_a_paper_preset
+from recipe.recipes import NEEDS_PAPERS, with_a_paper_preset
 
 from hardneg.analysis.overlap import Unjudged
 from hardneg.evaluation.metrics import evaluate, means
@@ -15,6 +15,8 @@ from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
+
+pytestmark = NEEDS_PAPERS
 
 
 def paper(name: str) -> Recipe:
@@ -90,7 +92,7 @@ PRETRAINED_FOR_RETRIEVAL = {"Luyu/co-condenser-marco", "GPL/msmarco-distilbert-m
 
 def test_no_paper_preset_encodes_with_a_model_that_cannot_rank_yet():
     for name in PAPERS:
-        tree = expand(find_recipe(name), "paper", [], checked=False).tree
+        tree = expand(find_recipe(name), "paper", []).tree
         if tree["model"]["name"] in PRETRAINED_FOR_RETRIEVAL or tree["model"]["name"].startswith("runs/"):
             continue
         stages = tree["stages"]

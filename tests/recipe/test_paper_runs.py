@@ -12,14 +12,14 @@ import pytest
 import yaml
 from hub_layouts import MTEB_MSMARCO, beir_folder, dpr_folder, mteb
 from hub_server import Hub, hub_server
-from recipe.recipes import small_collection
+from recipe.recipes import NEEDS_PAPERS, small_collection, with_a_paper_preset
 from recipe.test_needs import PASSAGES_MODELS, add_models, vectors_of_others
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.recipe.language import expand
 from hardneg.recipe.yaml_load import find_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, NEEDS_PAPERS]
 ALIKE = "its stages run in recipes for passages, and test_paper_settings compares their options"
 DOSES = ["batches", "corpus", "depth", "false-negatives", "metrics", "refresh", "start", "temperature"]
 IN_A_TABLE = "its stages are those of star-adore-table2 or ance-table1, by their keys (test_shipped)"
@@ -39,7 +39,7 @@ NOT_IN_SMALL = {
     **dict.fromkeys(["cort-electra-dl20", "cort-electra-passage"], "the server's models are all of BERT's kind"),
     **dict.fromkeys(["rocketqa-nq", "rocketqa-nq-table7"], "a random cross-encoder finds no sure negative"),
 }
-NAMES = sorted({path.stem for path in (Path(__file__).parents[2] / "recipes").glob("*.yaml")} - set(NOT_IN_SMALL))
+NAMES = sorted(set(with_a_paper_preset()) - set(NOT_IN_SMALL))
 LOOP = """
 import json, os, sys, traceback
 from contextlib import redirect_stderr, redirect_stdout

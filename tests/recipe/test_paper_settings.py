@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from recipe.paper_settings import OF_RECIPES, UNTOLD, Group, Setting, read_groups, same, stands_in, told, value_here
-from recipe.recipes import paper_presets
+from recipe.recipes import NEEDS_PAPERS, paper_presets
 
 from hardneg.recipe.load import Recipe
+
+pytestmark = NEEDS_PAPERS
 
 SOURCES, GROUPS = read_groups()
 SETTINGS = [(group, setting) for group in GROUPS for setting in group.settings]

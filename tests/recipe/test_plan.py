@@ -1,6 +1,5 @@
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
@@ -43,7 +42,7 @@ def changed(before, after):
 
 def test_keys_are_pinned(tmp_path, tree, monkeypatch):
     """A key that changes here makes users' stores useless: raise a `version` and note it in the changelog."""
-    monkeypatch.setattr(planning, "resolve", lambda spec: SimpleNamespace(digest=f"weights, {spec.query_length}"))
+    monkeypatch.setattr(planning, "_model_digest", lambda recipe: f"weights, {recipe.model.query_length}")
     assert keys(tmp_path, tree) == json.loads(PINNED.read_text())
 
 

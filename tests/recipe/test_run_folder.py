@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_part, small_tree
+from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part, small_tree
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.exported_runs import export_runs
 from hardneg.recipe.laid_indexes import laid_indexes
@@ -26,6 +26,7 @@ CHAINED = {
 }
 
 
+@NEEDS_PAPERS
 @pytest.mark.parametrize(("name", "before"), CHAINED.items())
 def test_documents_go_on_from_passages(name, before):
     model = load_recipe(find_recipe(name), "paper").model
@@ -75,9 +76,9 @@ def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
 def test_its_model_is_taken_with_the_head_that_it_was_saved_with(recipe, tmp_path, tiny_model):
     own = {"pooling": "cls", "projection": 8, "layer_norm": True, "similarity": "dot"}
     head = ModelSpec(str(tiny_model), **own, query_length=16, document_length=24)
-    saved = Encoder.load(head, "cpu")
+    saved = load_learner(head, "cpu")
     saved.save(tmp_path / recipe.model.name)
-    again = Encoder.load(ModelSpec(recipe.model.name, similarity="dot", query_length=16, document_length=24), "cpu")
+    again = load_learner(ModelSpec(recipe.model.name, similarity="dot", query_length=16, document_length=24), "cpu")
     one, other = (encoder.encode(["the old river"], "document") for encoder in (saved, again))
     assert one.shape == (1, 8) and np.array_equal(one, other)
     assert make_plan(recipe).start

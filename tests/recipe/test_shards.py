@@ -15,7 +15,7 @@ from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.records.errors import PartDone, RecipeError
+from hardneg.records.errors import RecipeError
 from hardneg.store.artifacts import Store
 
 KILLING = Path(__file__).parents[1] / "verbs/killed.py"
@@ -41,39 +41,22 @@ def run(recipe: Path, store: Path) -> dict[str, Path]:
     return {name: artifact.path for name, artifact in found.artifacts.items()}
 
 
-@pytest.mark.parametrize("way", ["here", "url"])
-def test_what_is_made_from_shards_is_the_same(tmp_path, monkeypatch, way):
+def test_what_is_made_from_shards_is_the_same(tmp_path, monkeypatch):
     pytest.importorskip("faiss")
     monkeypatch.setattr(stream, "BLOCK", 8)
     data, model = small_collection(tmp_path / "data"), tiny_static(tmp_path / "model")
     one = run(write_recipe(tmp_path / "one.yaml", tree(data, model)), tmp_path / "one")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    place = {"place": f"file://{tmp_path}/far"} if way == "url" else {}
-    several = run(write_recipe(tmp_path / "s.yaml", tree(data, model, shard_rows=13, **place)), tmp_path / "several")
+    several = run(write_recipe(tmp_path / "s.yaml", tree(data, model, shard_rows=13)), tmp_path / "several")
     assert (several["index"] / "shards.json").exists() and not (several["index"] / "index").exists()
     assert {name: path.name for name, path in one.items()} == {name: path.name for name, path in several.items()}
     for name, file in MADE.items():
         assert (one[name] / file).read_bytes() == (several[name] / file).read_bytes(), name
 
 
-def test_machines_search_some_of_the_shards_each(tmp_path, monkeypatch):
-    monkeypatch.setattr(stream, "BLOCK", 8)
-    data, model = small_collection(tmp_path / "data"), tiny_static(tmp_path / "model")
-    stages = tree(data, model, shards=4, place=f"file://{tmp_path}/far")["stages"]
-    stages = {name: stages[name] for name in ("index", "test")}
-
-    def made(name, **more):
-        recipe = {"dataset": f"beir:{data}", "model": str(model), "stages": {**stages, "test": stages["test"] | more}}
-        return run(write_recipe(tmp_path / f"{name}.yaml", recipe), tmp_path / name)["test"]
-
-    place = f"file://{tmp_path}/found"
-    with pytest.raises(PartDone, match=r"finished shards are at file://.*; take the remaining shards: 1, 2, 3"):
-        made("a", place=place, take=":1")
-    found = made("b", place=place, take="1:")
-    assert made("c").name == found.name
-    assert (found / "run.trec.gz").read_bytes() == (tmp_path / "c" / found.name / "run.trec.gz").read_bytes()
-    with pytest.raises(RecipeError, match=r"test\.place: goes with a search of a whole index"):
-        made("d", place=place, query_vectors="x")
+def test_shards_at_urls_of_earlier_recipes_are_an_unknown_option(tmp_path):
+    recipe = write_recipe(tmp_path / "old.yaml", tree(tmp_path, tmp_path, shards=2, place="s3://bucket/x", take=":1"))
+    with pytest.raises(RecipeError, match=r"stages\.index\.place: (.|\n)*stages\.index\.take: "):
+        load_recipe(recipe)
 
 
 @pytest.mark.slow
@@ -83,12 +66,11 @@ def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
     recipe = write_recipe(tmp_path / "several.yaml", tree(data, model, shards=3))
     roots = [Path(__file__).parents[2], Path(__file__).parents[1]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, roots))}
-    for title, count in (("encode shard 1 of 3", 1), ("search", 1), ("search", 3), ("search", 3)):
+    for title, count in (("encode corpus", 2), ("search", 1), ("search", 3), ("search", 3)):
         dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
         assert forked.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
     key = make_plan(load_recipe(recipe)).steps["test"].key
-    kept = list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/shards/*-*.npz"))
-    assert sorted("." in path.stem for path in kept) == [False, False, True]  # two finished shards, one begun
+    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/lists/*/*.npz"))) == 1
     command = ["-m", "hardneg", "recipe", "run", recipe, "--device", "cpu"]
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     for store in ("killed", "two"):

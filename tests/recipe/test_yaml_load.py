@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.recipe.inheritance import apply_preset, merge, without_removed
-from hardneg.recipe.settings import apply_settings
+from hardneg.recipe.language import apply_settings
 from hardneg.recipe.yaml_load import find_recipe, read_tree, shipped_recipes
 from hardneg.records.errors import HardnegError, RecipeError, UsageError
 
@@ -42,14 +41,6 @@ def test_any_bytes_give_a_tree_or_one_error(tmp_path_factory, content):
         assert isinstance(read_tree(path), dict)
 
 
-def test_a_preset_lays_itself_over():
-    tree = {"a": {"b": 1, "c": 2}, "presets": {"demo": {"a": {"b": 5}}, "paper": {"a": {"c": None}}}}
-    assert apply_preset(tree, None) == ({"a": {"b": 5, "c": 2}}, "demo", [])
-    paper, chosen, problems = apply_preset(tree, "paper")
-    assert (without_removed(paper), chosen, problems) == ({"a": {"b": 1}}, "paper", [])
-    assert "did you mean 'paper'" in apply_preset(tree, "papr")[2][0]
-
-
 def test_settings_reach_into_short_forms():
     tree = {"dataset": "beir:x/y", "model": "packaged:M", "stages": {"s": {"loss": "star"}}}
     settings = ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"]
@@ -68,10 +59,6 @@ def test_a_setting_that_would_replace_an_earlier_one_is_refused():
     settings = ["dataset.seed=2", "dataset=pydocs", "stages.s.depth=2", "stages.s.depth=3"]
     (problem,) = apply_settings(tree, settings)[1]
     assert problem == "set dataset: would replace dataset.seed=2, which stands before it: give it first"
-
-
-def test_merge_replaces_lists_and_removes_nulls():
-    assert without_removed(merge({"a": [1, 2], "b": 1}, {"a": [3], "b": None, "c": 4})) == {"a": [3], "c": 4}
 
 
 def test_a_mapping_may_take_the_keys_of_another(tmp_path):
@@ -112,13 +99,6 @@ def test_what_is_too_deep_is_told_in_our_words(tmp_path):
     with pytest.raises(RecipeError, match="over 50 levels deep"):
         read_tree(tmp_path / "r.yaml")
     assert apply_settings({}, [f"a={deep}"])[1] == ["set a: over 50 levels deep"]
-
-
-def test_what_a_preset_cannot_hold():
-    tree = {"seed": 1, "presets": {"demo": {"seed": 2, "presets": "star-passage"}}}
-    merged, _, problems = apply_preset(tree, "demo")
-    told = "presets.demo.presets: a preset cannot hold it; it stands at the top of a recipe"
-    assert (merged, problems) == ({"seed": 2}, [told])
 
 
 def test_how_long_a_training_is_replaces_how_long_it_was():

@@ -68,7 +68,7 @@ def test_a_recipe_is_refused_before_it_runs_and_may_train_a_head(data, tmp_path,
     result = CliRunner().invoke(app, ["recipe", "check", str(path), "--store", str(tmp_path / "store")])
     assert isinstance(result.exception, ModelError) and "ready" not in result.output
     with pytest.raises(ModelError, match=NO_HEAD):
-        hn.recipe(path).check(store=tmp_path / "store")
+        hn.load_recipe(path).check(store=tmp_path / "store")
     assert len(plans) == 2  # one a check
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.speed.passes import one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.kept_scores import CachedScorer, CachedScores

@@ -10,7 +10,7 @@ from sentence_transformers import CrossEncoder as Published
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.vectors import begun_blocks
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder

@@ -94,21 +94,18 @@ def test_onednn_never_multiplies_bfloat16_without_units_for_it(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("device", "queries", "vectors", "faiss", "engine"),
+    ("device", "queries", "vectors", "engine"),
     [
-        (CPU, 10_000, 100_000, True, "bf16"),
-        (CPU, 100, 10_000_000, True, "torch"),
-        (CPU, 1000, 2000, True, "torch"),
-        (PLAIN_CPU, 10_000, 100_000, True, "faiss"),
-        (PLAIN_CPU, 10_000, 100_000, False, "torch"),
-        (PLAIN_CPU, 300, 10_000_000, True, "torch"),
-        (PLAIN_CPU, 1000, 2000, True, "torch"),
-        (GPU, 4096, 65_536, True, "bf16"),
-        (GPU, 4095, 65_536, True, "torch"),
-        (GPU, 32, 8_841_823, True, "torch"),
-        (OLD_GPU, 10_000, 1_000_000, True, "torch"),
-        (Processor("mps"), 10_000, 1_000_000, True, "torch"),
+        (CPU, 10_000, 100_000, "bf16"),
+        (CPU, 100, 10_000_000, "torch"),
+        (CPU, 1000, 2000, "torch"),
+        (PLAIN_CPU, 10_000, 100_000, "torch"),
+        (GPU, 4096, 65_536, "bf16"),
+        (GPU, 4095, 65_536, "torch"),
+        (GPU, 32, 8_841_823, "torch"),
+        (OLD_GPU, 10_000, 1_000_000, "torch"),
+        (Processor("mps"), 10_000, 1_000_000, "torch"),
     ],
 )
-def test_the_engine_of_an_exact_search(device, queries, vectors, faiss, engine):
-    assert device.engine(queries, vectors, 384, faiss) == engine
+def test_the_engine_of_an_exact_search(device, queries, vectors, engine):
+    assert device.engine(queries, vectors, 384) == engine

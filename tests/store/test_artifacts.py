@@ -11,10 +11,9 @@ import pytest
 from hardneg.formats.vectors.journal import Journal
 from hardneg.records.errors import ArtifactError, ClosedArtifact
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
+from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, disk_errors
 from hardneg.store.atomic_write import aside
 from hardneg.store.gc_roots import garbage, keep
-from hardneg.store.integrity import check
 from tests.nfs_locks import as_nfs
 
 KEY = "ab" * 16

@@ -13,8 +13,7 @@ from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
 from hardneg.store.choices import choose, noted
 from hardneg.testing.engines import Squares
-from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import Local, StageContext
 
 
 def test_choices_are_noted_and_kept_to():

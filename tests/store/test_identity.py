@@ -83,10 +83,10 @@ def test_one_module_alone_reads_the_marks():
 
 DEFAULTS = {"default", "default_factory", "get_default", "model_fields_set", "exclude_defaults", "exclude_unset"}
 READ_DEFAULTS = {
-    "hardneg/lines/": "signatures of functions, options of commands",
     "hardneg/cli/": "options of commands",
     "hardneg/api/analyzing.py": "arguments of an analysis for a function",
-    "hardneg/api/keyword_arguments.py": "signatures of functions",
+    "hardneg/api/argument_values.py": "None for an argument that is left out",
+    "hardneg/api/arguments.py": "signatures of functions",
     "hardneg/registry/plugin_help.py": "the help of a plugin",
     "hardneg/recipe/ir_metadata.py": "a run's metadata for others",
     "hardneg/recipe/systems.py": "a mistake of a recipe that says a thing twice",

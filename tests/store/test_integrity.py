@@ -14,10 +14,9 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import ArtifactError
 from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import MANIFEST, Artifact, Store
+from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, damage
 from hardneg.store.digest import digest
 from hardneg.store.gc_roots import keep
-from hardneg.store.integrity import check, damage
 
 
 def make(store: Store, name: str = "bm25") -> Artifact:

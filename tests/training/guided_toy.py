@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hardneg.records.types import ScoreBatch
+from hardneg.training.batches import BatchColumns, GuideVectors, apart, masked
 from hardneg.training.examples import TrainingData
-from hardneg.training.guide import Guide
-from hardneg.training.scoring import BatchColumns, GuideVectors, apart, masked
+from hardneg.training.teacher import Guide
 
 SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
 """Queries, negatives of each, dimensions."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
@@ -31,7 +31,7 @@ def main(model: str, stored: str, out: str) -> None:
     from hardneg.runtime.distributed import join, leave
 
     here, folder = join(on_cpu=True), Path(out)
-    encoder = Encoder.load(ModelSpec(model, query_length=16, document_length=24), "cpu")
+    encoder = load_learner(ModelSpec(model, query_length=16, document_length=24), "cpu")
     write, blocks, told = FlatWriter.write_block, [], []
 
     def counted(self: FlatWriter, number: int, *more: Any) -> None:

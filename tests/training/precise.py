@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from toy import _hash
 
-from hardneg.encoders.families.dense.vectors import OneVector
+from hardneg.encoders.representation import Representation
 from hardneg.formats.segments import Segments
 
 
@@ -58,7 +58,7 @@ class PreciseEncoder:
         return SimpleNamespace(tokens=tokens, counts=np.array([len(document) for document in parts]))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        return OneVector().score(queries, documents, columns)
+        return Representation().score(queries, documents, columns)
 
     def embed(self, features: dict[str, Tensor], side: str) -> Tensor:
         self.passes.append((side, len(features["input_ids"]), torch.is_grad_enabled()))

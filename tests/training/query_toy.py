@@ -20,8 +20,7 @@ from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
-from hardneg.training.methods.jpq import JpqTraining
+from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index, JpqTraining
 from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 from hardneg.training.validation import StalenessWatch
 

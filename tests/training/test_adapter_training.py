@@ -9,6 +9,7 @@ from toy import Interrupted, options, toy_data
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
 from hardneg.runtime.progress import Silent
@@ -19,7 +20,7 @@ from hardneg.training.methods.dual_encoder import train
 
 def loaded(folder: Path, **adapter: Any) -> Encoder:
     settings = AdapterSpec(rank=4, **adapter)
-    return Encoder.load(
+    return load_learner(
         ModelSpec(str(folder), similarity="dot", query_length=16, document_length=24, adapter=settings), "cpu"
     )
 

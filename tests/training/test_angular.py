@@ -5,7 +5,7 @@ import math
 import pytest
 from toy import toy_data, write_toy
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.triplet import Triplet
 from hardneg.runtime.progress import Silent
@@ -18,7 +18,7 @@ def test_a_thousand_steps_in_bfloat16_stay_finite(tmp_path, tiny_model):
     """A copy of a positive has a cosine of 1 with it; a loss or gradient that is not finite would end the run."""
     head = {"pooling": "cls", "projection": 8, "activation": "tanh", "query_token_type": 1}
     spec = ModelSpec(str(tiny_model), query_length=8, document_length=12, **head)
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     steps = {"batch_size": 6, "max_steps": 1000, "learning_rate": 1e-3, "weight_decay": 0.1, "precision": "bf16"}
     options = TrainOptions(false_negative_mask=False, checkpoint_every=None, **steps)
     data = toy_data(write_toy(tmp_path / "toy"))

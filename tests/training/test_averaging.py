@@ -8,13 +8,14 @@ import torch
 from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.training.averaging import WeightSum, greedy, weighted
 
 
 def opened(folder: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(folder)), "cpu")
+    return load_learner(ModelSpec(str(folder)), "cpu")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 import torch
 from processes import launch
 
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
@@ -60,13 +61,12 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from safetensors.torch import save_file
     from toy import toy_data
 
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
     from hardneg.encoders.spec import ModelSpec
 
     loss, size = case.split("-")
     adapter = AdapterSpec(rank=4) if loss == "adapter" else None
-    encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
+    encoder = load_learner(ModelSpec(str(model), query_length=16, document_length=24, adapter=adapter), "cpu")
     for part in encoder.module.modules():
         if isinstance(part, torch.nn.Dropout):
             part.p = 0.0

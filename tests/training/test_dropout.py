@@ -8,13 +8,14 @@ from torch.nn import functional
 from toy import Interrupted, options, toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.runtime.progress import Silent
-from hardneg.training.dropout import FastDropout
 from hardneg.training.methods import dual_encoder
 from hardneg.training.methods.dual_encoder import train
+from hardneg.training.step import FastDropout
 
 CPU = torch.device("cpu")
 
@@ -109,7 +110,7 @@ SPEC = {"similarity": "dot", "query_length": 16, "document_length": 24}
 @pytest.mark.parametrize("chunk", [None, 3])
 def test_passes_by_length_give_the_loss_and_gradients_of_one(toy_folder, tiny_model, monkeypatch, chunk):
     monkeypatch.setattr(dual_encoder, "PASS_TOKENS", 30)
-    encoder = without_dropout(Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"))
+    encoder = without_dropout(load_learner(ModelSpec(str(tiny_model), **SPEC), "cpu"))
     encoder.module.train()
     more = {"batch_size": 11, "negatives_per_query": 2, "chunk": chunk}
     whole = gradients(encoder, toy_folder, InfoNCE(), **more)
@@ -118,7 +119,7 @@ def test_passes_by_length_give_the_loss_and_gradients_of_one(toy_folder, tiny_mo
 
 
 def test_chunks_are_drawn_alike_both_times(toy_folder, tiny_model, monkeypatch):
-    encoder, drawn = Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"), []
+    encoder, drawn = load_learner(ModelSpec(str(tiny_model), **SPEC), "cpu"), []
     encoder.module.train()
     kept = FastDropout._kept
 
@@ -137,7 +138,7 @@ def test_a_training_by_length_learns_and_goes_on_bit_for_bit(toy_folder, tmp_pat
     monkeypatch.setattr(dual_encoder, "PASS_TOKENS", 60)
     chosen, found = options(max_steps=6, passes="by_length", precision="bf16"), []
     for folder, progress in (("whole", Silent()), ("broken", Interrupted(5)), ("broken", Silent())):
-        encoder = Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu")
+        encoder = load_learner(ModelSpec(str(tiny_model), **SPEC), "cpu")
         try:
             result = train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)
         except KeyboardInterrupt:
@@ -167,7 +168,7 @@ def test_what_is_compiled_draws_in_its_own_way():
 def test_a_compiled_transformer_learns_the_same_without_dropout(toy_folder, tmp_path, tiny_model):
     found = []
     for compiled in (False, True):
-        encoder = without_dropout(Encoder.load(ModelSpec(str(tiny_model), **SPEC), "cpu"))
+        encoder = without_dropout(load_learner(ModelSpec(str(tiny_model), **SPEC), "cpu"))
         chosen = options(max_steps=3, compile=compiled)
         result = train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / str(compiled), progress=Silent())
         found.append([record["loss"] for record in result.history])

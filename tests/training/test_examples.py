@@ -10,10 +10,10 @@ from toy import toy_data
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import DataError, TrainingError
 from hardneg.records.types import Negatives
+from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.negative_draws import Drawing
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import BatchColumns, masked
 
 
 def test_an_epoch_has_every_query_once_and_the_next_another_order(toy_folder):

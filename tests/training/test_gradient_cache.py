@@ -14,6 +14,7 @@ from test_loop import Interrupted
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
@@ -137,7 +138,7 @@ def test_dropout_is_the_same_both_times(toy_folder, monkeypatch):
 
 @pytest.fixture()
 def transformer(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24), "cpu")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -155,7 +156,7 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
     chosen = options(max_steps=6, batch_size=6, chunk=2, gradient_checkpointing=True)
 
     def run(folder: str, progress: Any, **more: Any) -> dict[str, torch.Tensor]:
-        encoder = Encoder.load(spec, "cpu")
+        encoder = load_learner(spec, "cpu")
         train(encoder, toy_data(toy_folder), Star(), replace(chosen, **more), tmp_path / folder, progress=progress)
         return encoder.module.state_dict()
 

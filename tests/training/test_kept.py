@@ -7,6 +7,7 @@ import torch
 from toy import Interrupted, options, toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
 from hardneg.runtime.progress import Progress, Silent
@@ -36,16 +37,16 @@ def rates(result: TrainingResult) -> list[float]:
 
 
 def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(toy_folder, tmp_path, spec):
-    whole, short = Encoder.load(spec, "cpu"), Encoder.load(spec, "cpu")
+    whole, short = load_learner(spec, "cpu"), load_learner(spec, "cpu")
     long = run(toy_folder, tmp_path / "long", options(max_steps=6, keep_every=2), whole)
     ended = run(toy_folder, tmp_path / "short", options(max_steps=6, stop_at=4), short)
     assert (long.steps, ended.steps) == (6, 4)
     assert rates(ended) == rates(long)[:4] and rates(ended)[-1] > rates(long)[-1] > 0
     kept = tmp_path / "long" / "kept"
     assert {path.name for path in kept.iterdir()} == {"step-2", "step-4", "step-6"}
-    assert equal(Encoder.open(kept / "step-4", "cpu"), short)
-    assert equal(Encoder.open(kept / "step-6", "cpu"), whole)
-    assert not equal(Encoder.open(kept / "step-2", "cpu"), short)
+    assert equal(load_learner(kept / "step-4", "cpu"), short)
+    assert equal(load_learner(kept / "step-6", "cpu"), whole)
+    assert not equal(load_learner(kept / "step-2", "cpu"), short)
     assert (tmp_path / "short" / "checkpoints" / "step-000000004").is_dir()
     assert not (tmp_path / "short" / "kept").exists()
 
@@ -53,7 +54,7 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_longer_one(toy_folder, t
 def test_kept_models_open_in_sentence_transformers(toy_folder, tmp_path, spec):
     from sentence_transformers import SentenceTransformer
 
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     run(toy_folder, tmp_path, options(max_steps=2, keep_every=2), encoder)
     opened = SentenceTransformer(str(tmp_path / "kept" / "step-2"), device="cpu")
     assert opened.encode(["the old river"]).shape == (1, encoder.dimension)
@@ -61,13 +62,13 @@ def test_kept_models_open_in_sentence_transformers(toy_folder, tmp_path, spec):
 
 def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder, tmp_path, spec):
     chosen = options(max_steps=8, stop_at=6, keep_every=3, checkpoint_every=2)
-    run(toy_folder, tmp_path / "whole", chosen, Encoder.load(spec, "cpu"))
+    run(toy_folder, tmp_path / "whole", chosen, load_learner(spec, "cpu"))
     broken = tmp_path / "broken"
     with pytest.raises(KeyboardInterrupt):
-        run(toy_folder, broken, chosen, Encoder.load(spec, "cpu"), Interrupted(5))
+        run(toy_folder, broken, chosen, load_learner(spec, "cpu"), Interrupted(5))
     (broken / "kept" / "step-6").mkdir()
     (broken / "kept" / ".step-6.0123abcd").mkdir()
-    run(toy_folder, broken, chosen, Encoder.load(spec, "cpu"))
+    run(toy_folder, broken, chosen, load_learner(spec, "cpu"))
     assert {path.name for path in (broken / "kept").iterdir()} == {"step-3", "step-6"}
     for step in (3, 6):
         name = f"kept/step-{step}/model.safetensors"
@@ -78,7 +79,7 @@ def test_dev_metrics_are_measured_where_it_stops(toy_folder, tmp_path, spec):
     chosen, measured = options(max_steps=9, stop_at=3, evaluate_every=2), iter([0.1, 0.3])
     validate = lambda: {"mrr@10": next(measured)}  # noqa: E731
     result = train(
-        Encoder.load(spec, "cpu"), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), validate=validate
+        load_learner(spec, "cpu"), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), validate=validate
     )
     assert (result.best_step, result.best) == (3, 0.3)
 

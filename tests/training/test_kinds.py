@@ -10,6 +10,7 @@ from tiny import BY_FAMILY
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
@@ -25,7 +26,7 @@ LAMBDAS = (0.05, 0.03)
 def encoder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     folder = BY_FAMILY[request.param](tmp_path_factory.mktemp("kinds") / request.param)
     lengths = {} if request.param == "multi-vector" else {"query_length": 16, "document_length": 24}
-    loaded = Encoder.load(ModelSpec(str(folder), **lengths), "cpu")
+    loaded = load_learner(ModelSpec(str(folder), **lengths), "cpu")
     loaded.module.train()  # in evaluation mode SPLADE's pooling overwrites what gradients need
     for part in loaded.module.modules():
         if isinstance(part, torch.nn.Dropout):

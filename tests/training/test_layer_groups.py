@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from toy import BagEncoder, options, toy_data
 
-from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.encoder import split
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.star import Star
 from hardneg.records.layout import HISTORY
@@ -58,7 +59,7 @@ def test_without_layers_there_is_one_group_and_what_does_not_learn_or_has_its_ow
 
 
 def test_a_transformers_layers_are_found_in_both_forms_of_an_encoder(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model)), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     found, both = names(encoder.module), names(split(encoder).module)
     assert any("embeddings" in name for name in found["bottom"]) and any("layer" in name for name in found["top"])
     assert {group: 2 * len(held) for group, held in found.items()} == {group: len(held) for group, held in both.items()}

@@ -14,6 +14,7 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
 from hardneg.losses.star import Star
@@ -212,13 +213,12 @@ def test_trackers_log_or_say_what_to_install(toy_folder, tmp_path):
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     found = []
     for checkpointing in (False, True):
-        encoder = Encoder.load(spec, "cpu")
+        encoder = load_learner(spec, "cpu")
         chosen = options(max_steps=6, precision=precision, gradient_checkpointing=checkpointing)
         result = run(toy_folder, tmp_path / str(checkpointing), chosen, encoder)
         found.append([record["loss"] for record in result.history])
@@ -228,17 +228,16 @@ def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
 
 
 def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
 
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="bf16")
-    whole = Encoder.load(spec, "cpu")
+    whole = load_learner(spec, "cpu")
     run(toy_folder, tmp_path / "whole", chosen, whole)
     with pytest.raises(KeyboardInterrupt):
-        stopped = Encoder.load(spec, "cpu")
+        stopped = load_learner(spec, "cpu")
         train(stopped, toy_data(toy_folder), Star(), chosen, tmp_path / "broken", progress=Interrupted(5))
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     run(toy_folder, tmp_path / "broken", chosen, encoder)
     found = encoder.module.state_dict()
     assert all(torch.equal(tensor, found[name]) for name, tensor in whole.module.state_dict().items())
@@ -248,7 +247,6 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
 
 
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
-    from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.spec import ModelSpec
     from hardneg.encoders.speed import fastest as precision
     from hardneg.runtime.processor import Processor
@@ -260,7 +258,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path,
     def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine whose own way this is."""
         monkeypatch.setattr(precision, "processor_of", lambda _: Processor("cpu", way == "bf16"))
-        encoder = Encoder.load(spec, "cpu")
+        encoder = load_learner(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)
         return encoder.module.state_dict()

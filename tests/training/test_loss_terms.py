@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
 from toy import BagEncoder, options, toy_data
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
@@ -274,7 +274,7 @@ def test_losses_are_those_of_sentence_transformers(toy_folder, tiny_model, dims)
     """MultipleNegativesRankingLoss, alone and within MatryoshkaLoss: value and gradients of the same batch."""
     from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
 
-    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
     assert encoder.spec.similarity == "cosine"
     chosen = options(batch_size=5, false_negative_mask=False)
     way = DualEncoderTraining(encoder, toy_data(toy_folder), chosen, LossTerms(dims))

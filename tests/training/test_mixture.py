@@ -10,7 +10,7 @@ from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.mixture import JoinedLists, mixed
+from hardneg.training.sources import JoinedLists, mixed
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
-from hardneg.training.optimizers import Lamb, decay_groups, make_optimizer, schedule_factor, warmup_length
+from hardneg.training.optimizers import Lamb, make_optimizer, schedule_factor
 from hardneg.training.options import TrainOptions
 
 
@@ -47,11 +47,11 @@ class Head(nn.Module):
 
 def test_biases_and_layer_norms_do_not_decay() -> None:
     head = Head()
-    decayed, free = decay_groups(head)
+    made = make_optimizer(head, TrainOptions(weight_decay=0.3))
+    decayed, free = (group["params"] for group in made.param_groups)
     assert [id(weights) for weights in decayed] == [id(head.linear.weight)]
     exempt = (head.linear.bias, head.LayerNorm.weight, head.LayerNorm.bias, head.tied.bias)
     assert {id(weights) for weights in free} == {id(weights) for weights in exempt}
-    made = make_optimizer(head, TrainOptions(weight_decay=0.3))
     assert isinstance(made, torch.optim.AdamW)
     assert [group["weight_decay"] for group in made.param_groups] == [0.3, 0.0]
     assert isinstance(make_optimizer(head, TrainOptions(optimizer="lamb")), Lamb)
@@ -101,9 +101,9 @@ def test_rates_of_programs_count_where_they_are_asked_for() -> None:
 
 
 def test_warm_up_in_steps_goes_before_its_ratio() -> None:
-    assert warmup_length(TrainOptions(), 95) == 10
-    assert warmup_length(TrainOptions(warmup_steps=3), 95) == 3
-    assert warmup_length(TrainOptions(warmup_steps=0), 95) == 0
+    assert schedule_factor(9, 95, TrainOptions()) == 10 / 11 and schedule_factor(10, 95, TrainOptions()) == 1
+    assert schedule_factor(2, 95, TrainOptions(warmup_steps=3)) == 3 / 4
+    assert schedule_factor(0, 95, TrainOptions(warmup_steps=0)) == 1
 
 
 def test_steps_are_full_batches() -> None:

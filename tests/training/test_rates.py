@@ -5,10 +5,11 @@ from recipe.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import PluginSetting
-from hardneg.training.rates import usual_rate
+from hardneg.training.options import usual_rate
 
 
 @pytest.fixture
@@ -25,10 +26,11 @@ def rate_of(tmp_path, tree, *settings):
 
 def test_each_kind_has_its_rate(tmp_path):
     whole, table = str(tiny_encoder(tmp_path / "whole")), str(tiny_static(tmp_path / "table"))
-    assert usual_rate(ModelSpec(whole)) == 2e-5
-    assert usual_rate(ModelSpec(whole, adapter=AdapterSpec())) == 2e-4
-    assert usual_rate(ModelSpec(whole, encoder=PluginSetting("static"))) == usual_rate(ModelSpec(table)) == 0.01
-    assert usual_rate(ModelSpec("org/not-here")) is None
+    assert usual_rate(resolve(whole)) == 2e-5
+    assert usual_rate(resolve(ModelSpec(whole, adapter=AdapterSpec()))) == 2e-4
+    derived = resolve(ModelSpec(whole, encoder=PluginSetting("static")))
+    assert usual_rate(derived) == usual_rate(resolve(table)) == 0.01
+    assert usual_rate(resolve("org/not-here")) is None
 
 
 def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
@@ -43,18 +45,18 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
 
 
 def test_a_tables_rate_is_refused_for_a_transformer_and_a_far_one_is_told(tmp_path, tree):
-    tree["defaults"] = {"train": {"options": {"learning_rate": 0.03}}}
+    tree["stages"]["star"]["options"]["learning_rate"] = 0.03
     with pytest.raises(RecipeError) as refused:
         recipe_in(tmp_path, tree)
     assert refused.value.problems == (
-        "defaults.train.options.learning_rate: 0.03 is a rate for a static table, under which any other model gives "
+        "stages.star.options.learning_rate: 0.03 is a rate for a static table, under which any other model gives "
         "all texts one vector; set it to 2e-05, which is usual for this one",
     )
-    (note,) = recipe_in(tmp_path, tree, "defaults.train.options.learning_rate=0.005").notes
+    (note,) = recipe_in(tmp_path, tree, "stages.star.options.learning_rate=0.005").notes
     assert note == ("stages.star.options.learning_rate: 0.005 is far from what is usual for this kind of model, 2e-05")
     table = f"model.name={tiny_static(tmp_path / 'table')}"
     assert recipe_in(tmp_path, tree, table).notes == ()
     assert (
         "usual for this kind of model, 0.01"
-        in recipe_in(tmp_path, tree, table, "defaults.train.options.learning_rate=2e-5").notes[0]
+        in recipe_in(tmp_path, tree, table, "stages.star.options.learning_rate=2e-5").notes[0]
     )

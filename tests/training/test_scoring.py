@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from hardneg.training.scoring import BatchColumns, apart, best_segments, masked
+from hardneg.training.batches import BatchColumns, apart, best_segments, masked
 
 NAN = float("nan")
 

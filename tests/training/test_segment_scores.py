@@ -10,7 +10,8 @@ import torch
 from toy import options, toy_data
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -18,9 +19,9 @@ from hardneg.losses.star import Star
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import gather
 from hardneg.runtime.progress import Silent
+from hardneg.training.batches import best_segments, in_slots
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.training.scoring import best_segments, in_slots
 from hardneg.training.validation import Pool, pool_metrics
 
 VECTORS = [[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0], [3.0, 0.0], [0.0, 1.0]]
@@ -61,7 +62,7 @@ def test_one_of_two_equal_segments_gets_the_whole_gradient() -> None:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) -> None:
@@ -97,7 +98,7 @@ def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_
     settings: dict[str, Any] = {"negatives_per_query": 0, "batch_size": 8, "accumulate": 1, "max_steps": 12}
     losses = {}
     for cut in (Segments(length=12, count=1), Segments(length=12, count=3)):
-        encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
+        encoder = load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
         result = train(
             encoder,
             replace(data, segments=cut),

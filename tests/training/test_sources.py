@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from scipy.stats import chisquare
 from toy import BagEncoder, options
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.ranknet import RankNet
@@ -194,7 +194,7 @@ class Constant:
 @pytest.mark.parametrize("prompts", [{"query": "find: ", "document": "read this: "}, {"document": "read this: "}])
 def test_prompts_of_a_source_reach_its_texts_alone(folder, tiny_model, prompts):
     one, two = two_collections(folder)
-    encoder = Encoder.load(ModelSpec(str(tiny_model), query_prompt="own: ", query_length=16, document_length=24), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), query_prompt="own: ", query_length=16, document_length=24), "cpu")
     mixture = Mixture({"one": MixedSource(one), "two": MixedSource(two, prompts=prompts)}, 10.0)
     drawn = mixture.examples(options(batch_size=6)).draw(0, 6)
     assert set(drawn.sources.tolist()) == {0, 1}

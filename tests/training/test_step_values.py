@@ -7,9 +7,9 @@ from toy import BagEncoder, options, toy_data
 from hardneg.losses.star import Star
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
-from hardneg.training import step_values
+from hardneg.training import step as step_values
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.step_values import TakenStep, Unread
+from hardneg.training.step import TakenStep, Unread
 
 CPU = torch.device("cpu")
 

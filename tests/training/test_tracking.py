@@ -8,29 +8,23 @@ from torch import nn
 
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, join
-from hardneg.training import tracking
+from hardneg.training import loop
 
 
-@pytest.mark.parametrize("names", [None, [], ["bias"]])
-def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch, names):
+def test_a_module_that_is_shared_stays_on_its_own_device(monkeypatch):
     given: dict[str, Any] = {}
 
     class Wrapped(nn.Sequential):
-        _set_params_and_buffers_to_ignore_for_model = staticmethod(lambda _, ignored: given.update(ignored=ignored))
-
         def __init__(self, module: nn.Module, **options: Any) -> None:
             given.update(options)
             super().__init__(module)
 
     monkeypatch.setattr(nn.parallel, "DistributedDataParallel", Wrapped)
-    monkeypatch.setattr(tracking, "from_first", lambda asked: names)
     module = nn.Linear(1, 1)
-    with tracking.shared(module) as alone:
-        assert alone is module and given == {}
-    monkeypatch.setattr(tracking, "world", lambda: World(1, 2, 1, 2))
-    with tracking.shared(module) as wrapped:
-        assert list(wrapped.children()) == [module]
-    assert given == {"find_unused_parameters": names is None, "ignored": names or []}
+    assert loop.shared(module) is module
+    monkeypatch.setattr(loop, "world", lambda: World(1, 2, 1, 2))
+    assert list(loop.shared(module).children()) == [module]
+    assert given == {"find_unused_parameters": True}
 
 
 @pytest.mark.parametrize("rank", [0, 1])

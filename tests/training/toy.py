@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.families.dense.vectors import OneVector
+from hardneg.encoders.representation import Representation
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.star import Star
@@ -84,10 +84,10 @@ class BagEncoder:
         return vectors.float()
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
-        return OneVector().score(queries, documents, columns)
+        return Representation().score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
-        return OneVector().score_lists(queries, encoded)
+        return Representation().score_lists(queries, encoded)
 
     def tensor(self, encoded: np.ndarray) -> Tensor:
         return torch.from_numpy(encoded)

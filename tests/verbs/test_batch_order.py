@@ -17,9 +17,8 @@ from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples
 from hardneg.training.history import History
-from hardneg.verbs.shared.batch_order import ordered
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.training_common import training_data
+from hardneg.verbs.shared.training_common import ordered, training_data
 from hardneg.verbs.train import Train
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}

@@ -2,7 +2,7 @@
 
 from hardneg.registry.plugins import load_plugin, plugin_names
 from hardneg.testing import EngineTests, StageTests
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import Local
 
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}

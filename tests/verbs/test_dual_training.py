@@ -1,15 +1,15 @@
 """Losses at several sizes of vectors, and penalties, as a recipe says them."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.families.dense.dense_family import Dense
+from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.training.history import History
-from hardneg.verbs.shared import training_options
 from hardneg.verbs.train import Train
 
 TRAIN = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
@@ -61,8 +61,10 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
         plan_in(tmp_path, tree, "stages.star.regularizer=flops")
 
 
-def model_of(family):
-    return SimpleNamespace(known_family=family, dimension=32)
+def brings(monkeypatch, form, trainable=True):
+    """Has every model be of a family that makes this of a text."""
+    family, of = type("Other", (Dense,), {"form": form, "trainable": trainable})(), ResolvedModels.of
+    monkeypatch.setattr(ResolvedModels, "of", lambda *given, **named: replace(of(*given, **named), family=family))
 
 
 @pytest.mark.parametrize(
@@ -77,12 +79,10 @@ def model_of(family):
 def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
     """Whatever its kind; one that is not on this machine yet is not judged."""
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    trained = model_of(SimpleNamespace(form=form, trainable=True))
-    monkeypatch.setattr(training_options, "resolve", lambda spec: trained)
+    brings(monkeypatch, form)
     with pytest.raises(RecipeError, match=told):
         plan_in(tmp_path, tree, *(f"stages.star.{setting}" for setting in settings))
-    untrained = model_of(SimpleNamespace(form=form, trainable=False))
-    monkeypatch.setattr(training_options, "resolve", lambda spec: untrained)
+    brings(monkeypatch, form, trainable=False)
     with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
         plan_in(tmp_path, tree)
     assert resolve(ModelSpec("nobody/nothing")).known_family is None
@@ -90,7 +90,8 @@ def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, s
 
 def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    monkeypatch.setattr(training_options, "resolve", lambda spec: model_of(None))
+    unknown = resolve("nobody/nothing")
+    monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)
     with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
         plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 

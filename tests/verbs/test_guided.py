@@ -5,7 +5,7 @@ import pytest
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 from tiny import tiny_encoder
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.training.history import History
@@ -48,8 +48,8 @@ def finished(tmp_path_factory, tree):
 @pytest.mark.slow
 def test_a_second_model_is_kept_and_encodes(finished, tree):
     spec = tree["stages"]["another"]["model"]
-    own = Encoder.load(ModelSpec(**spec), "cpu").encode(["a red river"], "query")
-    kept = Encoder.open(finished["another"].path / "model", "cpu").encode(["a red river"], "query")
+    own = load_learner(ModelSpec(**spec), "cpu").encode(["a red river"], "query")
+    kept = load_learner(finished["another"].path / "model", "cpu").encode(["a red river"], "query")
     assert np.array_equal(own, kept)
     assert finished["another"].facts["dimension"] == 32
 

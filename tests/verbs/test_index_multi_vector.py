@@ -8,9 +8,7 @@ from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector
-from hardneg.indexes.backends.multi_vector_pq import MultiVectorPq
-from hardneg.indexes.backends.multi_vector_two_stage import MultiVectorTwoStage
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from hardneg.records.errors import UsageError
 from hardneg.verbs.index import BuildIndex
 from hardneg.verbs.shared.stage_spec import Sizes

@@ -8,7 +8,7 @@ import pytest
 from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
 from tiny import BY_FAMILY
 
-from hardneg.encoders.open.resolved import open_encoder
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 
@@ -49,7 +49,7 @@ def test_the_whole_line(tmp_path: Path, kind: str) -> None:
         )
         saved = json.loads((made[name].path / "model" / "config_sentence_transformers.json").read_text())
         assert saved.get("model_type", "SentenceTransformer") == CLASSES.get(kind, "SentenceTransformer")
-        assert open_encoder(made[name].path / "model", "cpu").dimension > 0
+        assert load_encoder(made[name].path / "model", "cpu").dimension > 0
     history = [json.loads(line) for line in (made["adore"].path / "history.jsonl").read_text().splitlines()]
     drift = [record["drift"] for record in history if "drift" in record]
     assert len(drift) == 3 and all(

@@ -10,7 +10,7 @@ from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, s
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
-from hardneg.indexes.shard_search import KeptLists
+from hardneg.indexes import open_store as kept_search
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
@@ -71,20 +71,20 @@ def test_windows_of_queries_that_were_searched_are_not_searched_again(made, monk
     monkeypatch.setattr(searching, "QUERIES_AT_ONCE", 4)
     monkeypatch.setattr(searching, "_BY_LUCENE", 4)
     stages = {**KINDS[kind], "test": {**SEARCH, "index": "index" if KINDS[kind] else "start-index", "depth": 9}}
-    keep, windows, encode = KeptLists.keep, list[int](), Encoder.encode_windows
+    search, windows, encode = kept_search.resumable, list[int](), Encoder.encode_windows
 
-    def stops(kept, name, hits):
-        windows.append(len(hits.rows))
+    def stops(*given):
+        windows.append(4)
         if len(windows) == 3:
             raise KeyboardInterrupt
-        keep(kept, name, hits)
+        return search(*given)
 
-    monkeypatch.setattr(KeptLists, "keep", stops)
+    monkeypatch.setattr(kept_search, "resumable", stops)
     with pytest.raises(KeyboardInterrupt):
         made(stages)
     monkeypatch.setattr(Encoder, "encode_windows", lambda *given: windows.append(-given[1].count) or encode(*given))
     again = made(stages)["test"]
-    assert windows == ([4, 4, 4, 4, -2, 2] if kind != "bm25" else [4, 4, 4, 4, 2])
+    assert windows == ([4, 4, 4, 4, -2, 4] if kind != "bm25" else [4, 4, 4, 4, 4])
     whole = made({**stages, "test": {**stages["test"], "depth": 10}})["test"]
     assert doc_lists(run_of(again)) == [ids[:9] for ids in doc_lists(run_of(whole))]
 

@@ -24,7 +24,8 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
@@ -87,7 +88,7 @@ def best_scores(collection: StoredCollection, encoder: Encoder) -> NDArray[np.fl
 
 @pytest.fixture(scope="module")
 def opened(made: dict[str, Artifact], tiny_model: Path) -> tuple[StoredCollection, Encoder]:
-    encoder = Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    encoder = load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
     return StoredCollection.open(made["dataset"].path), encoder
 
 

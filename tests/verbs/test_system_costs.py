@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from hardneg.recipe.load import load_recipe
+from hardneg.verbs.report import steps_behind, system_costs
 from hardneg.verbs.shared.context import ArtifactInput
-from hardneg.verbs.shared.system_costs import steps_behind, system_costs
 
 RECIPE = """
 dataset: beir:data

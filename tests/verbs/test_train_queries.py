@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from recipe.recipes import small_collection, small_part, write_recipe
 
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -74,11 +75,10 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def test_the_documents_side_and_the_index_stay(made: tuple[Path, Store, Outcome], tiny_model: Path) -> None:
-    from hardneg.encoders.encoder import Encoder
 
     outcome = made[2]
     folder = outcome.artifacts["adore"].path / "model"
-    encoder = Encoder.open(folder, "cpu")
+    encoder = load_learner(folder, "cpu")
     assert encoder.twins
     vectors = np.fromfile(outcome.artifacts["start-index"].path / "index", "<f4", offset=45).reshape(60, -1)
     texts = ["the old river was seen again near river", "the blue river was seen again near engine"]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from hardneg.encoders.open.contract import overrides
 from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
-from hardneg.encoders.open.resolved import load_encoder, resolve
-from hardneg.encoders.open.resolved_model import FolderFamily, ResolvedModel
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
 
 from hardneg.api.argument_values import plugin_setting, plugin_settings
-from hardneg.api.dataset_argument import Dataset, named_dataset, split_of
-from hardneg.api.keyword_arguments import Keyword, Settings, spelled_out
-from hardneg.api.run_argument import AnyRun, run_file
+from hardneg.api.arguments import AnyRun, Arg, Dataset, Settings, spelled_out
+from hardneg.api.dataset_argument import named_dataset, split_of
+from hardneg.api.run_argument import run_file
 from hardneg.api.workplace import Workplace, setting_texts, usual_store
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import UsageError
@@ -26,19 +26,19 @@ class RefreshArguments(TypedDict, total=False):
     """Further options of a refresh."""
 
     filters: Annotated[
-        "Sequence[str | Mapping[str, Any]]",
-        Keyword("Leave candidates out before the miner selects: names, or dicts of options with their `name`.", ()),
+        Sequence[str | Mapping[str, Any]],
+        Arg("Leave candidates out before the miner selects: names, or dicts of options with their `name`.", default=()),
     ]
-    split: Annotated["str | None", Keyword("Whose queries are trained on; `train`, or the only one in memory.")]
-    depth: Annotated["int", Keyword("How many documents are searched for each query, or scored.", MINED_DEPTH)]
-    index: Annotated["str | Mapping[str, Any] | None", Keyword("A backend to search in place of exact search.")]
-    candidates: Annotated["str | None", Keyword("Of a reranker, what retrieves its candidates: `bm25` or a model.")]
-    run: Annotated["AnyRun | None", Keyword("Of a reranker, the ranked lists of its candidates instead.")]
+    split: Annotated[str | None, Arg("Whose queries are trained on; `train`, or the only one in memory.")]
+    depth: Annotated[int, Arg("How many documents are searched for each query, or scored.", default=MINED_DEPTH)]
+    index: Annotated[str | Mapping[str, Any] | None, Arg("A backend to search in place of exact search.")]
+    candidates: Annotated[str | None, Arg("Of a reranker, what retrieves its candidates: `bm25` or a model.")]
+    run: Annotated[AnyRun | None, Arg("Of a reranker, the ranked lists of its candidates instead.")]
     short: Annotated[
-        "str", Keyword("What fills a short list: `random` documents of the corpus, or `repeat`, its own.", _RANDOM)
+        str, Arg("What fills a short list: `random` documents of the corpus, or `repeat`, its own.", default=_RANDOM)
     ]
-    settings: Annotated["Settings", Keyword("Anything else of the recipe, as `settings` of the functions.", ())]
-    store: Annotated["str | Path | None", Keyword("A folder for vectors and lists; else one beside the refreshes.")]
+    settings: Annotated[Settings, Arg("Anything else of the recipe, as `settings` of the functions.", default=())]
+    store: Annotated[str | Path | None, Arg("A folder for vectors and lists; else one beside the refreshes.")]
 
 
 class RefreshedNegatives:

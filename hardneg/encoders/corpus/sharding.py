@@ -1,9 +1,13 @@
-"""Encodes an index in shards: each is cut, encoded, closed, and moved to its folder or URL."""
+"""Where the encoded blocks of a corpus are put, one at a time and by any process: one folder, or shards."""
 
+import fcntl
 import json
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -11,19 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.corpus.stream import Layout, close_index, encoded_blocks, written
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.corpus.stream import Layout, block_sizes, close_index, encode_blocks
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextEncoder
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.segments import segment_ids
-from hardneg.formats.vectors.begun_blocks import drop
-from hardneg.formats.vectors.remote import joined
-from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard, put_shard
-from hardneg.formats.vectors.shards import BEGUN_CUT, even_cut, shard_name
+from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
+from hardneg.formats.vectors.shards import BEGUN_CUT, SHARD, even_cut, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
-from hardneg.records.errors import ArtifactError, PartDone, UsageError
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, from_first, world
+from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
 
@@ -32,18 +31,10 @@ _IDS = 65_536  # read at a time
 
 @dataclass(frozen=True)
 class Sharding:
-    """How an index is divided into shards.
-
-    shards, rows: into how many, or how many rows each, at most but for whole blocks. url: where they are put; None
-    leaves them in the folder. taken: the shards to encode now, counted from 0. of: what the shards are encoded from,
-    by its digest.
-    """
+    """How an index is divided: into how many shards, or how many rows each, at most but for whole blocks."""
 
     shards: int | None = None
     rows: int | None = None
-    url: str | None = None
-    taken: slice = field(default_factory=lambda: slice(None))
-    of: str = ""
 
     def cut(self, layout: Layout) -> list[int]:
         """The first block of each shard, and how many blocks there are."""
@@ -94,37 +85,26 @@ class ShardWork:
     rows: StoredRows
     layout: Layout
     folder: Path
-    sharding: Sharding
     cut: Sequence[int]
 
     @classmethod
     def begun(cls, encoder: TextEncoder, rows: StoredRows, folder: Path, sharding: Sharding) -> "ShardWork":
         """The work in this folder, cut as requested or as a stopped run has cut it."""
         layout = Layout.of_encoder(encoder, rows)
-        cut = sharding.cut(layout) if sharding.url else _begun(folder, sharding.cut(layout))
-        return cls(encoder, rows, layout, folder, sharding, cut)
+        return cls(encoder, rows, layout, folder, _begun(folder, sharding.cut(layout)))
 
     @property
-    def taken(self) -> range:
-        """The numbers of the shards to encode now. Raises UsageError where there is none."""
-        numbers = range(len(self.cut) - 1)
-        if not (own := numbers[self.sharding.taken]):
-            problem = f"there are {counted(len(numbers), 'shard')}, counted from 0: none is among those taken"
-            raise UsageError(f"take: {problem}")
-        return own
+    def numbers(self) -> range:
+        """The numbers of the shards."""
+        return range(len(self.cut) - 1)
 
     def blocks(self, number: int) -> range:
         """The numbers of a shard's blocks."""
         return range(self.cut[number], self.cut[number + 1])
 
     def own(self, number: int) -> Path:
-        """The local folder of a shard."""
+        """The folder of a shard."""
         return self.folder / shard_name(number)
-
-    def location(self, number: int) -> str:
-        """The folder or URL of a complete shard."""
-        url = self.sharding.url
-        return joined(url, shard_name(number)) if url else str(self.own(number))
 
     def part(self, number: int) -> ShardRows:
         """A shard's rows."""
@@ -134,39 +114,20 @@ class ShardWork:
             self.rows, range(int(documents[begin]), int(documents[end])), range(int(rows[begin]), int(rows[end]))
         )
 
-    def find(self, number: int) -> Closed | None:
-        """The shard, if it is complete. Raises ArtifactError where it belongs to another index, or is truncated."""
-        closed, own = Closed.find(self.location(number)), self.part(number).rows
-        wanted = {"of": self.sharding.of, "first": own.start, "rows": len(own)}
-        if closed and any(closed.said.get(name) != value for name, value in wanted.items()):
-            problem = "is a shard of another corpus, model or cut"
-            raise ArtifactError(f"{closed.location}: {problem}: name another folder or URL, or remove it")
-        if closed:
-            closed.check_sizes()
-        return closed
-
     def close(self, number: int) -> None:
-        """Completes a shard with all of its blocks and moves it to its location; called by one process."""
-        own, part, sharding = self.own(number), self.part(number), self.sharding
+        """Completes a shard with all of its blocks; called by one process."""
+        own, part = self.own(number), self.part(number)
         if not self.encoder.is_complete(own, part):
             close_index(self.encoder, part, own)
         for path in own.iterdir():
             if path.is_file() and path.name not in self.encoder.files:  # what a killed process left
                 path.unlink()
         size: Mapping[str, Any] = {"terms" if (own / SHAPE).exists() else "dimension": self.encoder.dimension}
-        close_shard(own, len(part), {"first": part.rows.start, "of": sharding.of, **size})
-        if sharding.url:
-            put_shard(own, self.location(number))
-            shutil.rmtree(own)
+        close_shard(own, len(part), {"first": part.rows.start, **size})
 
     def close_all(self) -> None:
-        """Closes the folder. Raises PartDone where shards are still missing."""
-        shards = [self.find(number) for number in range(len(self.cut) - 1)]
-        missing = [number for number, shard in enumerate(shards) if shard is None]
-        if missing:
-            finished = f"{len(shards) - len(missing)} of {counted(len(shards), 'shard')} are at {self.sharding.url}"
-            first = ", ".join(map(str, missing[:8])) + (", ..." if len(missing) > 8 else "")
-            raise PartDone(f"{finished}; {first} are still missing: take them, here or on another machine")
+        """Closes the folder, whose shards are complete."""
+        shards = [Closed.find(self.own(number)) for number in self.numbers]
         close_folder(self.folder, [shard for shard in shards if shard is not None])
 
 
@@ -180,45 +141,117 @@ def _begun(folder: Path, cut: list[int]) -> list[int]:
     return begun if begun[-1] == cut[-1] else cut
 
 
+@dataclass(frozen=True)
+class OneFolder:
+    """An index in one folder."""
+
+    encoder: TextEncoder
+    rows: StoredRows
+    folder: Path
+    writer: int
+
+    @cached_property
+    def numbers(self) -> range:
+        """All of them."""
+        return range(len(block_sizes(self.encoder, self.rows)))
+
+    @cached_property
+    def _writer(self) -> StoreWriter:
+        return self.encoder.writer(self.folder, self.rows, self.writer)
+
+    def finished_blocks(self) -> set[int]:
+        """By the journals; all of them, where the index is complete."""
+        complete = self.encoder.is_complete(self.folder, self.rows)
+        return set(self.numbers) if complete else self._writer.finished_blocks()
+
+    def write_block(self, number: int, start: int, encoded: Any, /) -> None:
+        """Into the index."""
+        self._writer.write_block(number, start, encoded)
+
+    def close(self) -> None:
+        """Writes the ids."""
+        if not self.encoder.is_complete(self.folder, self.rows):
+            close_index(self.encoder, self.rows, self.folder)
+
+
+@dataclass(frozen=True)
+class ShardFolders:
+    """An index in shards: the process that writes the last block of a shard closes it.
+
+    The lock of a shard is shared by its writers, and exclusive for the process that closes it. So a shard is closed
+    once, when no process has its files open.
+    """
+
+    work: ShardWork
+    writer: int
+
+    @property
+    def numbers(self) -> range:
+        """All of them."""
+        return range(self.work.cut[-1])
+
+    def finished_blocks(self) -> set[int]:
+        """The blocks of complete shards, and those in the journals."""
+        numbers = set[int]()
+        for shard in self.work.numbers:
+            if Closed.find(self.work.own(shard)) is not None:
+                numbers.update(self.work.blocks(shard))
+            elif self.work.own(shard).exists():
+                with self._locked(shard, fcntl.LOCK_EX):
+                    closed = Closed.find(self.work.own(shard)) is not None  # since it was looked for
+                    numbers.update(self.work.blocks(shard) if closed else self._written(shard))
+        return numbers
+
+    def _written(self, shard: int) -> set[int]:
+        """The finished blocks of a shard that is not closed; its lock is held alone."""
+        own, part = self.work.own(shard), self.work.part(shard)
+        if self.work.encoder.is_complete(own, part):
+            return set(self.work.blocks(shard))
+        with self.work.encoder.writer(own, part, self.writer) as writer:
+            return writer.finished_blocks()
+
+    def write_block(self, number: int, start: int, encoded: Any, /) -> None:
+        """Into its shard."""
+        shard = bisect_right(self.work.cut, number) - 1
+        own, part = self.work.own(shard), self.work.part(shard)
+        with self._locked(shard, fcntl.LOCK_SH), self.work.encoder.writer(own, part, self.writer) as writer:
+            writer.write_block(number, start - part.rows.start, encoded)
+        with self._locked(shard, fcntl.LOCK_EX):
+            if not (own / SHARD).exists() and self._written(shard).issuperset(self.work.blocks(shard)):
+                self.work.close(shard)
+
+    def close(self) -> None:
+        """Closes the shards that a killed process left at their last step, and lists them all."""
+        for shard in self.work.numbers:
+            if Closed.find(self.work.own(shard)) is None:
+                self.work.close(shard)
+        self.work.close_all()
+
+    @contextmanager
+    def _locked(self, shard: int, mode: int) -> Iterator[None]:
+        handle = os.open(self.work.folder / f"{shard_name(shard)}.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, mode)
+            yield
+        finally:
+            os.close(handle)
+
+
 def write_shards(
     encoder: TextEncoder, rows: StoredRows, folder: Path, options: EncodeOptions, progress: Progress, sharding: Sharding
 ) -> None:
-    """Encodes the selected shards that are not complete, and closes the folder once all are.
+    """Encodes the blocks of all shards that are not there, and closes the folder.
 
-    Several processes each call this with the same arguments, and share the blocks of each shard. With a URL, at most
-    one shard is on this disk. A run resumes the cut of a stopped one, whatever cut is requested now.
+    Several processes each call this with the same arguments, and share the blocks. A run resumes the cut of a stopped
+    one, whatever cut is requested now.
 
     Raises:
         ModelError: a number is not finite.
-        ArtifactError: a stored shard belongs to another index, or a shard cannot be written.
-        PartDone: other shards are still missing.
     """
-    work = ShardWork.begun(encoder, rows, folder, sharding)
-    for number in work.taken:
-        if not from_first(world().first and work.find(number) is not None):
-            _make(work, number, options, progress)
-            barrier()
-            if world().first:
-                work.close(number)
-            barrier()
-    if world().first:
-        work.close_all()
+    here = world()
+    store = ShardFolders(ShardWork.begun(encoder, rows, folder, sharding), here.rank)
+    encode_blocks(encoder, rows, store, options, progress, here)
     barrier()
-
-
-def _make(work: ShardWork, number: int, options: EncodeOptions, progress: Progress) -> None:
-    """Encodes what is missing of one shard: this process's part of it."""
-    here, own, part = world(), work.own(number), work.part(number)
-    if work.encoder.is_complete(own, part):
-        return
-    with work.encoder.writer(own, part, here.rank) as writer:
-        finished = writer.finished_blocks()
-        numbers = work.blocks(number)[here.rank :: here.size]
-        missing = [block for block in numbers if block not in finished]
-        total, left = work.layout.sizes(numbers), work.layout.sizes(missing)
-        label = f"encode shard {number} of {len(work.cut) - 1}"
-        with progress.task(label, total, "passages", total - left) as task:
-            blocks = encoded_blocks(work.encoder, work.rows, missing, total, options, task.advance)
-            own_rows = ((block, start - part.rows.start, encoded) for block, start, encoded in blocks)
-            for block in written(own_rows, writer.write_block):
-                drop(options.begun, work.layout.name(block))
+    if here.first:
+        store.close()
+    barrier()

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.protocol import StoredRows, StoreWriter, TextEncoder, TextWindows
+from hardneg.encoders.protocol import BlockStore, EncodeOptions, StoredRows, TextEncoder, TextWindows
 from hardneg.encoders.tokens.kept_ids import kept_ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.vectors.begun_blocks import drop
@@ -95,7 +94,7 @@ def close_index(encoder: TextEncoder, rows: StoredRows, folder: Path) -> None:
 def encode_blocks(
     encoder: TextEncoder,
     rows: StoredRows,
-    writer: StoreWriter,
+    writer: BlockStore,
     options: EncodeOptions,
     progress: Progress,
     here: World = World(),  # noqa: B008

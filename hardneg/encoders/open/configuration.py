@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_base import network_config, network_folder
-from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders, weight_files
-from hardneg.records.errors import HardnegError, ModelError
+from hardneg.encoders.open.model_files import TRANSFORMERS, WAYS_ROUND, json_object, module_folders
+from hardneg.encoders.open.source import network_folder
+from hardneg.records.errors import ModelError
 
 _log = logging.getLogger(__name__)
 USUAL = 512
@@ -39,7 +39,8 @@ def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    declared, config = _declared_length(folder, side) if trained else None, network_config(folder)
+    declared = _declared_length(folder, side) if trained else None
+    config = json_object(network_folder(folder) / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
@@ -120,10 +121,7 @@ def _number(value: Any, folder: Path, name: str) -> int:
 
 @dataclass(frozen=True)
 class Shape:
-    """What decides a model's cost: hidden size, layers and bytes of its weights.
-
-    vector: size of a vector, where it is known to be another than the hidden size.
-    """
+    """What decides a model's size: hidden size, layers, bytes of its weights, and the size of a vector where known."""
 
     hidden: int = 768
     layers: int = 12
@@ -133,22 +131,3 @@ class Shape:
 
 BASE = Shape()
 LARGE = Shape(1024, 24, 1_340_000_000)
-
-
-def model_shape(name: str, folder: Path | None) -> Shape:
-    """A model's shape from its folder's configuration; without one, that of a large or base model by its name."""
-    unseen = LARGE if "large" in name.lower() else BASE
-    if folder is None:
-        return unseen
-    try:
-        folder = network_folder(folder)
-        config = json_object(folder / "config.json")
-        weights = sum(path.stat().st_size for path in weight_files(folder))
-    except (OSError, HardnegError):
-        return unseen
-    hidden, layers = config.get("hidden_size"), config.get("num_hidden_layers")
-    return Shape(_size(hidden, BASE.hidden), _size(layers, BASE.layers), weights)
-
-
-def _size(value: Any, usual: int) -> int:
-    return value if isinstance(value, int) and value > 0 else usual

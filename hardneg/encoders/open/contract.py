@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_base import network_config
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.configuration import check_code, own_code, own_length, transformer_options
-from hardneg.encoders.open.model_files import check_files, json_object, module_folders, read_json, sides
+from hardneg.encoders.open.model_files import check_files, in_form, json_object, module_folders, read_json, sides
+from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
@@ -50,6 +50,7 @@ class Contract:
     code: Mapping[str, bool] = field(default_factory=dict)
 
 
+@in_form
 def read_contract(folder: Path) -> Contract:
     """Reads the contract from the files in a model's folder.
 
@@ -59,43 +60,40 @@ def read_contract(folder: Path) -> Contract:
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
     check_files(folder)
-    try:
-        return _contract(folder)
-    except (TypeError, AttributeError, LookupError, ValueError) as error:
-        raise ModelError(
-            f"model {folder}: a JSON file of it is not in the form that sentence-transformers writes ({error}): "
-            "copy the model again"
-        ) from error
-
-
-def _contract(folder: Path) -> Contract:
-    config, trained = json_object(folder / CONFIG), (folder / "modules.json").exists()
-    config = config if trained else {}
+    trained = (folder / "modules.json").exists()
+    config = json_object(folder / CONFIG) if trained else {}
     modules, folders = module_folders(folder), sides(folder)
-    network, options = network_config(folders["document"][0]), transformer_options(folders["document"][0])
+    first = folders["document"][0]
+    network, options = json_object(network_folder(first) / "config.json"), transformer_options(first)
     lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
-    prompts, head = own_prompts(config, folder), _Head.of(folders["document"], modules, network)
-    declared, kept = own_similarity(config), _count(config.get("truncate_dim"), folder)
-    cut = kept is not None and kept < (head.dimension or kept + 1)
+    prompts, (pooling, dimension) = own_prompts(config, folder), _head(folders["document"], modules, network)
+    normalised, kept = modules[folders["document"][-1]] == "Normalize", _count(config.get("truncate_dim"), folder)
+    declared, cut = own_similarity(config), kept is not None and kept < (dimension or kept + 1)
     values: dict[str, Any] = {
-        "similarity": "cosine" if declared == "dot" and head.normalised and not cut else declared,
+        "similarity": "cosine" if declared == "dot" and normalised and not cut else declared,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
         **{f"{side}_length": lengths[side][0] for side in SIDES},
         **saved_values(folder),
     }
-    checked = () if (folder / SPEC_FILE).is_file() else lengths.items()
-    remarks = [f"{side}_length: {remark}" for side, (_, remark) in checked if remark]
+    odd = _oddities(config, prompts, len(modules))
+    if declared not in ("cosine", "dot"):
+        odd.append(f"similarity {declared} is not available from an index of inner products: set similarity")
+    elif declared == "dot" and normalised:
+        same = "dot with normalised vectors is reported as cosine: the scores are the same"
+        odd.append(f"{_CUT}: set similarity" if cut else same)
+    if not (folder / SPEC_FILE).is_file():
+        odd += [f"{side}_length: {remark}" for side, (_, remark) in lengths.items() if remark]
     return Contract(
         **values,
         prompts=prompts,
         default_prompt_name=config.get("default_prompt_name"),
-        pooling=head.pooling,
-        normalised=head.normalised,
-        dimension=head.dimension,
+        pooling=pooling,
+        normalised=normalised,
+        dimension=dimension,
         truncate_dim=kept,
         dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
         chat="message" in (options.get("modality_config") or ()) and trained,
-        odd=(*_oddities(config, prompts, len(modules)), *_odd_similarity(declared, head, cut), *remarks),
+        odd=tuple(odd),
         code=own_code(folder),
     )
 
@@ -141,30 +139,20 @@ def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
 
 
-@dataclass(frozen=True)
-class _Head:
-    """The modules after a transformer, as far as the files declare them."""
-
-    pooling: str
-    normalised: bool
-    dimension: int | None
-
-    @classmethod
-    def of(cls, folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> "_Head":
-        pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
-        for path in folders[1:]:
-            content = json_object(path / "config.json")
-            if names[path] == "Pooling":
-                modes = _modes(content)
-                size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), path)
-                pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
-            elif names[path] == "SpladePooling":
-                pooling, dimension = (
-                    str(content.get("pooling_strategy", "max")),
-                    _count(network.get("vocab_size"), folders[0]),
-                )
-            dimension = _count(content.get("out_features"), path) or dimension
-        return cls(pooling, names[folders[-1]] == "Normalize", dimension)
+def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The pooling of the modules after a transformer and the size of vectors, as far as the files declare them."""
+    pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
+    for path in folders[1:]:
+        content = json_object(path / "config.json")
+        if names[path] == "Pooling":
+            modes = _modes(content)
+            size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), path)
+            pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
+        elif names[path] == "SpladePooling":
+            pooling = str(content.get("pooling_strategy", "max"))
+            dimension = _count(network.get("vocab_size"), folders[0])
+        dimension = _count(content.get("out_features"), path) or dimension
+    return pooling, dimension
 
 
 _MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
@@ -226,13 +214,3 @@ def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], modules: in
     if modules == 1:
         remarks.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
     return remarks
-
-
-def _odd_similarity(declared: str, head: _Head, cut: bool) -> list[str]:
-    if declared not in ("cosine", "dot"):
-        return [f"similarity {declared} is not available from an index of inner products: set similarity"]
-    if declared == "dot" and head.normalised and cut:
-        return [f"{_CUT}: set similarity"]
-    if declared == "dot" and head.normalised:
-        return ["dot with normalised vectors is reported as cosine: the scores are the same"]
-    return []

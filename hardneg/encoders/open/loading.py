@@ -1,18 +1,17 @@
 """Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.adapter_base import network_folder
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
+from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
-from hardneg.encoders.open.soundness import check_encoder, check_tokenizer, check_weights
-from hardneg.encoders.spec import SIDES, Activation, FullSpec
+from hardneg.encoders.open.source import network_folder
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -21,11 +20,16 @@ from hardneg.runtime.seeding import derive_seed
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 
-def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
+_NUMBER = re.compile(r"\.\d+\.")
+_UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
+_SHOWN, _LEAST = 3, 2
+_PROJECTION_STD = 0.02
+
+
+def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
     """The dtype that weights are loaded in: float32 to train (no precision) and for `auto`, else the requested one."""
     if precision is None or spec.dtype == "fp32":
         return torch.float32
@@ -36,26 +40,31 @@ def weights_dtype(spec: FullSpec, precision: "Precision | None") -> torch.dtype:
 
 def read_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     """The modules, with the transformers' weights in `dtype` as if rounded from float32; buffers stay as they are."""
+
+    def rounded(model: nn.Module) -> set[str]:
+        return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
+
     modules = _modules(folder, dtype)
     if dtype == torch.float32:
         return modules
-    if any(_rounded(model, dtype) & model.state_dict().keys() for model in _networks(modules)):
+    if any(rounded(each.model) & each.model.state_dict().keys() for each in _networks(modules)):
         modules = _modules(folder, torch.float32)
-    for model in _networks(modules):
-        _unround(model, _rounded(model, dtype))
-        hold_in(model, dtype)
+    for each in _networks(modules):
+        _unround(each.model, rounded(each.model))
+        hold_in(each.model, dtype)
     return modules
+
+
+def _networks(modules: list[nn.Module]) -> list[Any]:
+    """The modules with the network of a transformer, on all sides."""
+    parts: Iterable[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
+    return [part for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
     """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
-
-
-def _rounded(model: nn.Module, dtype: torch.dtype) -> set[str]:
-    """The buffers in a dtype that only weights should have."""
-    return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
 
 
 def _unround(model: Any, names: set[str]) -> None:
@@ -69,12 +78,6 @@ def _unround(model: Any, names: set[str]) -> None:
     for name in names:
         path, _, own = name.rpartition(".")
         setattr(model.get_submodule(path), own, again.get_buffer(name))
-
-
-def _networks(modules: list[nn.Module]) -> list[nn.Module]:
-    """The networks of transformers inside the modules, on all sides."""
-    parts: Iterator[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
-    return [part.model for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
 
 
 def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -124,7 +127,7 @@ def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
 
 
-def load_module(model: "ResolvedModel", device: str | None, precision: "Precision | None") -> "SentenceTransformer":
+def load_module(model: "ResolvedModel", device: str | None, precision: Precision | None) -> "SentenceTransformer":
     """The model by its spec, with prompts and lengths set, in evaluation mode.
 
     precision: that of the encoding; None is to train, and only then a new adapter is added.
@@ -149,8 +152,101 @@ def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     for side in SIDES:
         transformer = route(whole, side)[0]
         check_encoder(transformer, spec)
-        check_tokenizer(transformer, spec.name)
+        rows = transformer.model.get_input_embeddings().num_embeddings
+        check_tokenizer(transformer.tokenizer, rows, spec.name)
         check_weights(transformer.model, network_folder(folders[side][0]), spec.name)
+
+
+def check_encoder(encoder: Any, spec: FullSpec) -> None:
+    """Refuses a first module that does not read plain text, or fewer tokens of it than the spec sets."""
+    if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
+        raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
+    modalities = getattr(encoder, "modality_config", {"text": {}})
+    outputs = [
+        [modalities[modality].get(name) for name in ("method", "method_output_name")]
+        for modality in ("text", "message")
+        if modality in modalities
+    ]
+    if "text" not in modalities or any(output != outputs[0] for output in outputs):
+        raise ModelError(f"model {spec.name!r} does not read plain text: use another model")
+    parts = {part: values for part, values in encoder.processing_kwargs.items() if part != "chat_template"}
+    options = [f"{part}.{name}" for part, values in parts.items() for name in values]
+    if unknown := [name for name in options if name != "text.max_length"]:
+        problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
+        raise ModelError(f"model {spec.name!r}: {problem}: use another model")
+    most = positions(encoder.model)
+    for side in SIDES:
+        if (length := spec.length(side)) < _LEAST:
+            raise ModelError(f"model {spec.name!r} declares that it reads {length} token of a text: set {side}_length")
+        if most is not None and length > most:
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens: {side}_length is {length}, lower it")
+
+
+def positions(model: Any) -> int | None:
+    """The number of positions of a transformer; None where it has no bound."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if most is None or most < 1:
+        return None
+    for part in model.modules():  # RoBERTa and similar networks count positions from the padding index on
+        first = getattr(part, "padding_idx", None)
+        if isinstance(first, int) and isinstance(getattr(part, "position_embeddings", None), nn.Embedding):
+            return int(most) - first - 1
+    return int(most)
+
+
+def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
+    """Refuses a tokenizer without words, or with ids that have no row among a network's embeddings."""
+    ids = tokenizer.get_vocab().values()
+    if not set(ids) - set(getattr(tokenizer, "all_special_ids", ())):
+        raise ModelError(f"model {name!r}: no tokenizer there: copy the model again, with its tokenizer's files")
+    if max(ids) >= rows:
+        raise ModelError(
+            f"model {name!r}: its tokenizer has ids up to {max(ids)}, the transformer embeddings for {rows}: "
+            "they do not belong together, copy the model again"
+        )
+
+
+def check_weights(model: Any, folder: Path, name: str) -> None:
+    """Refuses weights that lack layers, which would be drawn at random, or that have layers of another model.
+
+    Unused heads, such as poolers and those of language models, may be missing or extra.
+    """
+    missing, unexpected = differences(model, folder)
+    check_missing(missing, name)
+    own = {_stem(key) for key in model.state_dict()} - {None}
+    if surplus := [key for key in unexpected if _stem(key) in own]:
+        raise ModelError(
+            f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
+        )
+
+
+def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
+    """The weights of a network that its files lack, and those in its files that it lacks, without `unused` ones."""
+    own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
+    _, info = type(model).from_pretrained(str(folder), **own, **load_options(folder))
+    missing, unexpected = (
+        [key for key in info[name] if unused is None or not unused.search(key)]
+        for name in ("missing_keys", "unexpected_keys")
+    )
+    return missing, unexpected
+
+
+def check_missing(missing: Iterable[str], name: str) -> None:
+    """Refuses a model whose files lack weights."""
+    if lacking := list(missing):
+        raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
+
+
+def _stem(key: str) -> str | None:
+    """The list of layers that a weight belongs to, without the number; None where there is none."""
+    match = _NUMBER.search(key)
+    return key[: match.start()] if match else None
+
+
+def _first(keys: Iterable[str]) -> str:
+    ordered = sorted(keys)
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(ordered[:_SHOWN]) + more
 
 
 def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
@@ -158,8 +254,8 @@ def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     for transformer in transformers(whole):
         check_token_types(transformer, spec)
     if has_twins(whole):
-        return [twins(arrange(route(whole, "query"), spec), arrange(route(whole, "document"), spec))]
-    arranged = arrange(modules, spec)
+        return [twins(*(with_head(_pooled(route(whole, side), spec), spec) for side in SIDES))]
+    arranged = with_head(_pooled(modules, spec), spec)
     return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
 
@@ -172,35 +268,23 @@ def assembled(
     """
     from sentence_transformers import SentenceTransformer
 
-    with _unrounded(modules[1:]):
-        module: SentenceTransformer = (model_class or SentenceTransformer)(
-            modules=modules,
-            device=device,
-            prompts={"query": spec.query_prompt, "document": spec.document_prompt},
-            similarity_fn_name=spec.similarity,
-            **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
-        )
-    _set_lengths(module, spec)
-    return module.eval()
-
-
-def _set_lengths(module: "SentenceTransformer", spec: FullSpec) -> None:
-    """Makes transformers truncate texts to the spec's lengths; the tokenizer of a table does so itself."""
-    for side in SIDES:
+    weights = [part.state_dict() for part in modules[1:]]
+    module: SentenceTransformer = (model_class or SentenceTransformer)(
+        modules=modules,
+        device=device,
+        prompts={"query": spec.query_prompt, "document": spec.document_prompt},
+        similarity_fn_name=spec.similarity,
+        **({} if spec.truncate_dim is None else {"truncate_dim": spec.truncate_dim}),
+    )
+    for part, kept in zip(modules[1:], weights, strict=True):  # which were rounded to the dtype of the transformer
+        part.float().load_state_dict(kept)
+    for side in SIDES:  # the tokenizer of a table truncates itself
         if hasattr(first := route(module, side)[0], "query_length"):
             first.max_seq_length = spec.length(side)  # of documents, where they share one
     for first in (each for each in transformers(module) if hasattr(each, "query_length")):
         shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
         first.query_length, first.document_length = shorter, None
-
-
-@contextmanager
-def _unrounded(parts: list[nn.Module]) -> Iterator[None]:
-    """Restores, in float32, the weights that SentenceTransformer rounds to the dtype of the transformer."""
-    weights = [part.state_dict() for part in parts]
-    yield
-    for part, kept in zip(parts, weights, strict=True):
-        part.float().load_state_dict(kept)
+    return module.eval()
 
 
 def with_prompts(
@@ -212,26 +296,22 @@ def with_prompts(
     return module
 
 
-_PROJECTION_STD = 0.02
-
-
-def arrange(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """The modules with the pooling, head and normalisation of the spec."""
-    return with_head(_pooled(modules, spec), spec)
-
-
 def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     """Adds the head and the normalisation of the spec to modules that give one vector a text.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is that of CoRT.
     """
-    from sentence_transformers.sentence_transformer.modules import LayerNorm, Normalize
+    from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize
 
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
     if spec.projection is not None:
-        modules = [*modules, _projection(_dimension(modules), spec.projection, spec.activation)]
+        size, function = _dimension(modules), nn.Tanh() if spec.activation == "tanh" else None
+        draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, spec.projection) >> 1)
+        weight = torch.empty(spec.projection, size).normal_(0.0, _PROJECTION_STD, generator=draws)
+        options = {"activation_function": function, "init_weight": weight, "init_bias": torch.zeros(spec.projection)}
+        modules = [*modules, Dense(size, spec.projection, **options)]
     if spec.layer_norm:
         modules = [*modules, LayerNorm(_dimension(modules))]
     return [*modules, Normalize()] if spec.similarity == "cosine" else modules
@@ -251,17 +331,6 @@ def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     if not any(isinstance(module, Pooling) for module in modules):
         raise ModelError(f"model {spec.name!r} has no pooling that could be replaced: set pooling to own")
     return [pooling if isinstance(module, Pooling) else module for module in modules]
-
-
-def _projection(size: int, dimension: int, activation: Activation) -> nn.Module:
-    from sentence_transformers.sentence_transformer.modules import Dense
-
-    draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, dimension) >> 1)
-    weight = torch.empty(dimension, size).normal_(0.0, _PROJECTION_STD, generator=draws)
-    bias = torch.zeros(dimension)
-    function = nn.Tanh() if activation == "tanh" else None
-    dense: nn.Module = Dense(size, dimension, activation_function=function, init_weight=weight, init_bias=bias)
-    return dense
 
 
 def _dimension(modules: list[nn.Module]) -> int:

@@ -3,70 +3,60 @@
 import json
 import pickle
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hardneg.encoders.spec import SIDES, Side
 from hardneg.records.errors import ModelError
 
 ROUTER = "router_config.json"
+ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WAYS_ROUND = "see 'Code of its own' on the page of your own model"
-_MOST_MODULES = 100
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
+SAFE, PICKLED, INDEX = "*.safetensors", "pytorch_model.bin", "pytorch_model.bin.index.json"
+PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
+
+_MOST_MODULES = 100
+_WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
+_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
+_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
+_ADAPTERS = ("LORA", "LOHA", "LOKR")
+_OF_OTHER_LAYERS = "megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices"
+_Read = TypeVar("_Read")
 
 
+def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
+    """Have a reader of a folder raise a ModelError where its JSON files are not in the usual form."""
+
+    @wraps(read)
+    def checked(folder: Path) -> _Read:
+        try:
+            return read(folder)
+        except (TypeError, AttributeError, LookupError, ValueError) as error:
+            form = f"a JSON file of it is not in the form that sentence-transformers writes ({error})"
+            raise ModelError(f"model {folder}: {form}: copy the model again") from error
+
+    return checked
+
+
+@in_form
 def module_folders(folder: Path) -> dict[Path, str]:
     """The folders of a model's modules with their class names, in order; a transformers folder is one."""
     path = folder / "modules.json"
     if not path.exists():
         return {folder: "Transformer"}
-    try:
-        modules = {folder / module["path"]: _class_name(module["type"], path) for module in read_json(path)}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not a list of modules with path and type: copy the model again") from error
-    folders = modules
+    modules = {folder / module["path"]: _class_name(module["type"], path) for module in read_json(path)}
     if "Router" in modules.values():  # what follows it is on both routes
-        folders = _routed(folder) | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
-    if not 0 < len(folders) <= _MOST_MODULES:
-        raise ModelError(f"{path}: names {len(folders) or 'no'} modules: copy the model again")
-    return folders
-
-
-def routes(folder: Path) -> list[Any]:
-    """The routes of a Router, in a list; empty for a model without one."""
-    path = folder / ROUTER
-    if not path.exists():
-        return []
-    content = read_json(path)
-    structure = content.get("structure") if isinstance(content, dict) else None
-    names = structure.values() if isinstance(structure, dict) else [structure]
-    if all(isinstance(route, list) and all(isinstance(name, str) for name in route) for route in names):
-        return [structure]
-    raise ModelError(f"{path}: not a Router's modules and routes: copy the model again")
-
-
-def sides(folder: Path) -> dict[Side, list[Path]]:
-    """The folders of the modules that queries and documents pass through, in order."""
-    paths = list(module_folders(folder))
-    structure = next(iter(routes(folder)), None) or {}
-    by_name = {path.name: path for path in paths}
-    own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
-    after = [path for path in paths if structure and not any(path.name in names for names in structure.values())]
-    return {side: [*own[side], *after] if own[side] else paths for side in SIDES}
-
-
-def _routed(folder: Path) -> dict[Path, str]:
-    """The folders of the modules on both routes; they must lie in the model's own."""
-    path = folder / ROUTER
-    try:
-        types = read_json(path)["types"]
-        modules = {folder / name: _class_name(class_path, path) for name, class_path in types.items()}
-    except (OSError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not a Router's modules and routes: copy the model again") from error
-    if any(module.parent != folder or module.name == ".." for module in modules):
-        raise ModelError(f"{path}: names folders outside the model: do not use it")
+        path = folder / ROUTER
+        routed = {folder / name: _class_name(class_path, path) for name, class_path in read_json(path)["types"].items()}
+        if any(module.parent != folder or module.name == ".." for module in routed):
+            raise ModelError(f"{path}: names folders outside the model: do not use it")
+        modules = routed | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
+    if not 0 < len(modules) <= _MOST_MODULES:
+        raise ModelError(f"{path}: names {len(modules) or 'no'} modules: copy the model again")
     return modules
 
 
@@ -77,6 +67,22 @@ def _class_name(class_path: str, path: Path) -> str:
     return class_path.rsplit(".")[-1]
 
 
+@in_form
+def routes(folder: Path) -> dict[str, list[str]]:
+    """The names of the modules on each route of a Router; empty for a model without one."""
+    path = folder / ROUTER
+    return {name: [*map(str, route)] for name, route in read_json(path)["structure"].items()} if path.exists() else {}
+
+
+def sides(folder: Path) -> dict[Side, list[Path]]:
+    """The folders of the modules that queries and documents pass through, in order."""
+    paths, structure = list(module_folders(folder)), routes(folder)
+    by_name = {path.name: path for path in paths}
+    own = {side: [by_name[name] for name in structure.get(side, ()) if name in by_name] for side in SIDES}
+    after = [path for path in paths if structure and not any(path.name in names for names in structure.values())]
+    return {side: [*own[side], *after] if own[side] else paths for side in SIDES}
+
+
 def check_files(folder: Path) -> None:
     """Refuses a folder without configuration, tokenizer or all of its weights, also of an adapter.
 
@@ -85,8 +91,7 @@ def check_files(folder: Path) -> None:
     folders = module_folders(folder)
     encoders = [path for path, class_name in folders.items() if class_name in TRANSFORMERS] or [folder]
     for encoder in encoders:
-        adapted = (encoder / "adapter_config.json").is_file()
-        if not adapted and not (encoder / "config.json").is_file():
+        if not (encoder / ADAPTER).is_file() and not (encoder / "config.json").is_file():
             raise ModelError(f"model {encoder}: no config.json there: name a folder that holds a model")
         of_bytes = str(json_object(encoder / "tokenizer_config.json").get("tokenizer_class")) in _OF_BYTES
         if not of_bytes and not any(True for pattern in _TOKENIZERS for _ in encoder.glob(pattern)):
@@ -96,19 +101,27 @@ def check_files(folder: Path) -> None:
             raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {PICKLED}")
 
 
-_WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
-_TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
-_OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
-
-
 def check_activations(folder: Path) -> None:
     """Refuses activations that are not torch's own, which sentence-transformers would replace by tanh."""
     for module, class_name in module_folders(folder).items():
-        path = module / "config.json"
-        content = read_json(path) if class_name not in (*TRANSFORMERS, "SpladePooling") and path.is_file() else {}
-        name = content.get("activation_function") if isinstance(content, dict) else None
+        content = json_object(module / "config.json") if class_name not in (*TRANSFORMERS, "SpladePooling") else {}
+        name = content.get("activation_function")
         if name is not None and not str(name).startswith("torch.nn."):
             raise ModelError(f"model {module}: activation {name} is code of its own, which is not run: use another one")
+
+
+def check_adapter(folder: Path) -> dict[str, Any]:
+    """The configuration of a trained adapter of linear layers. Raises ModelError where there is none."""
+    config = json_object(folder / ADAPTER)
+    if not (folder / ADAPTER).is_file():
+        raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder that peft has saved an adapter in")
+    if (peft_type := config.get("peft_type")) not in _ADAPTERS:
+        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA, LoHa or LoKr")
+    if unknown := [name for name in (*_OF_OTHER_LAYERS, "target_parameters") if config.get(name)]:
+        raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not supported: use another one")
+    if not (folder / ADAPTER_WEIGHTS).is_file():
+        raise ModelError(f"adapter {folder}: no {ADAPTER_WEIGHTS} there: copy the adapter again, in safetensors")
+    return config
 
 
 def read_json(path: Path) -> Any:
@@ -127,12 +140,6 @@ def json_object(path: Path) -> dict[str, Any]:
     return content
 
 
-SAFE = "*.safetensors"
-PICKLED = "pytorch_model.bin"
-INDEX = "pytorch_model.bin.index.json"
-PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
-
-
 def weight_files(folder: Path) -> list[Path]:
     """The files of a folder's weights: safetensors, or else those of PyTorch; possibly none.
 
@@ -144,6 +151,17 @@ def weight_files(folder: Path) -> list[Path]:
     if (folder / PICKLED).is_file():
         return [folder / PICKLED]
     return _shards(folder) if (folder / INDEX).is_file() else []
+
+
+@in_form
+def _shards(folder: Path) -> list[Path]:
+    shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
+    for shard in shards:
+        if shard.parent != folder or shard.name in ("", ".."):
+            raise ModelError(f"{folder / INDEX}: names files outside the model: do not use it")
+        if not shard.is_file():
+            raise ModelError(f"model {folder}: {shard.name} is missing, which {INDEX} names: copy the model again")
+    return shards
 
 
 def has_weights(folder: Path) -> bool:
@@ -194,18 +212,3 @@ def _check_tensors(path: Path) -> None:
         raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
     if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
         raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
-
-
-def _shards(folder: Path) -> list[Path]:
-    path = folder / INDEX
-    try:
-        names = sorted(set(read_json(path)["weight_map"].values()))
-        shards = [folder / name for name in names]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: not an index of weights: copy the model again") from error
-    for shard in shards:
-        if shard.parent != folder or shard.name in ("", ".."):
-            raise ModelError(f"{path}: names files outside the model: do not use it")
-        if not shard.is_file():
-            raise ModelError(f"model {folder}: {shard.name} is missing, which {INDEX} names: copy the model again")
-    return shards

@@ -60,28 +60,38 @@ def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
         return _auto(encoder, model, pooling)
     if model.spec:
         return _of_hardneg(model.spec)
-    return None if model.lacking else _of_sentence_transformers(encoder, model)
+    if model.lacking:
+        return None
+    normalised = ", normalize_embeddings=True" if encoder.spec.similarity == "cosine" else ""
+    encode = (f"return self.model.encode_query(query{normalised})",)
+    return _of_class("Vectors", encode, *_opened("SentenceTransformer", model))
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
     """The lines for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None where none do."""
     if model.lacking:
         return None
-    keywords = _keywords(model.options)
-    return Program(
-        ("from pyserini.encode import QueryEncoder", "from sentence_transformers import SparseEncoder"),
-        (
-            "class Weights(QueryEncoder):",
-            "    def encode(self, query, **options):",
-            "        weights = self.model.decode(self.model.encode_query(query))",
-            f"        return {{term: round(weight * {scale:g}) for term, weight in weights}}",
-            "",
-            "",
-            "encoder = Weights()",
-            f'encoder.model = SparseEncoder({quoted(model.folder)}, device="cpu"{keywords})',
-            *_set("encoder.model", model.attributes),
-        ),
+    encode = (
+        "weights = self.model.decode(self.model.encode_query(query))",
+        f"return {{term: round(weight * {scale:g}) for term, weight in weights}}",
     )
+    return _of_class("Weights", encode, *_opened("SparseEncoder", model))
+
+
+def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *more: str) -> Program:
+    """A class whose `encode` is these lines, and an encoder of it with an opened model."""
+    begin = (f"class {name}(QueryEncoder):", "    def encode(self, query, **options):")
+    body = (*(f"        {line}" for line in encode), "", "")
+    end = (f"encoder = {name}()", f"encoder.model = {opened}", *more)
+    return Program((imported, "from pyserini.encode import QueryEncoder"), (*begin, *body, *end))
+
+
+def _opened(class_name: str, model: ModelReference) -> tuple[str, ...]:
+    """The import of a class of sentence-transformers, the opened model, and what is set on it."""
+    options = "".join(f", {name}={value!r}" for name, value in model.options.items())
+    opened = f'{class_name}({quoted(model.folder)}, device="cpu"{options})'
+    more = (f"encoder.model.{attribute} = {value!r}" for attribute, value in model.attributes.items())
+    return (f"from sentence_transformers import {class_name}", opened, *more)
 
 
 def _plain_pooling(encoder: "Encoder") -> str | None:
@@ -123,43 +133,9 @@ def _auto(encoder: "Encoder", model: ModelReference, pooling: str) -> Program:
     )
 
 
-def _of_sentence_transformers(encoder: "Encoder", model: ModelReference) -> Program:
-    normalised = ", normalize_embeddings=True" if encoder.spec.similarity == "cosine" else ""
-    return Program(
-        ("from pyserini.encode import QueryEncoder", "from sentence_transformers import SentenceTransformer"),
-        (
-            "class Vectors(QueryEncoder):",
-            "    def encode(self, query, **options):",
-            f"        return self.model.encode_query(query{normalised})",
-            "",
-            "",
-            "encoder = Vectors()",
-            f'encoder.model = SentenceTransformer({quoted(model.folder)}, device="cpu"{_keywords(model.options)})',
-            *_set("encoder.model", model.attributes),
-        ),
-    )
-
-
 def _of_hardneg(spec: Mapping[str, object]) -> Program:
     literals = {name: quoted(value) if isinstance(value, str) else repr(value) for name, value in spec.items()}
     values = ", ".join(f"{quoted(name)}: {literal}" for name, literal in literals.items())
-    return Program(
-        ("from hardneg.plugin import load_encoder, spec_from", "from pyserini.encode import QueryEncoder"),
-        (
-            "class Vectors(QueryEncoder):",
-            "    def encode(self, query, **options):",
-            '        return self.model.encode([query], "query")[0]',
-            "",
-            "",
-            "encoder = Vectors()",
-            f'encoder.model = load_encoder(spec_from({{{values}}}), "cpu", "fp32")',
-        ),
-    )
-
-
-def _keywords(options: Mapping[str, object]) -> str:
-    return "".join(f", {name}={value!r}" for name, value in options.items())
-
-
-def _set(name: str, attributes: Mapping[str, object]) -> list[str]:
-    return [f"{name}.{attribute} = {value!r}" for attribute, value in attributes.items()]
+    opened = f'load_encoder(spec_from({{{values}}}), "cpu", "fp32")'
+    encode = ('return self.model.encode([query], "query")[0]',)
+    return _of_class("Vectors", encode, "from hardneg.plugin import load_encoder, spec_from", opened)

@@ -1,56 +1,163 @@
-"""From the name of a model to the opened model: its location, its family, its contract, its weights.
+"""From the name of a model to the opened model: its location, its family, its contract, its digest, its weights.
 
 A model is resolved once. Every later question goes to its family with the resolved model, never with a name.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from hardneg.encoders.families.adapters.adapter_base import with_base
-from hardneg.encoders.open.resolved_model import ResolvedModel
-from hardneg.encoders.open.source import Location, locate
+from hardneg.encoders.families.adapters.adapter_source import (
+    adapter_content,
+    adapter_identity,
+    adapter_of,
+    look_up_adapter,
+    saved_adapter,
+    with_base,
+)
+from hardneg.encoders.families.static.static_files import table_files
+from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
+from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class, saved_values
+from hardneg.encoders.open.model_files import (
+    SAFE,
+    check_activations,
+    check_files,
+    json_object,
+    module_folders,
+    read_json,
+    routes,
+    weight_files,
+)
+from hardneg.encoders.open.source import Location, locate, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
-from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import HardnegError, ModelError
-from hardneg.registry.plugins import configure
+from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
+from hardneg.records.errors import HardnegError, ModelError, PluginError
+from hardneg.records.layout import SPEC_FILE
+from hardneg.records.types import Lookup, PluginSetting
+from hardneg.registry.plugins import configure, load_plugin, plugin_names
 from hardneg.runtime.seeding import FIXED, derive_seed
+from hardneg.store.digest import digest, file_digest, note_read
+from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.speed.fastest import Precision
+
+_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
+_CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
+_CONFIGS += ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+# Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `file_identity`).
+_IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
+_IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
 
 
-def load_encoder(spec: ModelSpec, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
-    """Opens the model that a spec describes; precision: that of the encoding, None to train.
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model that was located once.
 
-    Raises:
-        ModelError: the model does not exist, or does not support what the spec sets.
+    spec: its description; of an adapter alone, that of its base with the adapter. location: of the files of
+    `spec.name`. family: the plugin that knows such models. origins: the spec as it was written with its location, and
+    `spec` with `location` where that is another one.
     """
-    if problems := spec.problems():
-        raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
-    model = resolve(spec, fetch=True)
-    if model.location.folder is None:
-        return model.family.load(model, device, precision)
-    with opening(f"model {spec.name!r}", model.location.folder):
-        from hardneg.encoders.encoder import Encoder
 
-        encoder = model.family.load(model, device, precision)
-        if isinstance(encoder, Encoder):
-            encoder.check_fit()
-    return encoder
+    spec: ModelSpec
+    location: Location
+    family: EncoderFamily
+    origins: tuple[tuple[ModelSpec, Location], ...]
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of its files; None where they are not on this machine, and for a model without files."""
+        return self.location.folder
 
-def open_encoder(folder: Path, device: str | None = None, precision: "Precision | None" = None) -> TextEncoder:
-    """Opens the model in a folder that hardneg saved, with its saved prompts and lengths.
+    @cached_property
+    def path(self) -> Path:
+        """The folder. Raises ModelError where there is none."""
+        return self.location.path
 
-    Raises:
-        ModelError: the folder does not exist, or hardneg did not write it.
-    """
-    from hardneg.encoders.open.save import read_spec
+    @property
+    def known_family(self) -> EncoderFamily | None:
+        """Its family, where the spec names it or the model is on this machine; None where it is not known yet."""
+        spec, location = self.origins[0]
+        return None if spec.encoder is None and location.folder is None else self.family
 
-    return load_encoder(read_spec(folder), device, precision)
+    @cached_property
+    def contract(self) -> Contract:
+        """How its folder declares that it is used.
+
+        Raises:
+            ModelError: its files are not on this machine, incomplete or not readable; or its family has no files.
+        """
+        if not isinstance(self.family, FolderFamily):
+            raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
+        return self.family.contract(self.path)
+
+    @property
+    def facts(self) -> dict[str, list[str]]:
+        """Facts for a manifest: the code of its own that the model names, if any."""
+        here = self.folder is not None and isinstance(self.family, FolderFamily)
+        return {"code not run": [*self.contract.code]} if here and self.contract.code else {}
+
+    @cached_property
+    def full(self) -> FullSpec:
+        """The spec, filled in with the model's own values. Raises ModelError where these are not available."""
+        return self.family.full(self)
+
+    @property
+    def known(self) -> FullSpec | None:
+        """The full spec, or None if it needs a download."""
+        with suppress(ModelError, OSError):
+            return self.full
+        return None
+
+    @property
+    def dimension(self) -> int | None:
+        """The size of a vector, or the number of terms; None where the local files do not declare it."""
+        if size := self.spec.truncate_dim or self.spec.projection:
+            return size
+        with suppress(ModelError, OSError):
+            return self.contract.truncate_dim or self.contract.dimension
+        return None
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that identify the model; others whenever its encoding of a text may differ.
+
+        Raises:
+            ModelError: there is no such model, or it is of another family than the spec says.
+        """
+        return self.family.digest(self)
+
+    def look_up(self) -> Lookup:
+        """The files to read. Raises ModelError where there are none."""
+        return self.family.look_up(self)
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that decides its size: by its files, or by its name as that of a large or base model."""
+        if not isinstance(self.family, FolderFamily):  # no weights here
+            return Shape(getattr(self.family, "dimensions", None) or BASE.hidden, 0, 0)
+        vector = getattr(self.family, "dimension", None) or self.dimension
+        unseen = replace(LARGE if "large" in self.spec.name.lower() else BASE, vector=vector)
+        if self.folder is None:
+            return unseen
+        with suppress(HardnegError, OSError):
+            weights = sum(path.stat().st_size for path in self.folder.rglob(SAFE)) or unseen.weights
+            config = json_object(network_folder(self.folder) / "config.json")
+            sizes = (config.get("hidden_size"), config.get("num_hidden_layers"))
+            hidden, layers = (size if isinstance(size, int) and size > 0 else None for size in sizes)
+            layers = 0 if getattr(self.family, "tables", False) else layers or BASE.layers
+            return Shape(hidden or BASE.hidden, layers, weights, vector)
+        return unseen
+
+    @property
+    def remarks(self) -> list[str]:
+        """Remarks for the user before its files become a model of its family."""
+        if self.folder is None or not isinstance(self.family, FolderFamily):
+            return []
+        return self.family.remarks(self.folder)
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
@@ -71,8 +178,250 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
         elsewhere = Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
     location = locate(spec.name, spec.revision, fetch)
-    bases = (with_base(spec, location, fetch),) if location.adapter else ()
-    return ResolvedModel.of(((spec, location), *bases), family, whole=fetch)
+    origins = ((spec, location), *((with_base(spec, location, fetch),) if location.adapter else ()))
+    spec, location = origins[-1]
+    resolved = ResolvedModel(spec, location, family or claiming(location.folder), origins)
+    if fetch:
+        _ = resolved.full
+    return resolved
+
+
+class ResolvedModels:
+    """The models of a recipe, each resolved once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, ResolvedModel] = {}
+
+    def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
+        """The model of a spec; fetched: it may have come to this machine since. Raises as `resolve` does."""
+        model = self._known.get(repr(spec))
+        if model is None or (fetched and model.folder is None):
+            model = self._known[repr(spec)] = resolve(spec)
+        return model
+
+    def full(self, spec: ModelSpec) -> ModelSpec:
+        """The spec filled in, which stands for the same model; as it is where it is not known without a download."""
+        model = self.of(spec)
+        if (full := model.known) is None:
+            return spec
+        named = model.family if spec.encoder is None else None
+        family = configure("encoders", full.encoder) if full.encoder else named or claiming(model.folder)
+        origins = ((full, model.location),)
+        self._known[repr(full)] = ResolvedModel(full, model.location, cast(EncoderFamily, family), origins)
+        return full
+
+
+def claiming(folder: Path | None) -> EncoderFamily:
+    """The family that claims a folder, with its default options; the most special ones claim first."""
+    families: dict[str, Any] = {}
+    for name in plugin_names("encoders") if folder is not None else ():
+        try:
+            family = load_plugin("encoders", name)
+        except PluginError as error:
+            warn(f"{error}; it claims no model's folder")
+        else:
+            families |= {name: family} if hasattr(family, "claims") else {}
+    for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
+        with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):  # opening it tells
+            if families[name].claims(folder):
+                return cast(EncoderFamily, configure("encoders", PluginSetting(name)))
+    return cast(EncoderFamily, configure("encoders", PluginSetting("dense")))
+
+
+class FolderFamily:
+    """A family whose models are files.
+
+    called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders have.
+    tables: whether folders with a table of token vectors are its own.
+    special: families with a higher number claim folders first.
+    """
+
+    called: ClassVar[str]
+    own: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[bool] = False
+    special: ClassVar[int] = 0
+    trainable: ClassVar[bool] = True
+
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Whether a folder declares this family, by a table, the class that saved it or its architecture."""
+        if cls.tables:
+            return table_files(folder) is not None
+        names = json_object(folder / "config.json").get("architectures") or ()
+        return any(name in cls.own for name in (json_object(folder / CONFIG).get("model_type"), *names))
+
+    def check_class(self, folder: Path) -> None:
+        """Refuses a folder that was saved by a class of another family."""
+        table = not self.tables and table_files(folder) is not None
+        if table or saved_class(folder) not in ("SentenceTransformer", *self.own):
+            other = "static model" if table else saved_class(folder)
+            raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
+
+    def contract(self, folder: Path) -> Contract:
+        """The contract of a folder. Raises ModelError where it holds no whole model."""
+        return read_contract(folder)
+
+    def full(self, model: ResolvedModel) -> FullSpec:
+        """The spec, filled in from the model's folder.
+
+        Raises:
+            ModelError: the folder is of another family, holds no whole model, or does not support what the spec sets.
+        """
+        self.check_class(model.path)
+        return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
+
+    def remarks(self, folder: Path) -> list[str]:
+        """Remarks for the user before a model in a folder becomes one of this family."""
+        return []
+
+    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+        """Whether sentence-transformers alone opens a folder with the same vectors.
+
+        others: the fields that a spec sets and the folder does not.
+        """
+        return True
+
+    def digest(self, model: ResolvedModel) -> str:
+        """The digest of the files' content and the options; of a model on the hub, of its commit.
+
+        Raises:
+            ModelError: there is no such model, it is of another family, or the hub cannot be reached.
+        """
+        if model.folder is not None:
+            self.check_class(model.folder)
+        for spec, location in model.origins:
+            if location.commit is not None:
+                return digest_of(model_content(location), spec)
+        return self.content_digest(model)
+
+    def content_digest(self, model: ResolvedModel) -> str:
+        """The digest of a folder."""
+        return digest_of(model_content(model.location), model.full)
+
+    def look_up(self, model: ResolvedModel) -> Lookup:
+        """The size of the files, with those of an adapter."""
+        files, adapter = model.location.look_up(), look_up_adapter(model.spec.adapter)
+        return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
+
+
+def digest_of(content: list[Any], spec: ModelSpec) -> str:
+    """32 hexadecimal digits of the model that `spec` and files with this content give.
+
+    For a folder the spec is filled in: the model's own values count. For a commit on the hub it is as written, since
+    the commit fixes the rest; so the digest is the same before and after a download.
+    """
+    plain: dict[str, Any] = {"encoder": None} if spec.encoder == PluginSetting("dense") else {}
+    plain |= {"dtype": "auto"} if spec.dtype == "fp32" else {}  # `auto` rounds float32 weights
+    adapter = {} if spec.adapter is None else {"adapter": adapter_identity(spec.adapter)}
+    return digest([content, options_in_key(replace(spec, **plain), {"name", "revision"}) | adapter])
+
+
+def model_content(location: Location) -> list[Any]:
+    """The part of a digest for a model's files alone: the commit of a hub id, or the bytes.
+
+    Paths, dates, README and library versions do not count.
+
+    Raises:
+        ModelError: there is no such model, the hub cannot be reached, or the model is incomplete.
+    """
+    if location.commit is not None:
+        return [location.name, location.commit]
+    check_files(location.path)
+    check_activations(location.path)
+    return module_contents(location.path)
+
+
+def module_contents(folder: Path) -> list[Any]:
+    """The bytes of the files of a model's modules, with their classes and routes."""
+    modules = module_folders(folder)
+    contents: list[Any] = [list(modules.values()), *filter(None, [routes(folder)])]
+    for module in modules:
+        contents.append(_files(module))
+        if (base := network_folder(module)) != module:
+            contents.append([adapter_content(module), _files(base)])
+    return contents
+
+
+def _files(folder: Path) -> list[Any]:
+    """The name and content of each file that counts."""
+    note_read(folder)
+    paths = [path for pattern in (*_PATTERNS, *_CONFIGS) for path in folder.glob(pattern) if path.is_file()]
+    return [[path.name, file_identity(path)] for path in sorted([*weight_files(folder), *paths])]
+
+
+def file_identity(path: Path) -> Any:
+    """The part of a file that counts: its bytes, or the values of JSON without those of its origin.
+
+    What a tokenizer keeps of its last call counts for the left side, where its configuration declares none.
+    """
+    if path.suffix != ".json" or path.name == "vocab.json":
+        return file_digest(path)
+    note_read(path)
+    content = read_json(path)
+    if isinstance(content, dict):
+        last = {name: content.get(name) for name in ("truncation", "padding") if path.name == "tokenizer.json"}
+        content = {key: value for key, value in content.items() if key not in _IGNORED}
+        config = json_object(path.with_name("tokenizer_config.json")) if last else {}
+        for name, call in last.items():
+            if f"{name}_side" not in config and isinstance(call, dict) and call.get("direction") == "Left":
+                content[name] = "Left"
+    try:
+        return digest(content)
+    except ValueError:  # infinite numbers, which some configurations have
+        return file_digest(path)
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The spec of a model that hardneg saved: its modules as they are, with its saved prompts and lengths.
+
+    Raises:
+        ModelError: there is no such folder, or it lacks the file of the spec.
+    """
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
+    own, content = saved_values(folder), read_json(path)
+    own |= {name: content[name] for name in TOKEN_TYPES if name in content}
+    return ModelSpec(str(folder), **own, adapter=saved_adapter(content.get("adapter"), path))
+
+
+def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
+    """Opens a model by its spec, or by its folder where hardneg saved it.
+
+    What the spec leaves open is taken from the model's own folder.
+
+    device: None is the best available. precision: that of the encoding; None is to train.
+
+    Raises:
+        ModelError: the model does not exist, or does not support what the spec sets.
+    """
+    spec = read_spec(model) if isinstance(model, Path) else model
+    if problems := spec.problems():
+        raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+    resolved = resolve(spec, fetch=True)
+    if resolved.folder is None:
+        return resolved.family.load(resolved, device, precision)
+    with opening(f"model {spec.name!r}", resolved.folder):
+        from hardneg.encoders.encoder import Encoder
+
+        encoder = resolved.family.load(resolved, device, precision)
+        if isinstance(encoder, Encoder):
+            encoder.check_fit()
+    return encoder
+
+
+def load_learner(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+    """Opens a model, as `load_encoder` does, to train it. Raises ModelError, also where it has no weights here."""
+    return learner(load_encoder(model, device, precision))
+
+
+def learner(encoder: TextEncoder) -> "Encoder":
+    """The encoder, if it can be trained. Raises ModelError where it cannot."""
+    from hardneg.encoders.encoder import Encoder
+
+    if not isinstance(encoder, Encoder):
+        raise ModelError(f"model {encoder.spec.name!r} has no weights here: it cannot be trained, name another model")
+    return encoder
 
 
 @contextmanager
@@ -106,12 +455,3 @@ def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
             lines = (str(error).strip() or type(error).__name__).splitlines()[:2]
             reason = " ".join(" ".join(lines).split())
             raise ModelError(f"{what} cannot be opened ({reason}): check {folder}") from error
-
-
-def learner(encoder: TextEncoder) -> "Encoder":
-    """The encoder, if it can be trained. Raises ModelError where it cannot."""
-    from hardneg.encoders.encoder import Encoder
-
-    if not isinstance(encoder, Encoder):
-        raise ModelError(f"model {encoder.spec.name!r} has no weights here: it cannot be trained, name another model")
-    return encoder

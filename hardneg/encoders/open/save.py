@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from hardneg.encoders.families.adapters.adapter_source import noted, saved_adapter, with_saved_adapter
-from hardneg.encoders.open.contract import OWN, saved_values
+from hardneg.encoders.families.adapters.adapter_source import noted
+from hardneg.encoders.families.adapters.layers import has_adapter, merged
+from hardneg.encoders.open.contract import OWN
 from hardneg.encoders.open.loading import assembled, with_prompts
-from hardneg.encoders.open.model_files import read_json
 from hardneg.encoders.open.resolved import quiet
-from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
+from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec
 from hardneg.encoders.tokens.typed_tokens import with_token_type
 from hardneg.encoders.towers import evaluating, route, transformers, twins
 from hardneg.records.errors import ModelError
@@ -27,19 +27,23 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 
-_TYPES = ("query_token_type", "document_token_type")
 _READABLE = 0o444
 
 
 def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
     """Writes the model, the part of `spec` that its modules lack, and the card; replaces `folder`."""
     with written_whole(folder) as draft, evaluating(module):
-        whole = _typed(module, spec) if spec.typed else module
-        whole = with_saved_adapter(whole, spec)
+        whole = module
+        if spec.typed:  # a tokenizer a side sets that side's token types wherever the model is opened
+            parts = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
+            typed = assembled([twins(*parts)], spec, str(module.device), type(module))
+            whole = with_prompts(typed, module.prompts, module.default_prompt_name)
+        if spec.adapter is not None and spec.adapter.save == "merged" and has_adapter(whole):
+            whole = merged(whole)
         for transformer in transformers(whole):
             forget_last_call(transformer.tokenizer)
         whole.save(str(draft), create_model_card=False, safe_serialization=True)
-        options = {name: getattr(spec, name) for name in (*OWN, *(_TYPES if spec.typed else ()))}
+        options = {name: getattr(spec, name) for name in (*OWN, *(TOKEN_TYPES if spec.typed else ()))}
         options |= {} if spec.adapter is None else {"adapter": noted(spec.adapter)}
         (draft / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         if card is not None:
@@ -62,27 +66,6 @@ def written_whole(folder: Path) -> Iterator[Path]:
                     path.chmod(path.stat().st_mode | (draft.stat().st_mode & _READABLE))
     except OSError as error:
         raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
-
-
-def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a saved model: its modules as they are, with its saved prompts and lengths.
-
-    Raises:
-        ModelError: there is no such folder, or it lacks the file of the spec.
-    """
-    path = folder / SPEC_FILE
-    if not path.is_file():
-        raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
-    own, content = saved_values(folder), read_json(path)
-    adapter = saved_adapter(content.get("adapter"), path)
-    return ModelSpec(str(folder), **own, **{name: content[name] for name in _TYPES if name in content}, adapter=adapter)
-
-
-def _typed(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
-    """The same weights with a tokenizer a side, which sets that side's token types wherever the model is opened."""
-    query, document = (with_token_type(route(module, side), spec.token_type(side)) for side in SIDES)
-    typed = assembled([twins(query, document)], spec, str(module.device), type(module))
-    return with_prompts(typed, module.prompts, module.default_prompt_name)
 
 
 def forget_last_call(tokenizer: Any) -> None:

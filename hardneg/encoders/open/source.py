@@ -4,12 +4,21 @@ import fnmatch
 import importlib.util
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from hardneg.encoders.families.adapters.adapter_files import CONFIG, adapter_config, check_adapter
-from hardneg.encoders.open.model_files import PICKLES, SAFE, check_files, has_weights, module_folders, weights_in
+from hardneg.encoders.open.model_files import (
+    ADAPTER,
+    PICKLES,
+    SAFE,
+    check_adapter,
+    check_files,
+    has_weights,
+    json_object,
+    module_folders,
+    weights_in,
+)
 from hardneg.records.errors import ModelError
 from hardneg.records.types import HUB_ID, Lookup
 from hardneg.records.wording import first_line
@@ -23,7 +32,7 @@ ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
 _PREFIX = "packaged:"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _BARE = {"Pooling", "Normalize"}
-CONFIGURATIONS = ("config.json", "adapter_config.json", "modules.json")
+CONFIGURATIONS = ("config.json", ADAPTER, "modules.json")
 HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 
 
@@ -32,7 +41,7 @@ class Location:
     """The location of a model's files.
 
     folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
-    problem: why there is no such model; empty otherwise. adapter: whether the folder holds an adapter alone.
+    problem: why there is no such model; empty otherwise.
     """
 
     name: str
@@ -40,12 +49,12 @@ class Location:
     folder: Path | None = None
     on_hub: bool = False
     problem: str = ""
-    adapter: bool = field(init=False)
 
-    def __post_init__(self) -> None:
+    @property
+    def adapter(self) -> bool:
+        """Whether the folder holds an adapter alone."""
         folder = self.folder
-        alone = folder is not None and (folder / CONFIG).is_file() and not (folder / "modules.json").is_file()
-        object.__setattr__(self, "adapter", alone)
+        return folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
 
     @property
     def path(self) -> Path:
@@ -97,19 +106,14 @@ class Location:
         bare = [path for path, class_name in modules if class_name not in _BARE and not has_weights(path)]
         if patterns := [(path / name).relative_to(folder).as_posix() for path in bare for name in PICKLES]:
             self.download(patterns)
-        self._remember()
+        cached = _cached_folder(self.name, self.commit)
+        if cached is not None and self.revision != self.commit and not _cached_folder(self.name, self.revision):
+            from huggingface_hub import hf_hub_download
+
+            name = next(name for name in CONFIGURATIONS if (cached / name).exists())
+            with suppress(Exception):  # notes the branch's commit, so that its name serves offline too
+                hf_hub_download(self.name, name, revision=self.revision)
         return replace(self, folder=folder)
-
-    def _remember(self) -> None:
-        """Records the commit of the branch in the hub's cache, so that its name serves offline too."""
-        from huggingface_hub import hf_hub_download
-
-        folder = _cached_folder(self.name, self.commit)
-        if folder is None or self.revision == self.commit or _cached_folder(self.name, self.revision):
-            return
-        name = next(name for name in CONFIGURATIONS if (folder / name).exists())
-        with suppress(Exception):  # the files are there; only the next look-up will need the hub
-            hf_hub_download(self.name, name, revision=self.revision)
 
     def look_up(self) -> Lookup:
         """The bytes of the files to read: those in a folder or in the hub's cache, and those to download.
@@ -120,48 +124,67 @@ class Location:
         if self.commit is None:
             check_files(self.path)
             return Lookup(there=_size(self.path))
-        if cached := _cached(self.name, self.commit):
-            return Lookup(there=cached)
+        from huggingface_hub import constants
+
+        if cached := _cached_folder(self.name, self.commit):
+            with suppress(ModelError):
+                check_files(cached)
+                return Lookup(there=_size(cached))
         try:
             return _on_hub(self.name, self.commit)
         except ModelError:
             raise
         except Exception as error:  # the hub's client lets errors of several libraries through
-            raise ModelError(_hub_problem(self.name, error)) from error
+            problem = f"the hub does not give it ({first_line(error)}): check the name, or go online"
+            if "gated" in f"{type(error).__name__} {error}".lower():
+                page = f"{constants.ENDPOINT}/{self.name}"
+                problem = f"gated: accept its terms on {page}, then `hf auth login`"
+            raise ModelError(f"model {self.name!r}: {problem}") from error
 
 
 def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
     """Locates a folder, a hub id or a packaged model; reads folders and caches, and does not contact the hub.
 
-    revision: a branch, tag or commit of a hub id. fetch: downloads what is not on this machine.
+    revision: a branch, tag or commit of a hub id. fetch: downloads what is not here, and adapters' bases.
 
     Raises:
         ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
     """
     location = _locate(name, revision)
-    return _with_bases(location.fetched()) if fetch else location
-
-
-def _with_bases(location: Location) -> Location:
-    """The same with the bases of the adapters within its folder on this machine."""
+    if not fetch:
+        return location
+    location = location.fetched()
     for path, class_name in {} if location.adapter else module_folders(location.path).items():
-        if class_name == "Transformer" and (path / CONFIG).is_file():
+        if class_name == "Transformer" and (path / ADAPTER).is_file():
             check_adapter(path)
             adapted(path).fetched()
     return location
 
 
 def adapted(folder: Path) -> Location:
-    """The location of the model that an adapter is for, by the name in its folder.
-
-    Raises:
-        ModelError: there is none.
-    """
-    config = adapter_config(folder)
+    """The location of the model that an adapter is for, by the name in its folder. Raises ModelError: there is none."""
+    config = json_object(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
         raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
     return locate(name, revision)
+
+
+def network_folder(folder: Path) -> Path:
+    """The folder of a transformer's configuration and weights: its own, or that of its adapter's base.
+
+    Raises:
+        ModelError: the base is not on this machine.
+    """
+    if not (folder / ADAPTER).is_file():
+        return folder
+    base = adapted(folder)
+    if base.folder is None or not (base.folder / "config.json").is_file():
+        raise ModelError(
+            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
+            "or name it: name: BASE, adapter: " + str(folder)
+        )
+    return base.folder
 
 
 def _locate(name: str, revision: str | None) -> Location:
@@ -172,15 +195,10 @@ def _locate(name: str, revision: str | None) -> Location:
         return Location(name, revision, folder)
     if name in PACKAGED or not HUB_ID.fullmatch(name):
         return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {_known()}")
-    cached = _cached_folder(name, revision)
-    return Location(name, revision, cached if cached and _has_weights(cached) else None, on_hub=True)
-
-
-def _has_weights(folder: Path) -> bool:
-    try:
-        return any(has_weights(path) for path in module_folders(folder))
-    except ModelError:  # fetching the model tells what is wrong with it
-        return False
+    cached, whole = _cached_folder(name, revision), False
+    with suppress(ModelError):  # fetching the model tells what is wrong with it
+        whole = cached is not None and any(has_weights(path) for path in module_folders(cached))
+    return Location(name, revision, cached if whole else None, on_hub=True)
 
 
 def _packaged(name: str, revision: str | None) -> Location:
@@ -231,16 +249,6 @@ def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def _cached(repository: str, commit: str) -> int:
-    if (folder := _cached_folder(repository, commit)) is None:
-        return 0
-    try:
-        check_files(folder)
-    except ModelError:
-        return 0
-    return _size(folder)
-
-
 def _on_hub(repository: str, commit: str) -> Lookup:
     from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
@@ -258,12 +266,3 @@ def _on_hub(repository: str, commit: str) -> Lookup:
     there = sum(sizes[path] for path in here)
     named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
     return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
-
-
-def _hub_problem(repository: str, error: Exception) -> str:
-    from huggingface_hub import constants
-
-    if "gated" in f"{type(error).__name__} {error}".lower():
-        page = f"{constants.ENDPOINT}/{repository}"
-        return f"model {repository!r}: gated: accept its terms on {page}, then `hf auth login`"
-    return f"model {repository!r}: the hub does not give it ({first_line(error)}): check the name, or go online"

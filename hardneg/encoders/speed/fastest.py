@@ -1,26 +1,59 @@
 """Networks in the precision and the ways of `hardneg.runtime.processor`, and tokens of a pass."""
 
+import shutil
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from hardneg.encoders.spec import Attention
+from hardneg.encoders.spec import Attention, Precision
 from hardneg.encoders.speed.attention import set_attention
-from hardneg.encoders.speed.compiling import set_compiled
-from hardneg.encoders.speed.onednn import multiply_fastest
 from hardneg.encoders.towers import in_bfloat16, sharing
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import ModelError, UsageError
 from hardneg.runtime.processor import processor_of
 from hardneg.store.choices import choose
 
-Precision = Literal["auto", "fp32", "bf16"]
 Use = Literal["inference", "training"]
 
 LARGE = 1_000_000
 """Weights from which on a transformer's precision and ways make a difference."""
 _GPU_TOKENS = 65_536
+_DTYPES = (torch.float32, torch.bfloat16)
+_COMPILERS = ("g++", "c++", "clang++", "cl")
 _CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes that a pass may make of its tokens
+
+
+class OneDnnLinear(nn.Linear):
+    """A linear layer without gradients: x Wᵀ + b in one call of oneDNN, in the type of its weights."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., out_features] from [..., in_features]."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
+        return output
+
+
+def multiply_fastest(network: nn.Module) -> None:
+    """Makes the linear layers of a network, without gradients, multiply by oneDNN where the processor can."""
+    if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        return
+    for layer in network.modules():
+        if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES:
+            continue
+        if processor_of(layer.weight.device).onednn(layer.weight.dtype == torch.bfloat16):
+            layer.__class__ = OneDnnLinear
+
+
+def set_compiled(transformer: Any) -> None:
+    """Has a transformer compiled at its first pass, once for all lengths.
+
+    Raises:
+        ModelError: it computes on a CPU, and there is no compiler of C++.
+    """
+    if transformer.device.type == "cpu" and not any(map(shutil.which, _COMPILERS)):
+        raise ModelError(
+            "compile needs a compiler of C++ on a CPU, and none is on the path: install g++, or leave it out"
+        )
+    transformer.compile(dynamic=True)
 
 
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:

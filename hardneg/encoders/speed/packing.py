@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.speed.unpadded import UNPADDED
+from hardneg.encoders.speed.attention import UNPADDED
+from hardneg.encoders.tokens.backend import run_positions
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
-from hardneg.encoders.tokens.word_ids import run_positions
 from hardneg.encoders.towers import placed
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")

@@ -1,19 +1,15 @@
 """Token ids of a corpus, kept in its store: later encodings by the same tokenizer read them instead of the texts.
 
 An artifact of the type `tokens` that no result uses: `artifacts gc` may delete it, and an encoding writes it again.
-ids-<writer>           blocks of documents: the lengths of their rows, int32, and their ids, uint16 or int32
-blocks, blocks.<...>   a journal of each writer: block, writer, offset in its file, rows, ids
+<document>.ids: the block that begins with this document, two arrays of NumPy: where each row begins, int64 [rows + 1],
+and the ids, uint16 or int32.
 """
 
-import fcntl
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
-from itertools import count
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,48 +17,40 @@ from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import StoredRows, TextEncoder
+from hardneg.encoders.tokens.backend import Ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.tokens.word_ids import Ids
 from hardneg.formats.corpus import TEXTS, Corpus
-from hardneg.formats.vectors.journal import Journal
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
 
 WORTH_KEEPING = 16_384
 """Documents from which on their ids are kept."""
-_VERSION = 1
-_JOURNAL, _SMALL = "blocks", 1 << 16
+_VERSION = 2
+_IDS, _SMALL = ".ids", 1 << 16
 _log = logging.getLogger(__name__)
 
 _Make = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 
 
 class KeptIds:
-    """The stored blocks and those that are added; several threads may use it. `kept_ids` opens it.
+    """The stored blocks and those that are added; several threads and processes may use it. `kept_ids` opens it.
 
     Problems with its files cost time, not results: they are logged, and no more is kept.
     """
 
     def __init__(self, folder: Path, vocabulary: int) -> None:
         """Opens ids below `vocabulary`, in a finished artifact or in the workspace of one."""
-        self._folder, self._mutex = folder, Lock()
-        self._dtype = np.dtype("<u2" if vocabulary <= _SMALL else "<i4")
+        self.folder = folder
+        self._dtype = np.uint16 if vocabulary <= _SMALL else np.int32
         self._keeps = not (folder / MANIFEST).exists()
-        self._file, self._writer, self._journal = -1, 0, Journal(folder, _JOURNAL)
-        self._records = {record[0]: record[1:] for record in self._journal.records()}
 
     @property
     def blocks(self) -> set[int]:
         """The first document of each stored block."""
-        return set(self._records)
-
-    @property
-    def facts(self) -> dict[str, int]:
-        """The numbers of rows and ids."""
-        records = self._records.values()
-        return {"rows": sum(record[2] for record in records), "tokens": sum(record[3] for record in records)}
+        return {int(path.stem) for path in self.folder.glob(f"*{_IDS}")}
 
     def through(self, make: _Make) -> _Make:
         """Wraps a function that tokenises a block: reads known tokens from here, and keeps new ones."""
@@ -82,59 +70,24 @@ class KeptIds:
 
     def get(self, start: int) -> Ids | None:
         """The ids of the block with the first document `start`, if stored."""
-        if start not in self._records:
+        try:
+            with (self.folder / f"{start}{_IDS}").open("rb") as file:
+                offsets, ids = (np.load(file, allow_pickle=False) for _ in range(2))
+        except (OSError, ValueError):
             return None
-        writer, start_byte, rows, size = self._records[start]
-        path = self._folder / f"ids-{writer}"
-        lengths = np.fromfile(path, "<i4", rows, offset=start_byte)
-        ids = np.fromfile(path, self._dtype, size, offset=start_byte + 4 * rows).astype(np.int32)
-        return (ids, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])) if len(ids) == size else None
+        return ids.astype(np.int32), offsets
 
     def add(self, start: int, ids: Ids) -> None:
-        """Keeps the ids of a block, unless it is stored."""
-        values, offsets = ids
-        written = np.diff(offsets).astype("<i4").tobytes() + values.astype(self._dtype).tobytes()
-        with self._mutex:
-            if not self._keeps or start in self._records:
-                return
-            try:
-                start_byte = self._append(written)
-                record = (self._writer, start_byte, len(offsets) - 1, len(values))
-                self._journal.add(start, *record)
-                self._records[start] = record
-            except OSError as error:
-                _log.warning("%s: token ids are not kept (%s)", self._folder, error)
-                self._keeps = False
-
-    def _append(self, written: bytes) -> int:
-        if self._file < 0:
-            self._open()
-        start_byte = os.lseek(self._file, 0, os.SEEK_END)
-        left = memoryview(written)
-        while left:
-            left = left[os.write(self._file, left) :]
-        os.fdatasync(self._file)
-        return start_byte
-
-    def _open(self) -> None:
-        """Opens the first file that no other writer holds, to append to it."""
-        for number in count():
-            file = os.open(self._folder / f"ids-{number}", os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(file)
-                continue
-            self._file, self._writer, self._journal = file, number, Journal(self._folder, _JOURNAL, number)
-            self._journal.start()
+        """Keeps the ids of a block."""
+        if not self._keeps:
             return
-
-    def close(self) -> None:
-        """Closes the files."""
-        self._journal.release()
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        try:
+            with replacing(self.folder / f"{start}{_IDS}") as file:
+                np.save(file, ids[1], allow_pickle=False)
+                np.save(file, ids[0].astype(self._dtype), allow_pickle=False)
+        except OSError as error:
+            _log.warning("%s: token ids are not kept (%s)", self.folder, error)
+            self._keeps = False
 
 
 @contextmanager
@@ -156,25 +109,6 @@ def kept_ids(encoder: TextEncoder, rows: StoredRows, documents: NDArray[np.int64
     origin = {"stage": "tokens", "version": _VERSION, "corpus": content, "tokens": source.identity}
     origin |= {"cut": asdict(cut) if cut else None, "blocks": digest(starts)}
     store, key = Store(corpus.folder.parent), digest(origin)
-    with _opened(store, key, source.vocabulary) as ids:
-        yield ids
-    if ids is not None and ids.blocks >= set(starts):
-        _finish(store, key, ids, origin)
-
-
-def _content(corpus: Corpus) -> str | None:
-    """The identity of a corpus: the digest of its file in its artifact's manifest."""
-    if not (corpus.folder / MANIFEST).exists():
-        return None
-    with suppress(ArtifactError):
-        artifact = Store(corpus.folder.parent).find(corpus.folder.name)
-        return None if artifact is None else artifact.files.get(TEXTS) or artifact.key
-    return None
-
-
-@contextmanager
-def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]:
-    """Opens the ids of a key, finished or not; other processes may write them at the same time."""
     try:
         finished = store.find(key)
     except ArtifactError as error:
@@ -182,28 +116,39 @@ def _opened(store: Store, key: str, vocabulary: int) -> Iterator[KeptIds | None]
         yield None
         return
     if finished is not None or store.read_only:
-        yield KeptIds(finished.path, vocabulary) if finished is not None else None
+        yield KeptIds(finished.path, source.vocabulary) if finished is not None else None
         return
-    with store.lock(key, shared=True):
-        ids = KeptIds(store.path(key) if store.path(key).exists() else store.workspace(key), vocabulary)
-        try:
-            yield ids
-        finally:
-            ids.close()
+    with store.lock(key, shared=True):  # other processes may write them at the same time
+        folder = store.path(key) if store.path(key).exists() else store.workspace(key)
+        yield (ids := KeptIds(folder, source.vocabulary))
+    if ids.blocks >= set(starts):
+        _finish(store, key, ids, origin)
+
+
+def _content(corpus: Corpus) -> str | None:
+    """The identity of a corpus: the digest of its file in its artifact's manifest."""
+    with suppress(ArtifactError):
+        if (corpus.folder / MANIFEST).exists():
+            artifact = Store(corpus.folder.parent).find(corpus.folder.name)
+            return None if artifact is None else artifact.files.get(TEXTS) or artifact.key
+    return None
 
 
 def _finish(store: Store, key: str, ids: KeptIds, origin: dict[str, Any]) -> None:
     """Commits the ids as an artifact, unless another process still writes them or has committed them."""
+
+    def leave_it() -> None:
+        raise BlockingIOError
+
     try:
-        with store.lock(key, waiting=_leave_it):
+        with store.lock(key, waiting=leave_it):
             store.recover(key)
             if not store.path(key).exists():
-                store.commit(key, "tokens", ids.facts, origin | {"name": "tokens"})
+                for path in ids.folder.iterdir():
+                    if path.suffix != _IDS:  # what a killed process was writing
+                        path.unlink()
+                store.commit(key, "tokens", {"blocks": len(ids.blocks)}, origin | {"name": "tokens"})
     except BlockingIOError:
         return
     except HardnegError as error:
         _log.warning("token ids are not kept (%s)", error)
-
-
-def _leave_it() -> None:
-    raise BlockingIOError

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.protocol import TextEncoder, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder, TextWindows
 from hardneg.encoders.spec import Side
 from hardneg.formats.vectors.begun_blocks import BegunBlock, drop
 from hardneg.records.types import Encoded

@@ -1,6 +1,6 @@
 """Segments of long documents: as token ids, each a text of its own, and as the rows of a corpus."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,19 +9,48 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.corpus.counting import count_rows
-from hardneg.encoders.tokens.backend import backend_of
+from hardneg.encoders.tokens.backend import Ids, backend_of
 from hardneg.encoders.tokens.backend import cut as first_ids
-from hardneg.encoders.tokens.tokens import Tokens, padding_of
+from hardneg.encoders.tokens.tokens import Tokens, framed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
-from hardneg.formats.segments import Segments, Windows, segment_ids, windows
+from hardneg.formats.segments import Segments, segment_ids, windows
 from hardneg.records.errors import ModelError
-from hardneg.runtime.distributed import World
+from hardneg.runtime.distributed import World, barrier
 from hardneg.runtime.progress import Progress
+from hardneg.store.atomic_write import replacing
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
+
+
+_DOCUMENTS = 1024  # counted at a time
+
+Count = Callable[[Sequence[str]], NDArray[np.int64]]
+"""The number of rows of each of some documents."""
+
+
+def count_rows(
+    corpus: Corpus, unit: str, count: Count, folder: Path, progress: Progress, here: World
+) -> NDArray[np.int64]:
+    """Counts the rows of each document, int64 [N]; several processes count a part each and meet at the end.
+
+    The counts stay in `folder`, in files `<unit>-*.npy`, for a run that resumes.
+    """
+    paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
+    if not paths[here.rank].exists():
+        share, counts = here.share(len(corpus)), [np.empty(0, np.int32)]
+        with progress.task(f"count {unit}", share.stop - share.start, "documents") as task:
+            for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
+                counts.append(count(texts).astype(np.int32))
+                task.advance(len(texts))
+        with replacing(paths[here.rank]) as file:
+            np.save(file, np.concatenate(counts), allow_pickle=False)
+    barrier()
+    counted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
+    barrier()  # before the first process may remove them
+    return counted.astype(np.int64)
+
 
 _TEXTS = 128  # tokenised at a time: of a long one the tokenizer holds more than is kept
 
@@ -40,46 +69,6 @@ def rows_of(tokenised: Tokens | SegmentTokens) -> Tokens:
     return tokenised.tokens if isinstance(tokenised, SegmentTokens) else tokenised
 
 
-@dataclass(frozen=True)
-class _Frame:
-    """The special tokens around a text: values before, after and inside it, by the model's input name."""
-
-    before: Mapping[str, list[int]]
-    behind: Mapping[str, list[int]]
-    inside: Mapping[str, int]
-
-    @classmethod
-    def of(cls, tokenizer: Any) -> "_Frame":
-        """Probes a tokenizer with a text of one letter."""
-        probe = tokenizer("a", return_special_tokens_mask=True)
-        text = [position for position, special in enumerate(probe.pop("special_tokens_mask")) if not special]
-        return cls(
-            {name: values[: text[0]] for name, values in probe.items()},
-            {name: values[text[-1] + 1 :] for name, values in probe.items()},
-            {name: values[text[0]] for name, values in probe.items()},
-        )
-
-    @property
-    def same(self) -> dict[str, int]:
-        """The inputs of which all tokens have one value, but for the ids."""
-        around = {name: {*self.before[name], *self.behind[name]} for name in self.inside if name != "input_ids"}
-        return {name: self.inside[name] for name, values in around.items() if values <= {self.inside[name]}}
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """The number of tokens before and after a text."""
-        return len(self.before["input_ids"]), len(self.behind["input_ids"])
-
-
-@dataclass(frozen=True)
-class _Plain:
-    """n texts without special tokens: ids int32, offsets int64 [n + 1]; prompts: int64 [n], ids of the prompt."""
-
-    ids: NDArray[np.int32]
-    offsets: NDArray[np.int64]
-    prompts: NDArray[np.int64]
-
-
 def tokenise_segments(
     tokenizer: Any, texts: Sequence[str], cut: Segments, prompt: str = "", prompt_length: int = 0
 ) -> SegmentTokens:
@@ -90,63 +79,48 @@ def tokenise_segments(
     Raises:
         ModelError: prompt and special tokens leave no room for text.
     """
-    frame = _Frame.of(tokenizer)
-    room = cut.length - sum(frame.sizes)
+    backend = backend_of(tokenizer)
+    if backend is None:
+        raise ModelError("the model has a slow tokenizer, whose texts cannot be cut: leave segments out")
+    frame = backend.frames[False]
+    room = cut.length - frame.size
     stride = min(cut.stride or room, room)
-    plain = _plain(tokenizer, texts, prompt, room + (cut.count - 1) * stride + 1)
-    size = room - plain.prompts
+    longest = room + (cut.count - 1) * stride + 1
+    if not prompt and tokenizer.truncation_side == "right":
+        ids, prompts = first_ids(backend.ids(texts, longest), longest), np.zeros(len(texts), np.int64)
+    else:
+        ids, prompts = _prompted(tokenizer, texts, prompt, longest)
+    size = room - prompts
     if (size < 1).any() or room < 1:
         raise ModelError(f"segments of {cut.length} tokens have no room for text after the prompt: make them longer")
-    cuts = windows(np.diff(plain.offsets) - plain.prompts, size, np.minimum(stride, size), cut.count)
-    columns, offsets = _columns(frame, plain, cuts)
-    left = tokenizer.padding_side == "left"
-    tokens = Tokens(columns, offsets, padding_of(tokenizer), left, prompt_length, frame.same)
-    return SegmentTokens(tokens, cuts.counts, cuts.cut_off)
+    cuts = windows(np.diff(ids[1]) - prompts, size, np.minimum(stride, size), cut.count)
+    begins = ids[1][:-1][cuts.document]
+    text = begins + prompts[cuts.document]
+    first, end = np.column_stack([begins, text + cuts.starts]), np.column_stack([text, text + cuts.stops])
+    positions, _ = ranges(first.reshape(-1), end.reshape(-1))
+    segments = ids[0][positions], np.concatenate([[0], np.cumsum((end - first).sum(axis=1))])
+    return SegmentTokens(framed(tokenizer, frame, [segments], prompt_length), cuts.counts, cuts.cut_off)
 
 
-def _plain(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> _Plain:
-    """The texts with the prompt, truncated to `longest` tokens."""
-    backend = None if prompt else backend_of(tokenizer)
-    if backend is not None and tokenizer.truncation_side == "right":
-        ids, offsets = first_ids(backend.ids(texts, longest), longest)
-        return _Plain(ids, offsets, np.zeros(len(texts), np.int64))
-    encoded = list(_encoded(tokenizer, texts, prompt, longest))
-    rows = [part for group in encoded for part in group["input_ids"]]
-    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    prompts = np.zeros(len(rows), np.int64)
-    if prompt:
-        spans = (part for group in encoded for part in group["offset_mapping"])
-        prompts[:] = [sum(end <= len(prompt) for _, end in part[: 4 * len(prompt)]) for part in spans]
-    return _Plain(np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets, prompts)
-
-
-def _encoded(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> Iterator[Mapping[str, Any]]:
+def _prompted(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> tuple[Ids, NDArray[np.int64]]:
+    """The ids of the texts with the prompt, `longest` of each at most, and how many are the prompt's: int64 [n]."""
+    rows: list[list[int]] = []
+    prompts: list[int] = []
     for start in range(0, len(texts), _TEXTS):
-        yield tokenizer(
+        encoded = tokenizer(
             [prompt + text for text in texts[start : start + _TEXTS]],
             add_special_tokens=False,
             truncation="longest_first",
             max_length=longest,
             return_attention_mask=False,
             return_token_type_ids=False,
-            return_offsets_mapping=bool(prompt),
+            return_offsets_mapping=True,
         )
-
-
-def _columns(frame: _Frame, plain: _Plain, cuts: Windows) -> tuple[dict[str, NDArray[np.int32]], NDArray[np.int64]]:
-    """The columns of all segments and their offsets: special tokens, the prompt, the text, special tokens."""
-    before, behind = frame.sizes
-    begins = plain.offsets[:-1][cuts.document] + before + behind
-    text = begins + plain.prompts[cuts.document]
-    zeros = np.zeros_like(begins)
-    first = np.column_stack([zeros, begins, text + cuts.starts, zeros + before])
-    end = np.column_stack([zeros + before, text, text + cuts.stops, zeros + before + behind])
-    positions, _ = ranges(first.reshape(-1), end.reshape(-1))
-    columns = {}
-    for name in frame.inside.keys() - frame.same.keys():
-        values = plain.ids if name == "input_ids" else np.full(len(plain.ids), frame.inside[name], np.int32)
-        columns[name] = np.concatenate([frame.before[name], frame.behind[name], values]).astype(np.int32)[positions]
-    return columns, np.concatenate([[0], np.cumsum((end - first).sum(axis=1))])
+        rows += encoded["input_ids"]
+        spans = (part[: 4 * len(prompt)] for part in encoded["offset_mapping"])
+        prompts += [sum(end <= len(prompt) for _, end in part) for part in spans]
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return (np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets), np.array(prompts, np.int64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.spec import Side
-from hardneg.encoders.tokens.backend import WHOLE, backend_of, cut, cut_pairs
-from hardneg.encoders.tokens.word_ids import run_positions
+from hardneg.encoders.tokens.backend import WHOLE, Frame, Ids, backend_of, cut, cut_pairs, run_positions
 from hardneg.encoders.towers import placed
 
 _CPU = torch.device("cpu")
@@ -93,9 +92,13 @@ def tokenise(
     frame, left = backend.frames[pairs is not None], tokenizer.truncation_side == "left"
     room = max(length - frame.size, 0)
     if pairs is None:
-        parts = [cut(backend.ids(texts, WHOLE if left else room), room, left)]
-    else:
-        parts = [*cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)]
+        return framed(tokenizer, frame, [cut(backend.ids(texts, WHOLE if left else room), room, left)], prompt_length)
+    parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
+    return framed(tokenizer, frame, parts, prompt_length)
+
+
+def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
+    """The tokens of texts, or of pairs of texts, in the special tokens of their tokenizer."""
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:
@@ -161,3 +164,54 @@ def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Si
         tokenizer.padding_side == "left",
         0,
     )
+
+
+EXPANDED = "query_expansion_positions"
+"""The feature of sentence-transformers that marks the positions of an expansion."""
+
+
+def expanded(tokens: Tokens, transformer: Any) -> Tokens:
+    """The tokens of queries for a transformer of sentence-transformers: padded, if it has an expansion."""
+    expansion = Expansion.of(transformer)
+    return tokens if expansion is None else expansion.expand(tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
+    """
+
+    length: int
+    token: int
+    attended: bool
+
+    @classmethod
+    def of(cls, transformer: Any) -> "Expansion | None":
+        """The expansion of a transformer of sentence-transformers; None where it has none."""
+        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
+        if options is None:
+            return None
+        tokenizer = transformer.tokenizer
+        if options["token"] is not None:
+            token = tokenizer.convert_tokens_to_ids(options["token"])
+        else:
+            token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        return cls(int(options["length"]), int(token), bool(options["attend"]))
+
+    def expand(self, tokens: Tokens) -> Tokens:
+        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
+        missing = np.maximum(self.length - tokens.lengths, 0)
+        values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
+        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
+        size = int(tokens.offsets[-1])
+        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
+        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
+        return replace(
+            tokens,
+            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
+            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
+            same={name: value for name, value in tokens.same.items() if name not in other},
+        )

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.tokens.backend import backend_of
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import has_twins, route
 from hardneg.records.errors import ModelError
@@ -61,23 +62,16 @@ def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
 def _of_one_type(tokenizer: Any, token_type: int) -> Any:
     """The tokenizer with a template of one token type, in the class of transformers that keeps it as it is."""
     from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
 
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    backend.post_processor = _template(tokenizer, token_type)
+    frame = backend_of(tokenizer).frames[False]  # type: ignore[union-attr]
+    before, after = ([tokenizer.convert_ids_to_tokens(token) for token, _ in beside] for beside in frame.around)
+    special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys([*before, *after])]
+    single = [f"{name}:{token_type}" for name in (*before, "$A", *after)]
+    backend.post_processor = TemplateProcessing(single=single, special_tokens=special)
     options = {name: getattr(tokenizer, name) for name in _COPIED}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, model_input_names=_INPUTS, **options, **tokenizer.special_tokens_map
     )
-
-
-def _template(tokenizer: Any, token_type: int) -> Any:
-    """The template of the tokenizer's special tokens, probed with a text of one letter."""
-    from tokenizers.processors import TemplateProcessing
-
-    probe = tokenizer("a", return_special_tokens_mask=True)
-    names = tokenizer.convert_ids_to_tokens(probe["input_ids"])
-    text = [position for position, special in enumerate(probe["special_tokens_mask"]) if not special]
-    around = [*names[: text[0]], "$A", *names[text[-1] + 1 :]]
-    special = {name: tokenizer.convert_tokens_to_ids(name) for name in around if name != "$A"}
-    return TemplateProcessing(single=[f"{name}:{token_type}" for name in around], special_tokens=list(special.items()))

@@ -7,8 +7,7 @@ journal names the finished blocks until all are there.
 
 import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -190,8 +189,7 @@ class FlatVectors:
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         done = 0
         for number, begin, end in self._pieces.spans(start, start + rows):
-            with self._file(number) as path:
-                _read(path, begin, block[done : done + end - begin])
+            _read(self._file(number), begin, block[done : done + end - begin])
             done += end - begin
         return block
 
@@ -216,21 +214,18 @@ class FlatVectors:
         shape = int(np.diff(self._pieces.first)[number]), self.dimension
         if not shape[0]:
             return np.empty(shape, np.float32)
-        with self._file(number) as path:
-            return np.memmap(path, dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
+        return np.memmap(self._file(number), dtype="<f4", mode="r", offset=_HEADER.size, shape=shape)
 
-    @contextmanager
-    def _file(self, number: int) -> Iterator[Path]:
-        """The file of a shard's vectors, checked against the list; it can be opened inside the block."""
-        with self.shards.here(number) as folder:
-            path = folder / "index"
-            if number not in self._checked and len(self.shards.listed) > 1:
-                wanted = self.dimension, int(np.diff(self._pieces.first)[number])
-                if (shape := _shape(path)) != wanted:
-                    reason = f"{shape[1]} vectors of dimension {shape[0]} instead of {wanted[1]} of {wanted[0]}"
-                    raise ArtifactError(f"{path}: {reason}: encode the corpus again")
-                self._checked.add(number)
-            yield path
+    def _file(self, number: int) -> Path:
+        """The file of a shard's vectors, checked against the list."""
+        path = self.shards.of_shard(number) / "index"
+        if number not in self._checked and len(self.shards.listed) > 1:
+            wanted = self.dimension, int(np.diff(self._pieces.first)[number])
+            if (shape := _shape(path)) != wanted:
+                reason = f"{shape[1]} vectors of dimension {shape[0]} instead of {wanted[1]} of {wanted[0]}"
+                raise ArtifactError(f"{path}: {reason}: encode the corpus again")
+            self._checked.add(number)
+        return path
 
 
 class _SomeRows(FlatVectors):

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.remote import is_url
 from hardneg.formats.vectors.shards import Pieces, Shards
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replacing
@@ -80,13 +79,8 @@ class NumberLine:
 
     @property
     def sound(self) -> bool:
-        """Whether the files that are here have as many numbers as the shards' rows."""
-        for number, wanted in enumerate(np.diff(self.pieces.first)):
-            if not is_url(self.shards.listed[number].location):
-                with self._file(number) as file:
-                    if len(file) != wanted:
-                        return False
-        return True
+        """Whether the files have as many numbers as the shards' rows."""
+        return all(len(self._file(number)) == wanted for number, wanted in enumerate(np.diff(self.pieces.first)))
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
@@ -94,22 +88,15 @@ class NumberLine:
         Raises:
             ArtifactError: a file became shorter.
         """
-        spans = self.pieces.spans(start, stop)
-        parts = []
-        for number, begin, end in spans:
-            with self._file(number) as file:
-                parts.append(file.read(begin, end))
+        parts = [self._file(number).read(begin, end) for number, begin, end in self.pieces.spans(start, stop)]
         return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *parts])
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
         """A copy of the numbers at these positions, int64 [n], through memory maps."""
         taken = np.empty(len(positions), self.dtype)
         for number, mine, there in self.pieces.owned(positions):
-            with self._file(number) as file:
-                taken[mine] = file.mapped[there]
+            taken[mine] = self._file(number).mapped[there]
         return taken
 
-    @contextmanager
-    def _file(self, number: int) -> Iterator[NumberFile]:
-        with self.shards.here(number) as folder:
-            yield NumberFile(folder / self.name, self.dtype)
+    def _file(self, number: int) -> NumberFile:
+        return NumberFile(self.shards.of_shard(number) / self.name, self.dtype)

@@ -1,4 +1,4 @@
-"""An index in shards: whole index folders of its rows' ranges, in the rows' order, beside it or at URLs.
+"""An index in shards: whole index folders of its rows' ranges, in the rows' order, below the index's own folder.
 
 `shards.json` lists them and is written last. Beside it stands what an index in one folder has, but for the large files:
 those lie in the shards, each of which can be opened by itself; its `shard.json`, written last, lists what it holds.
@@ -6,7 +6,6 @@ those lie in the shards, each of which can be opened by itself; its `shard.json`
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,8 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.remote import is_url
-from hardneg.formats.vectors.shard_cache import ShardCache
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import DOC_IDS, SHARDS
 from hardneg.store.artifacts import MANIFEST
@@ -31,7 +28,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Shard:
-    """location: a folder's name, or a URL. rows: documents or segments. bytes, digest: of the files that it names."""
+    """location: a folder's name. rows: documents or segments. bytes, digest: of the files that it names."""
 
     location: str
     rows: int
@@ -100,38 +97,26 @@ class Shards:
         """int64 [S + 1], the first row of each shard, and how many rows there are."""
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
-    @property
-    def elsewhere(self) -> bool:
-        """Whether some of the shards are at URLs."""
-        return any(is_url(shard.location) for shard in self.listed)
-
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Puts `names` and the shards that are here into another folder too, as hard links or copies; the list last."""
-        own = [self.folder / shard.location for shard in self.listed if shard.location and not is_url(shard.location)]
+        """Puts `names` and the shards into another folder too, as hard links or copies; the list last."""
+        own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
         for name in (*names, *shards, SHARDS):
             if (self.folder / name).exists():
                 link_file(self.folder / name, folder / name)
 
-    @contextmanager
-    def here(self, number: int) -> Iterator[Path]:
-        """The folder of a shard, fetched where it is at a URL; it stays inside the block, what was opened longer.
+    def of_shard(self, number: int) -> Path:
+        """The folder of a shard.
 
         Raises:
-            ArtifactError: it cannot be fetched, or is not what the list declares.
+            ArtifactError: the list names something else than a folder beside it, such as a URL of earlier versions.
         """
-        shard = self.listed[number]
-        if is_url(shard.location):
-            with ShardCache.own().folder(shard.location, shard.bytes, shard.digest) as fetched:
-                yield fetched
-            return
-        folder = self.folder / shard.location
-        if shard.location and (folder.parent != self.folder or folder.name != shard.location):
-            raise ArtifactError(
-                f"{self.folder / SHARDS}: {shard.location!r} is no folder's name: encode the corpus again"
-            )
-        yield folder
+        folder = self.folder / (location := self.listed[number].location)
+        if location and (folder.parent != self.folder or folder.name != location):
+            problem = f"{location!r} is no folder's name: encode the corpus again"
+            raise ArtifactError(f"{self.folder / SHARDS}: {problem}")
+        return folder
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +148,4 @@ class Pieces:
 def index_bytes(folder: Path) -> int:
     """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
     aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
-    shards = Shards.of(folder)
-    elsewhere = sum(shard.bytes for shard in shards.listed if is_url(shard.location)) if shards else 0
-    here = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
-    return here + elsewhere
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)

@@ -19,12 +19,60 @@ from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile, NumberLine, writing_numbers
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
-from hardneg.formats.vectors.sparse_rows import fault
-from hardneg.formats.vectors.term_list import read_terms, write_terms
-from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.layout import DOC_IDS, TERMS
 from hardneg.records.types import SparseRows
 from hardneg.store.atomic_write import replace_text, replacing
+
+IMPACT_SCALE = 100.0
+"""By which weights are multiplied before they are rounded to whole numbers, where nothing else is said."""
+
+
+def fault(rows: SparseRows) -> str:
+    """What is wrong with weights of terms, with the first text that it is true of; nothing where they are sound."""
+    if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
+        return "offsets do not ascend from 0"
+    if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
+        return f"{len(rows.terms)} terms and {len(rows.weights)} weights where offsets end at {rows.offsets[-1]}"
+    outside = (rows.terms < 0) | (rows.terms >= rows.width)
+    if outside.any():
+        return _first_fault(rows, outside, f"a term is outside 0 to {rows.width - 1}")
+    unordered = np.zeros(len(rows.terms), bool)
+    unordered[1:] = rows.terms[1:] <= rows.terms[:-1]
+    unordered[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
+    if unordered.any():
+        return _first_fault(rows, unordered, "terms do not ascend")
+    useless = ~np.isfinite(rows.weights) | (rows.weights == 0)
+    return _first_fault(rows, useless, "a weight is 0 or not finite") if useless.any() else ""
+
+
+def _first_fault(rows: SparseRows, wrong: NDArray[np.bool_], what: str) -> str:
+    entry = int(np.flatnonzero(wrong)[0])
+    return f"text {int(np.searchsorted(rows.offsets, entry, 'right')) - 1} (from 0): {what}"
+
+
+def write_terms(folder: Path, terms: Sequence[str]) -> None:
+    """Writes what each term is into an index folder, in the order of their numbers.
+
+    Raises:
+        DataError: one is empty or has a line break.
+    """
+    if odd := [term for term in terms if not term or "\n" in term]:
+        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+    replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
+
+
+def read_terms(folder: Path) -> Sequence[str]:
+    """What each term of an index folder is, in the order of their numbers.
+
+    Raises:
+        ArtifactError: the file is missing or damaged.
+    """
+    try:
+        return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
+
 
 SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
@@ -228,17 +276,14 @@ class SparseStore:
         terms, weights = self._terms.read(first, last), self._weights.read(first, last)
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
-    def blocks(self, rows: int, weights: int, within: range | None = None) -> Iterator[tuple[int, SparseRows]]:
-        """All rows as blocks with the number of their first one: no more than `rows` each, and `weights` unless one.
-
-        within: the rows that are wanted; None is all.
+    def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
+        """The rows from `start` on as blocks with the number of their first: up to `rows`, and `weights` unless one.
 
         Raises:
             ArtifactError: what is there is damaged.
         """
-        start, end = (0, self.count) if within is None else (within.start, within.stop)
-        while start < end:
-            offsets = self._offsets.read(start, min(start + rows, end) + 1)
+        while start < self.count:
+            offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
             stop = start + max(1, held)
             yield start, self.read(start, stop)

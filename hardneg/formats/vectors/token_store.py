@@ -146,14 +146,10 @@ class TokenStore:
         positions, _ = ranges(begins, ends)
         return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(positions))
 
-    def spans(self, size: int, within: range | None = None) -> Iterator[tuple[int, int]]:
-        """Documents `start` to `stop` in turn with about `size` vectors together; a longer one is alone.
-
-        within: the documents that are wanted; None is all.
-        """
-        start, end = (0, self.count) if within is None else (within.start, within.stop)
-        while start < end:
+    def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Documents from `start` on, as ranges with about `size` vectors together; a longer one is alone."""
+        while start < self.count:
             stop = int(np.searchsorted(self.offsets, self.offsets[start] + size, "right")) - 1
-            stop = min(end, max(start + 1, stop))
+            stop = min(self.count, max(start + 1, stop))
             yield start, stop
             start = stop

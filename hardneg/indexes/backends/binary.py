@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.backends.compressed import Compressed, build
+from hardneg.indexes.backends.compressed import FaissBackend, build
 from hardneg.indexes.backends.product import PqSearcher, trained_product
 from hardneg.indexes.kernels.checks import in_order
 from hardneg.indexes.kernels.faiss.compression import load_faiss
@@ -27,7 +27,7 @@ _BYTES = 4 << 20  # of unpacked bits, float32, at a time: what stays in caches
 
 
 @dataclass(frozen=True)
-class Binary(Compressed):
+class Binary(FaissBackend):
     """The sign of each number: d / 8 bytes a vector, a thirty-second of the flat index.
 
     The score of a query q with a document x is q · sign(x) / sqrt(d). The file is faiss's product quantisation in d

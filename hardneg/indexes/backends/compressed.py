@@ -154,8 +154,8 @@ def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, trai
     return write_folder(index, codes, len(vectors), vectors.folder, path)
 
 
-class Compressed:
-    """Shared by the backends of compressed vectors."""
+class FaissBackend:
+    """Shared by the backends whose file is an index of faiss."""
 
     extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
@@ -165,7 +165,7 @@ class Compressed:
         return CompressedSearcher.open(path)
 
 
-class Narrow(Compressed):
+class Narrow(FaissBackend):
     """Shared by scalar quantisation: every number in fewer bytes."""
 
     number: ClassVar[int]

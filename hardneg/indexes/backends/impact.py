@@ -5,20 +5,21 @@ of frequencies and the query's impacts. Frequencies are written as such, so a te
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.vectors.sparse_rows import IMPACT_SCALE
-from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.formats.vectors.term_list import read_terms, write_terms
+from hardneg.formats.vectors.sparse_store import IMPACT_SCALE, SparseStore, read_terms, write_terms
 from hardneg.indexes.kernels.checks import in_order, no_hits
-from hardneg.indexes.kernels.lucene.frequencies import APART, BEHIND_TERM, MOST, FrequencyWriter, frequency_texts
+from hardneg.indexes.kernels.lucene.java import java_reason, start_java
 from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.indexes.kernels.sparse_products import check_weights
 from hardneg.records.errors import ArtifactError, UsageError
@@ -28,6 +29,112 @@ from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import link_file
+
+APART, BEHIND_TERM = "\ue000", "\ue001"
+"""The separators of terms, and of a term from its frequency: characters of no script."""
+
+MOST = 2**31 - 1
+"""The largest sum of a document's frequencies in Lucene."""
+
+_BUFFER = 256.0  # MiB that Lucene holds before it writes to the disk
+
+
+def frequency_texts(
+    offsets: NDArray[np.int64], terms: NDArray[np.object_], frequencies: NDArray[np.int64]
+) -> list[str]:
+    """The text of each document that Lucene reads its terms and frequencies from; those of 0 are left out.
+
+    A document without any has a text too, for Anserini takes no blank one.
+
+    Args:
+        offsets: int64 [n + 1], where each document's terms begin.
+        terms: str [m], each with `BEHIND_TERM` at its end.
+        frequencies: int64 [m].
+    """
+    kept = frequencies > 0
+    bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()
+    numbers, inverse = np.unique(frequencies[kept], return_inverse=True)
+    pieces = (terms[kept] + numbers.astype(str).astype(object)[inverse]).tolist()
+    return [APART + APART.join(pieces[begin:end]) for begin, end in pairwise(bounds)]
+
+
+class FrequencyWriter:
+    """Writes the Lucene index in a folder; after an error the index must not be used.
+
+    Documents keep their order: segments are merged with their neighbours only.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Begin an index, in place of the folder's content.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+        """
+        start_java()
+        from jnius import autoclass
+
+        lucene = "org.apache.lucene"
+        builder = autoclass(f"{lucene}.analysis.custom.CustomAnalyzer").builder()
+        builder.withTokenizer("simplePatternSplit", _java_map("pattern", APART))
+        builder.addTokenFilter("delimitedTermFrequency", _java_map("delimiter", BEHIND_TERM))
+        config = autoclass(f"{lucene}.index.IndexWriterConfig")(builder.build())
+        config.setOpenMode(autoclass(f"{lucene}.index.IndexWriterConfig$OpenMode").CREATE)
+        config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
+        config.setMergePolicy(autoclass(f"{lucene}.index.LogByteSizeMergePolicy")())
+        config.setRAMBufferSizeMB(_BUFFER)
+        config.setUseCompoundFile(False)
+        self.folder = folder
+        where = autoclass("java.io.File")(str(folder)).toPath()
+        self._writer = autoclass(f"{lucene}.index.IndexWriter")(
+            autoclass(f"{lucene}.store.FSDirectory").open(where), config
+        )
+        self._document = autoclass("io.anserini.collection.JsonCollection$Document")
+        self._fields = autoclass("io.anserini.index.generator.DefaultLuceneDocumentGenerator")()
+
+    def add(self, documents: Iterable[tuple[str, str]]) -> None:
+        """Adds pairs of a document's id and its text of frequencies.
+
+        Raises:
+            ArtifactError: Lucene cannot write them.
+        """
+        from jnius import JavaException
+
+        try:
+            for doc_id, text in documents:
+                document = self._document.fromFields(doc_id, text)
+                self._writer.addDocument(self._fields.createDocument(document))
+        except JavaException as error:
+            raise _refused(self.folder, error) from error
+
+    def __enter__(self) -> "FrequencyWriter":
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from jnius import JavaException
+
+        if error_type is not None:
+            with suppress(JavaException):
+                self._writer.rollback()
+            return
+        try:
+            self._writer.close()
+        except JavaException as refused:
+            raise _refused(self.folder, refused) from refused
+
+
+def _refused(folder: Path, error: Any) -> ArtifactError:
+    return ArtifactError(f"{folder}: Lucene cannot write the index ({java_reason(error)}): is the disk full?")
+
+
+def _java_map(name: str, value: str) -> Any:
+    from jnius import autoclass
+
+    mapping = autoclass("java.util.HashMap")()
+    mapping.put(name, value)
+    return mapping
+
 
 _ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
 _SEARCHER = "SimpleImpactSearcher"

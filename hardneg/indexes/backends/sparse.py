@@ -10,8 +10,7 @@ import torch
 
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.kernels.checks import DecodedRows
-from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import BegunPass, Best, best_hits, best_of, kept_best, merged
 from hardneg.indexes.kernels.sparse_products import as_matrix, check_weights
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, Hits, SparseRows
@@ -42,14 +41,10 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(DecodedRows):
-    """Searches the weights of a folder, on the CPU; `progress` counts the blocks.
-
-    rows: the only ones searched. begun: as in `ExactOptions`.
-    """
+    """Searches the weights of a folder, on the CPU; `progress` counts the blocks. begun: as in `ExactOptions`."""
 
     store: SparseStore
     progress: Progress | None = None
-    rows: range | None = None
     begun: Path | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
@@ -66,18 +61,17 @@ class SparseSearcher(DecodedRows):
         check_weights(queries, self.store.width, k)
         starts = range(0, len(queries), _QUERIES)
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
-        rows, device = range(len(self.store)) if self.rows is None else self.rows, torch.device("cpu")
-        begun = BegunPass(self.begun, f"weights-{_QUERIES}-{rows.start}-{len(rows)}")
+        begun = BegunPass(self.begun, "weights", k, queries.offsets, queries.terms, queries.weights)
         sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
         none = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
-        best = [best_of(begun.state(i), device) or each for i, each in enumerate(none)]
-        with (self.progress or Silent()).task("search", len(rows), "passages") as task, torch.inference_mode():
+        best = [best_of(begun.state(i), torch.device("cpu")) or each for i, each in enumerate(none)]
+        with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
             begun.tell(task)
-            for start, block in self.store.blocks(_ROWS, _WEIGHTS, rows[begun.done :]):
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS, begun.done):
                 columns = as_matrix(block).T.tocsr()
                 for i, part in enumerate(parts):
                     best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
-                begun.at(start + len(block) - rows.start, lambda: (kept_best(mine, k) for mine in best))
+                begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
                 task.advance(len(block))
             hits = best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf

@@ -6,11 +6,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import ranges
-from hardneg.indexes.kernels.checks import check_encoded, in_order
+from hardneg.indexes.kernels.checks import check_encoded, check_queries, in_order
 from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.indexes.kernels.maxsim.exact_maxsim import maxsim_matrix, maxsim_pairs
+from hardneg.indexes.kernels.sparse_products import weight_pairs, weight_products
 from hardneg.records.errors import UsageError
-from hardneg.records.types import Encoded, Hits
+from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
+
+_OTHERS = "queries and documents are encoded in different forms: use one model for both"
+
+
+def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
+    """Return the score of each query with each document: float32 [Q, D], for no more than fit into memory.
+
+    Raises:
+        UsageError: they are of different forms or sizes, or not finite.
+    """
+    if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
+        check_queries(queries, documents.shape[1], 1)
+        products: NDArray[np.float32] = queries @ documents.T
+        return products
+    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
+        return weight_products(queries, documents)
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return maxsim_matrix(queries, documents)
+    raise UsageError(_OTHERS)
+
+
+def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
+    """Return the score of each query with the document beside it: float32 [n].
+
+    Raises:
+        UsageError: they are of different forms or sizes, or not finite.
+    """
+    if isinstance(queries, np.ndarray) and isinstance(documents, np.ndarray):
+        check_queries(queries, documents.shape[1], 1)
+        products: NDArray[np.float32] = np.einsum("nd,nd->n", documents, queries)
+        return products
+    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
+        return weight_pairs(queries, documents)
+    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
+        return maxsim_pairs(queries, documents)
+    raise UsageError(_OTHERS)
+
 
 _VECTORS, _TEXTS = 1 << 14, 1 << 11  # scored at a time: documents of one vector; others, which take more memory
 
@@ -74,7 +113,7 @@ def _scores(
 def _pairs(
     stored: StoredSearcher | DenseSearcher, queries: Encoded, rows: NDArray[np.int64], at_once: int
 ) -> NDArray[np.float32]:
-    from hardneg.indexes.encoded_scores import score_pairs
+    from hardneg.indexes.kernels.candidate_scoring import score_pairs
 
     scores = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), at_once):

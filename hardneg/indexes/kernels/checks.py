@@ -1,7 +1,9 @@
 """Shared by all indexes: checks of queries and of the vectors read, block by block; stored rows; lists of hits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -71,6 +73,7 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
 
 
 _Form = TypeVar("_Form", covariant=True)
+_Made = TypeVar("_Made")
 
 
 class _RowStore(Protocol[_Form]):
@@ -116,21 +119,21 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
 
 
 def _read_ahead(vectors: FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Blocks of a file, each read in a thread while the one before it is in use."""
     starts = range(0, len(vectors), size)
-    shape = (min(size, len(vectors)), vectors.dimension)
-    spaces = [np.empty(shape, np.float32) for _ in starts[:2]]
+    spaces = [np.empty((min(size, len(vectors)), vectors.dimension), np.float32) for _ in starts[:2]]
+    reads = (partial(vectors.read, start, start + size, spaces[number % 2]) for number, start in enumerate(starts))
+    return zip(starts, one_ahead(reads), strict=True)
 
-    def read(number: int) -> NDArray[np.float32]:
-        return vectors.read(starts[number], min(starts[number] + size, len(vectors)), spaces[number % 2])
 
-    with ThreadPoolExecutor(1) as reader:
-        ahead = [reader.submit(read, number) for number, _ in enumerate(starts[:1])]
-        for number, start in enumerate(starts):
-            block = ahead.pop().result()
-            if number + 1 < len(starts):
-                ahead.append(reader.submit(read, number + 1))
-            yield start, block
+def one_ahead(jobs: Iterable[Callable[[], _Made]]) -> Iterator[_Made]:
+    """What each job returns, which a thread makes while the one before it is in use."""
+    with ThreadPoolExecutor(1) as maker:
+        left = iter(jobs)
+        waiting = [maker.submit(job) for job in islice(left, 1)]
+        while waiting:
+            made = waiting.pop().result()
+            waiting += [maker.submit(job) for job in islice(left, 1)]
+            yield made
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:

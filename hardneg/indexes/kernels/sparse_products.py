@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.formats.vectors.sparse_rows import fault
+from hardneg.formats.vectors.sparse_store import fault
 from hardneg.indexes.kernels.checks import check_depth
 from hardneg.records.errors import UsageError
 from hardneg.records.types import SparseRows

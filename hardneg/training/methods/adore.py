@@ -1,4 +1,4 @@
-"""The method of stage `train-queries`: the index stays fixed, the query encoder learns to rank its hits."""
+"""The methods of stage `train-queries`: the query encoder learns to rank a fixed index's hits, or its centroids too."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.hash_index import known_to
+from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import DenseSearcher, StoredSearcher
@@ -20,11 +21,11 @@ from hardneg.runtime.progress import Seconds
 from hardneg.store.digest import digest
 from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
-from hardneg.training.guide import Guide
 from hardneg.training.history import Record
 from hardneg.training.masks import GuidedMask
 from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
+from hardneg.training.teacher import Guide
 
 Forced = Literal["none_retrieved", "always", "never"]
 FORCED: Forced = "none_retrieved"
@@ -56,7 +57,15 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
         content_hash: uint64 [N], by row of the corpus.
         forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
-    added = _added(lists, known_to(lists, batch.known, batch.owner, len(lists)), batch, forced)
+    wanted = np.zeros(len(batch.known), bool)
+    if forced == "always":
+        wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
+    elif forced == "none_retrieved":
+        wanted = ~np.any(known_to(lists, batch.known, batch.owner, len(lists)), axis=1)[batch.owner]
+    owner = batch.owner[wanted]
+    column = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
+    added[owner, column] = batch.known[wanted]
     rows = np.concatenate([lists, added], axis=1)
     there = rows >= 0
     positive = known_to(rows, batch.known, batch.owner, len(rows))
@@ -64,22 +73,6 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
     copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
-
-
-def _added(
-    lists: NDArray[np.int64], positive: NDArray[np.bool_], batch: QueryRows, forced: Forced
-) -> NDArray[np.int64]:
-    """The positives to add to each list: int64 [B, P], -1 pads."""
-    wanted = np.zeros(len(batch.known), bool)
-    if forced == "always":
-        wanted = ~np.any(lists[batch.owner] == batch.known[:, None], axis=1)
-    elif forced == "none_retrieved":
-        wanted = ~np.any(positive, axis=1)[batch.owner]
-    owner = batch.owner[wanted]
-    column = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    added = np.full((len(lists), int(column.max(initial=-1)) + 1), -1, np.int64)
-    added[owner, column] = batch.known[wanted]
-    return added
 
 
 QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
@@ -140,7 +133,7 @@ class QueryTower(nn.Module):
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.parts = nn.ModuleList(encoder.parts("query"))
-        self._embed, self._features = encoder.embed, encoder.features
+        self._embed = encoder.embed
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
@@ -150,10 +143,6 @@ class QueryTower(nn.Module):
         """
         embed = partial(self._embed, side="query")
         return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries), None
-
-    def trial(self) -> tuple[dict[str, Tensor]]:
-        """Return the input of a short pass."""
-        return (self._features(["a"], "query"),)
 
 
 @dataclass(eq=False)
@@ -187,14 +176,13 @@ class AdoreTraining(ExampleTraining):
         """The encoder of a batch of queries."""
         return QueryTower(self.encoder)
 
-    @property
+    @cached_property
     def trainable(self) -> nn.Module:
         """The query side's modules."""
         return self.forward_module
 
     @property
     def refresh_interval(self) -> int | None:
-        """That of the source."""
         return self.source.refresh_interval
 
     @property
@@ -203,18 +191,15 @@ class AdoreTraining(ExampleTraining):
         return self.seconds.get("search", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
 
     def digest(self) -> str:
-        """A name for the examples, the index and the lists."""
         named: list[object] = [self.examples.digest(), self.index.identity, asdict(self.options)]
         mask = None if self.guided is None else self.guided.mask
         return digest(named if mask is None else [*named, asdict(mask)])
 
     def prepare(self, step: int) -> None:
-        """Refresh the source's lists where they are due."""
         with self.seconds.of("training", without=("looking",)):
             self.source.prepare(step)
 
     def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
-        """Batches of queries, tokenised one ahead."""
 
         def make(start: int) -> QueryBatch:
             rows = self.examples.ask(start, size)
@@ -227,7 +212,12 @@ class AdoreTraining(ExampleTraining):
         """Each query against its own list; lists and vectors are those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
-            searching = self._searching(vectors.detach(), batch) if self.source.live else None
+            searching = vectors.detach() if self.source.live else None
+            if self.source.live and not self.options.dropout:
+                self.trainable.eval()
+                with torch.no_grad():
+                    searching = self.forward_module(batch.features)[0]
+                self.trainable.train()
         lists = self.source.lists(batch.rows, batch.start, searching)
         listed = label(lists, batch.rows, self.index.content_hash, self.options.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
@@ -235,23 +225,12 @@ class AdoreTraining(ExampleTraining):
         return scored if self.guided is None else self.guided(scored, batch.rows.queries, listed)
 
     def log_metrics(self, step: int) -> Record:
-        """Return the watch's metrics after a step."""
         if self.watch is None or not world().first:
             return {}
         with self.seconds.of("looking"):
             record = self.watch(step)
         self.trainable.train()
         return record
-
-    def _searching(self, vectors: Tensor, batch: QueryBatch) -> Tensor:
-        """The vectors to search with: those of the step, or those without dropout."""
-        if self.options.dropout:
-            return vectors
-        self.trainable.eval()
-        with torch.no_grad():
-            still: Tensor = self.forward_module(batch.features)[0]
-        self.trainable.train()
-        return still
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
@@ -277,3 +256,92 @@ def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> Score
         ranks = torch.where(there, order.argsort(dim=1) + 1, 0)
     from_list = torch.arange(scores.shape[1], device=scores.device) < width
     return ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
+
+
+class JpqTower(QueryTower):
+    """The queries' side of an encoder, and an index's centroids, float32 [M, C, d / M], and rotation, float32 [d, d].
+
+    The centroids learn at a rate of their own, the rotation stays.
+    """
+
+    rotation: Tensor | None
+
+    def __init__(self, encoder: Encoder, product: PqSearcher, factor: float) -> None:
+        super().__init__(encoder)
+        self.centroids = nn.Parameter(torch.tensor(product.centroids(), device=encoder.device))
+        self.centroids.factor = factor  # type: ignore[attr-defined]
+        rotation = product.rotation()
+        self.register_buffer("rotation", None if rotation is None else torch.tensor(rotation, device=encoder.device))
+
+    def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        return super().forward(queries)[0], self.centroids.view_as(self.centroids)
+
+
+@dataclass(eq=False)
+class JpqTraining(AdoreTraining):
+    """Query-side training that moves the centroids of the opened index too; its file stays as it is.
+
+    Source: Zhan et al., Jointly Optimizing Query Encoder and Product Quantization to Improve Retrieval Performance
+    (CIKM 2021).
+
+    Attributes:
+        factor: the learning rate of the centroids, in multiples of the encoder's.
+    """
+
+    factor: float = 1.0
+
+    @cached_property
+    def product(self) -> PqSearcher:
+        """The index, whose centroids in memory follow the training."""
+        assert isinstance(self.index.searcher, PqSearcher)
+        return self.index.searcher
+
+    @cached_property
+    def forward_module(self) -> JpqTower:
+        """The encoder of a batch of queries, with the current centroids."""
+        return JpqTower(self.encoder, self.product, self.factor)
+
+    @property
+    def centroids(self) -> Tensor:
+        """float32 [M, C, d / M], those that learn."""
+        return self.forward_module.centroids
+
+    def install(self) -> None:
+        """Copy the current centroids into the opened index."""
+        self.product.install(self.centroids.detach().cpu().numpy())
+
+    def prepare(self, step: int) -> None:
+        self.install()
+        super().prepare(step)
+
+    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
+        """As in query-side training, with gradients to the centroids too."""
+        self.install()
+        return super().scores(model, batch, half)
+
+    def log_metrics(self, step: int) -> Record:
+        if self.watch is not None:
+            self.install()
+        return super().log_metrics(step)
+
+    def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
+        """All processes have the whole batch, so the mean of their gradients is that of one process."""
+        assert weights is not None
+        codes = self.product.codes(np.maximum(listed.rows, 0).reshape(-1))
+        chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*listed.rows.shape, -1)
+        with torch.autocast(queries.device.type, enabled=False):
+            rotation, whole = self.forward_module.rotation, queries.float()
+            return code_products(whole if rotation is None else whole @ rotation.T, weights, chosen)
+
+
+def code_products(queries: Tensor, centroids: Tensor, codes: Tensor) -> Tensor:
+    """Inner products of queries and coded vectors, float [B, L], with gradients to queries and centroids.
+
+    Args:
+        queries: float [B, d], rotated as the vectors were.
+        centroids: float [M, C, d / M].
+        codes: int64 [B, L, M].
+    """
+    parts = queries.view(len(queries), len(centroids), -1)
+    products = torch.einsum("bmd,mcd->bmc", parts, centroids)
+    return products.gather(2, codes.transpose(1, 2)).sum(1)

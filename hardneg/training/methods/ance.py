@@ -63,12 +63,10 @@ class AnceTraining(DualEncoderTraining):
 
     @property
     def refresh_interval(self) -> int | None:
-        """That of the provider."""
         return self._provider.refresh_interval
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """How many queries without positives, and positives, were left out."""
         return self._all.skipped
 
     @property
@@ -82,7 +80,6 @@ class AnceTraining(DualEncoderTraining):
         return len(self._all) * max(1, self._refreshing.negatives // max(1, self._options.negatives_per_query))
 
     def digest(self) -> str:
-        """A name for the queries, their positives, how negatives are refreshed, and those to begin with."""
         first = None if self._first is None else self._first.digest()
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
@@ -100,13 +97,23 @@ class AnceTraining(DualEncoderTraining):
         self._take_up(step)
 
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
-        """The drawn examples, tokenised one batch ahead."""
+        def planned() -> Iterator[tuple[int, AnyExamples]]:
+            per_step = self._options.batch_size * self._options.accumulate
+            for start in starts:
+                step, within = divmod(start, per_step)
+                if not within:
+                    self._take_up(step)
+                    if self._used is not None:
+                        number, mined = self._used
+                        self._uses[step] = {"refresh": number, "lag": step - mined, **self._change}
+                        self._change = {}
+                yield start, self.examples
 
-        def make(planned: tuple[int, AnyExamples]) -> Batch:
-            start, examples = planned
+        def make(drawn_from: tuple[int, AnyExamples]) -> Batch:
+            start, examples = drawn_from
             return self.make(examples.draw(start, size))
 
-        yield from ahead(make, self._planned(starts))
+        yield from ahead(make, planned())
 
     def log_metrics(self, step: int) -> Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
@@ -114,18 +121,6 @@ class AnceTraining(DualEncoderTraining):
         At the first step of a refresh also `kept`: the share of a query's negatives that the last refresh had too.
         """
         return self._uses.pop(step - 1, {})
-
-    def _planned(self, starts: range) -> Iterator[tuple[int, AnyExamples]]:
-        per_step = self._options.batch_size * self._options.accumulate
-        for start in starts:
-            step, within = divmod(start, per_step)
-            if not within:
-                self._take_up(step)
-                if self._used is not None:
-                    number, mined = self._used
-                    self._uses[step] = {"refresh": number, "lag": step - mined, **self._change}
-                    self._change = {}
-            yield start, self.examples
 
     def _take_up(self, step: int) -> None:
         """Switch to the newest negatives, in all processes at the same step."""

@@ -18,16 +18,27 @@ from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.distributed import World, gather, world
 from hardneg.runtime.progress import Progress
-from hardneg.training.batches import Batch, Features, Parts, in_parts, in_passes, make_batch
-from hardneg.training.dropout import dropout_of
+from hardneg.training.batches import (
+    Batch,
+    Features,
+    Parts,
+    apart,
+    best_segments,
+    cut_slots,
+    in_parts,
+    in_passes,
+    in_slots,
+    make_batch,
+    masked,
+)
 from hardneg.training.examples import SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
-from hardneg.training.scoring import apart, best_segments, cut_slots, in_slots, masked
 from hardneg.training.sources import Mixture
+from hardneg.training.step import dropout_of
 
 
 class TwoTowers(nn.Module):
@@ -37,16 +48,12 @@ class TwoTowers(nn.Module):
         """by_length: in several passes, where that saves time."""
         super().__init__()
         self.module = encoder.module
-        self._embed, self._features = encoder.embed, encoder.features
+        self._embed = encoder.embed
         self._by_length = by_length and encoder.device.type == "cpu"
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
         return self._one_side(queries, "query"), self._one_side(documents, "document")
-
-    def trial(self) -> tuple[Features, Features]:
-        """Return the input of a short pass."""
-        return self._features(["a"], "query"), self._features(["a"], "document")
 
     def _one_side(self, features: Features, side: Side) -> Tensor:
         parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)
@@ -72,8 +79,15 @@ class DualEncoderTraining(ExampleTraining):
         self.forward_module = TwoTowers(encoder, options.passes == "by_length")
         self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
-        self._here = _sharing(options)
-        self._chunk, self._options = _chunk(options), options
+        self._here, self._chunk, self._options = world(), options.chunk, options
+        if self._chunk is not None and max(world().shares(options.batch_size)) <= self._chunk:
+            self._chunk = None  # the largest of the shares is small enough to be encoded at once
+        if options.each_has_its_loss:
+            if options.batch_size % world().size:
+                unequal = f"{world().size} processes have no equal shares of batch_size {options.batch_size}"
+                advice = f"give a multiple of {world().size}"
+                raise UsageError(f"training options: share_negatives_across none: {unequal}: {advice}")
+            self._here = World()
         self.examples, self._losses = data.examples(options), data.losses
 
     def make(self, drawn: SampledBatch) -> Batch:
@@ -84,7 +98,6 @@ class DualEncoderTraining(ExampleTraining):
         return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here, self._guide)
 
     def digest(self) -> str:
-        """The digest of the examples and of the terms of the loss."""
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
@@ -118,7 +131,6 @@ class DualEncoderTraining(ExampleTraining):
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
     ) -> ScoreBatch:
-        """The scores, with what of the optional parts is needed."""
         column, of = placed(batch.column.numpy(), documents.device), batch.columns
         if batch.counts is None or self._cut is None:
             scored = masked(self.encoder.score(queries, documents, column), of)
@@ -152,28 +164,8 @@ class DualEncoderTraining(ExampleTraining):
 
     @contextmanager
     def _drawing(self, half: bool) -> Iterator[None]:
-        """The context of each of the two passes of a part."""
         with self._precision(half), dropout_of(self._options, self.encoder.device):
             yield
-
-
-def _chunk(options: TrainOptions) -> int | None:
-    """How many queries are encoded at a time; none: all at once, as the largest of the shares is small enough."""
-    largest = max(world().shares(options.batch_size))
-    return None if options.chunk is None or largest <= options.chunk else options.chunk
-
-
-def _sharing(options: TrainOptions) -> World:
-    """Return the processes whose documents this one's queries see."""
-    here = world()
-    if not options.each_has_its_loss:
-        return here
-    if options.batch_size % here.size:
-        raise UsageError(
-            f"training options: share_negatives_across none: {here.size} processes have no equal shares of batch_size "
-            f"{options.batch_size}: give a multiple of {here.size}"
-        )
-    return World()
 
 
 def train(

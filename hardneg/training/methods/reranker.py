@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.towers import evaluating
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY
@@ -20,11 +20,10 @@ from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer
 from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
-from hardneg.training.batches import Parts, in_parts, own_share
+from hardneg.training.batches import BatchColumns, Parts, in_parts, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.method import ExampleTraining
 from hardneg.training.options import RerankerOptions
-from hardneg.training.scoring import BatchColumns
 from hardneg.training.validation import ValidationData
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
@@ -55,17 +54,13 @@ class PairTower(nn.Module):
     def __init__(self, network: PairNetwork) -> None:
         super().__init__()
         self.module = network.module
-        self._logits, self._features = network.logits, network.features
+        self._logits = network.logits
         self._cpu = network.device.type == "cpu"
 
     def forward(self, features: dict[str, Tensor]) -> Tensor:
         """float32 [n], the logit of each pair."""
         parts = in_parts(features, _PAIRS_A_PASS) if self._cpu else Parts([features], None)
         return parts.through(self._logits)
-
-    def trial(self) -> tuple[dict[str, Tensor]]:
-        """Return the input of a short pass."""
-        return (self._features(["a"], ["a"]),)
 
 
 class RerankerTraining(ExampleTraining):
@@ -84,7 +79,6 @@ class RerankerTraining(ExampleTraining):
         self.examples = Examples(data, options.negatives_per_query, options.seed, options.drawing)
 
     def digest(self) -> str:
-        """That of the examples, and how much is read of them."""
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
@@ -103,15 +97,11 @@ class RerankerTraining(ExampleTraining):
         documents = self._corpus.contents(drawn.documents[own].reshape(-1))
         queries = [text for text in drawn.texts[own] for _ in range(width)]
         teacher = None if drawn.teacher is None else torch.from_numpy(drawn.teacher)
-        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), self._valid(drawn), teacher)
-
-    def _valid(self, drawn: SampledBatch) -> Tensor:
-        """A drawn document that is another known positive of its query, or a copy of one, is no negative."""
-        queries, width = drawn.documents.shape
-        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked().reshape(queries, queries, width)
-        own = torch.from_numpy(blocked).diagonal().T.clone()
-        own[:, 0] = False
-        return ~own
+        # a drawn document that is another known positive of its query, or a copy of one, is no negative
+        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked()
+        valid = ~torch.from_numpy(blocked.reshape(len(drawn.texts), -1, width)).diagonal().T
+        valid[:, 0] = True
+        return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), valid, teacher)
 
     def _scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
         device = self.encoder.device

@@ -31,9 +31,12 @@ from hardneg.store.atomic_write import flush, replace_text
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import History, Record
 
+MANIFEST = "manifest.json"
+_KEPT = 2
 _OPERATIONS = ("encode", "queries", "search", "write")
 _INDEXING = "index"
 """One more, where an index is built."""
+_QUERIES = 10_000  # looked at: the first ones, so that the time does not grow with their number
 
 
 def refresh_facts(
@@ -60,9 +63,6 @@ def refresh_facts(
         "waiting's part of the time": round(waited, 4),
         **counts,
     }
-
-
-_QUERIES = 10_000  # looked at: the first ones, so that the time does not grow with their number
 
 
 def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
@@ -95,10 +95,6 @@ def _first(lists: NegativeLists) -> dict[str, list[str]]:
     }
 
 
-MANIFEST = "manifest.json"
-_KEPT = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Refresh:
     """One refresh.
@@ -121,8 +117,12 @@ class Refresh:
         mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
         seen = ", ".join(f"{count:,} relevant to queries of {split}" for split, count in self.seen.items())
         mined += f" ({seen})" if seen else ""
-        seconds = sum(self.seconds.values())
-        return f"refresh {self.number}, by the model of step {self.step}: {mined} in {seconds:.0f} s"
+        return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"refresh {self.number}, by the model of step {self.step}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec, spec_from
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives
@@ -118,15 +118,20 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
     """
     folder, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
     mining = _mining(settings)
-    encoders = [Encoder.load(settings.model, device) for device in settings.devices]
+    encoders = [load_learner(settings.model, device) for device in settings.devices]
     complained, refused = False, 0
     while True:
         mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)
         if step < due(settings.options, mined, settings.first):
             wait(None)
             continue
-        if not _loaded(encoders, checkpoints, step):
-            continue
+        try:
+            for encoder in encoders if step else ():
+                checkpoints.load_weights(encoder.module, step)
+        except ArtifactError:
+            if max(checkpoints.steps(), default=0) == step:
+                raise
+            continue  # a newer one has replaced it meanwhile
         try:
             mine_refresh(encoders, mining, folder, (-1 if mined is None else mined.number) + 1 + refused, step)
             complained, refused = False, 0
@@ -141,18 +146,6 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
             report(f"{error}; training goes on with what it has")
             refused += 1
             wait(None)
-
-
-def _loaded(encoders: Sequence[Encoder], checkpoints: Checkpoints, step: int) -> bool:
-    """Load the weights of a checkpoint; return False where a newer one has replaced it meanwhile."""
-    try:
-        for encoder in encoders if step else ():
-            checkpoints.load_weights(encoder.module, step)
-    except ArtifactError:
-        if max(checkpoints.steps(), default=0) == step:
-            raise
-        return False
-    return True
 
 
 def _mining(settings: Settings) -> Mining:

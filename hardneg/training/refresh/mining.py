@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.runs import QueryLists
@@ -117,8 +117,8 @@ def has_decayed(
 class KeptWhileHard:
     """A miner that keeps a query's hard negatives and replaces the decayed ones with those of another miner.
 
-    Where a query has none (no `BEFORE` among its hits) all are of the other miner. A document that is replaced does not
-    come back at once. Scores are those that a negative had when it was mined.
+    Where a query has none (no `BEFORE` among its hits) all are of the other miner, its first ones. A document that is
+    replaced does not come back at once. Scores are those that a negative had when it was mined.
     """
 
     version: ClassVar[int] = 1
@@ -128,21 +128,21 @@ class KeptWhileHard:
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """The negatives of each query, those that are kept first."""
-        for query, fresh in beside(self.miner, candidates, seed):
-            yield self._of(query, fresh)
-
-    def _of(self, query: Candidates, fresh: Negatives) -> Negatives:
         none = RankedList((), np.empty(0, np.float32))
-        before, now = query.hits.get(BEFORE, none), query.hits.get(NOW, none)
-        scores = np.nan_to_num(scores_of(before.doc_ids, now), nan=0.0)
-        decayed = has_decayed(before.scores, scores, self.options.decay, self.options.easy_below)
-        kept, had = np.flatnonzero(~decayed).tolist(), frozenset(before.doc_ids)
-        new = [position for position, doc_id in enumerate(fresh.negatives) if doc_id not in had]
-        new = new[: self.options.negatives - len(kept)]
-        doc_ids = [*(before.doc_ids[position] for position in kept), *(fresh.negatives[position] for position in new)]
-        dropped = Counter(fresh.dropped) + Counter(decayed=int(decayed.sum()))
-        joined = np.concatenate([before.scores[kept], fresh.scores[new]])
-        return Negatives(query.query_id, query.positives, doc_ids, joined, dict(dropped))
+        for query, fresh in beside(self.miner, candidates, seed):
+            before, now = query.hits.get(BEFORE, none), query.hits.get(NOW, none)
+            scores = np.nan_to_num(scores_of(before.doc_ids, now), nan=0.0)
+            decayed = has_decayed(before.scores, scores, self.options.decay, self.options.easy_below)
+            kept, had = np.flatnonzero(~decayed).tolist(), frozenset(before.doc_ids)
+            new = [position for position, doc_id in enumerate(fresh.negatives) if doc_id not in had]
+            new = new[: self.options.negatives - len(kept)]
+            doc_ids = [
+                *(before.doc_ids[position] for position in kept),
+                *(fresh.negatives[position] for position in new),
+            ]
+            dropped = {**fresh.dropped, **({"decayed": int(decayed.sum())} if decayed.any() else {})}
+            joined = np.concatenate([before.scores[kept], fresh.scores[new]])
+            yield Negatives(query.query_id, query.positives, doc_ids, joined, dropped)
 
 
 @dataclass(frozen=True)
@@ -171,38 +171,7 @@ class LastMined:
         return {query_id: row for row, query_id in enumerate(self.file.query_ids)}
 
 
-def mined_before(options: RefreshOptions, refreshes: RefreshFolder, number: int) -> NegativesFile | None:
-    """Return the negatives that refresh `number` updates; None for the first one, and where a refresh replaces all.
-
-    Raises:
-        TrainingError: they are gone.
-    """
-    if options.replace == "all" or not number:
-        return None
-    newest = refreshes.newest()
-    if newest is None or newest.number >= number:
-        message = f"the negatives that refresh {number} updates are gone: remove its parent to start afresh"
-        raise TrainingError(f"{refreshes.folder}: {message}")
-    return read_negatives(refreshes.negatives(newest.number), whole=True)
-
-
 _BLOCKS = 16  # of queries, as large as those of documents that are written, searched at a time: they are in memory
-
-
-@dataclass(frozen=True)
-class FirstOnes:
-    """A miner: the first `count` of what another one takes for a query."""
-
-    version: ClassVar[int] = 1
-
-    miner: NegativeMiner
-    count: int
-
-    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query, in the other miner's order; drops are counted only."""
-        for item in self.miner.mine(candidates, seed=seed):
-            first = slice(self.count)
-            yield replace(item, negatives=item.negatives[first], scores=item.scores[first], drops=None)
 
 
 @dataclass(frozen=True)
@@ -237,9 +206,8 @@ class Mining:
         if miner is None:
             count = options.negatives if options.replace == "all" else 2 * options.negatives  # half may be there
             miner = TopK(count) if options.choice == "top" else Sampled(options.depth, count)
-        elif options.replace == "all":
-            miner = FirstOnes(miner, options.negatives)
-        miner = miner if options.replace == "all" else KeptWhileHard(miner, options)
+        if self.miner is not None or options.replace != "all":
+            miner = KeptWhileHard(miner, options)
         return Choosing(data.corpus, data.positives, miner, filters, seed)
 
     @property
@@ -321,8 +289,14 @@ def _published(
         with seconds.of("index"):
             corpus.build()
     with seconds.of("write", without=("queries", "search")):
-        before = mined_before(mining.options, refreshes, planned.number)
-        last = None if before is None else LastMined(before, mining.data.corpus, corpus.exact)
+        last = None
+        if mining.options.replace != "all" and planned.number:
+            newest = refreshes.newest()
+            if newest is None or newest.number >= planned.number:
+                message = f"the negatives that refresh {planned.number} updates are gone"
+                raise TrainingError(f"{refreshes.folder}: {message}: remove its parent to start afresh")
+            before = read_negatives(refreshes.negatives(newest.number), whole=True)
+            last = LastMined(before, mining.data.corpus, corpus.exact)
         lists = _listed(encoder, corpus, mining, planned.number, seconds, last)
         write_negatives(folder / NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
     dropped = {name.removeprefix(LEFT_OUT): count for name, count in facts.items() if name.startswith(LEFT_OUT)}

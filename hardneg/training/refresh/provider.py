@@ -11,9 +11,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.runtime.distributed import from_first, world
 from hardneg.training.checkpoint import Checkpoints
@@ -125,31 +125,6 @@ class Process:
 Report = Callable[[str], None]
 
 
-class RefreshProvider(Protocol):
-    """The trainer's source of refreshes: all processes call `prepare`, the first one the rest."""
-
-    @property
-    def refreshes(self) -> RefreshFolder:
-        """The folder of published refreshes."""
-
-    @property
-    def refresh_interval(self) -> int | None:
-        """Steps between the checkpoints it needs."""
-
-    def prepare(self, step: int) -> None:
-        """Called before training starts or continues at a step; there is a checkpoint at each `refresh_interval`."""
-
-    def newest(self, step: int) -> Refresh | None:
-        """Return the refresh to train on at this step, without waiting."""
-
-    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
-        """Called for a refresh that cannot be trained on; returns where training may continue with its current one.
-
-        Raises:
-            TrainingError: it may not.
-        """
-
-
 @dataclass
 class SynchronousProvider:
     """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`; once if None.
@@ -179,7 +154,15 @@ class SynchronousProvider:
         if not from_first(world().first and self._missing(step, wanted)):
             return
         number = wanted // self.refresh_interval if self.refresh_interval else 0
-        encoder = self.encoder if step == wanted else self._as_of(wanted)
+        encoder = self.encoder
+        if step != wanted:  # by the model that mined them
+            encoder = load_learner(self.encoder.spec, str(self.encoder.device))
+            try:
+                if wanted:
+                    self.checkpoints.load_weights(encoder.module, wanted)
+            except ArtifactError as error:
+                gone = f"the negatives of step {wanted} are gone, and so are the weights that mined them"
+                raise TrainingError(f"{self.refreshes.folder}: {gone}: remove its parent to start afresh") from error
         with self.refreshes.alone() if world().first else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.refreshes, number, wanted)
         if self._last is not None:
@@ -203,19 +186,7 @@ class SynchronousProvider:
         """Always raises; a damaged refresh is removed, so that the next run mines it again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
-        raise TrainingError(f"{_named(refresh)}: {error}") from error
-
-    def _as_of(self, step: int) -> Encoder:
-        encoder = Encoder.load(self.encoder.spec, str(self.encoder.device))
-        try:
-            if step:
-                self.checkpoints.load_weights(encoder.module, step)
-        except ArtifactError as error:
-            raise TrainingError(
-                f"{self.refreshes.folder}: the negatives of step {step} are gone, and so are the weights that mined "
-                "them: remove its parent to start afresh"
-            ) from error
-        return encoder
+        raise TrainingError(f"{refresh.name}: {error}") from error
 
 
 @dataclass
@@ -265,9 +236,9 @@ class BackgroundProvider:
         """Report it; a damaged refresh is removed and mined again."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
-            self._damaged(f"{_named(refresh)}: {error}; it is mined again")
+            self._damaged(f"{refresh.name}: {error}; it is mined again")
         else:
-            self.report(f"{_named(refresh)}: {error}; it is not used")
+            self.report(f"{refresh.name}: {error}; it is not used")
 
     def _damaged(self, line: str) -> None:
         self.report(line)
@@ -282,5 +253,5 @@ class BackgroundProvider:
             self.process.stop()
 
 
-def _named(refresh: Refresh) -> str:
-    return f"refresh {refresh.number}, by the model of step {refresh.step}"
+RefreshProvider = SynchronousProvider | BackgroundProvider
+"""The trainer's source of refreshes: all processes call `prepare`, the first one the rest."""

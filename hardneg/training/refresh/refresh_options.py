@@ -10,8 +10,7 @@ from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
 from hardneg.store.identity import LATER, options_in_key
-from hardneg.training.option_groups import option, out_of_bounds
-from hardneg.training.options import LearningOptions
+from hardneg.training.options import LearningOptions, option, out_of_bounds
 
 if TYPE_CHECKING:
     import torch

@@ -1,11 +1,12 @@
-"""What a stage is handed when it runs."""
+"""What a stage is handed when it runs, and the engine that runs it."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
+from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.registry.protocols import NegativeFilter
 from hardneg.runtime.progress import Progress
@@ -68,6 +69,7 @@ class StageContext(Generic[Spec]):
     plugins: Mapping[str, object]
     progress: Progress
     device: str | None = None
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
 
     def plugin(self, field_name: str, protocol: Callable[..., _Plugin]) -> _Plugin:
         """The configured plugin of a field; the recipe's check has seen that it is of the field's kind."""
@@ -96,3 +98,31 @@ def empty(folder: Path, keep: Sequence[str] = ()) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
+
+
+class Engine(Protocol):
+    """Where the blocks of a stage are made (`hardneg.engines`); it is never part of a key.
+
+    resumes: whether it goes on from the blocks that a stopped run left, of every stage that has blocks.
+    """
+
+    version: ClassVar[int]
+    resumes: ClassVar[bool]
+
+    def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+        """Makes a stage that has blocks (`StageSpec.blocks`) in the context's folder: the bytes of its own `make`.
+
+        Returns what the manifest tells. Blocks that are finished already are not made again.
+        """
+
+
+@dataclass(frozen=True)
+class Local:
+    """Makes a stage in this process, and in those that torchrun, accelerate or `--num-processes` started with it."""
+
+    version: ClassVar[int] = 1
+    resumes: ClassVar[bool] = False
+
+    def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+        """The stage's own way; what a stopped run left is gone on from where the stage says that it resumes."""
+        return context.spec.make(context)

@@ -1,15 +1,24 @@
 """The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
 
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.spec import Precision
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.formats.vectors.vector_files import VectorFile, open_vectors
-from hardneg.records.errors import DataError, UsageError
+from hardneg.formats.vectors.mmap import map_array
+from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
+from hardneg.records.errors import DataError, ModelError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
-from hardneg.store.atomic_write import link_file
+from hardneg.runtime.distributed import from_first, world
+from hardneg.store.artifacts import SCRATCH
+from hardneg.store.atomic_write import link_file, replacing
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
 
@@ -17,22 +26,19 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.protocol import TextEncoder
     from hardneg.encoders.spec import Side
-    from hardneg.encoders.speed.fastest import Precision
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: "Precision | None" = None) -> "TextEncoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> "TextEncoder":
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.open.resolved import load_encoder, open_encoder
+    from hardneg.encoders.open.resolved import load_encoder
 
-    if source.model is not None:
-        return load_encoder(source.model, device, precision)
-    return open_encoder(source.folder / MODEL_FOLDER, device, precision)
+    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
-    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: "Precision | None"
+    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: Precision | None
 ) -> "TextEncoder":
     """The stage's model, with another prompt of a side where there is one.
 
@@ -91,11 +97,6 @@ def no_queries(name: str, split: str) -> DataError:
     return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
 
 
-def documents_alone(name: str) -> DataError:
-    """The error of a stage that needs queries, where the dataset has documents alone."""
-    return DataError(f"{name}: the dataset has documents and no queries; write some: stage write-queries")
-
-
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
     """The queries of the input `run`: those that stand beside it, or those of a split."""
     return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
@@ -140,3 +141,49 @@ def open_searcher(
     options = ExactOptions(device=device)
     searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
     return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
+
+
+_AT_ONCE = 65_536
+
+
+def encoded_queries(
+    context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
+) -> NDArray[np.float32]:
+    """float32 [Q, d], mapped: Q texts as queries of a model.
+
+    The first process encodes them, unless a run that was stopped has done so; the others wait. Of a run that was
+    stopped in the middle, what was made half a minute before is there.
+
+    Args:
+        context: the stage at work; the file is in its scratch folder, under `name`.
+        model: what encodes, the recipe's own model or a stage's.
+
+    Raises:
+        ModelError: the model makes something else of a text than one vector.
+    """
+    path = context.folder / SCRATCH / f"{name}.npy"
+    if world().first and not path.exists():
+        _write(path, open_encoder(model, context.device, "fp32"), texts, context)
+    shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
+    vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
+    return vectors
+
+
+def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
+    from hardneg.encoders.protocol import EncodeOptions
+    from hardneg.encoders.tokens.kept_texts import encode_kept
+
+    begun = path.with_suffix("")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, len(texts), _AT_ONCE):
+            options = EncodeOptions(precision="fp32", begun=begun / str(start))
+            some = list(texts[start : start + _AT_ONCE])
+            part = encode_kept(encoder, some, "query", options, context.progress, keep=len(texts) > _AT_ONCE)
+            if not isinstance(part, np.ndarray):
+                problem = "makes more than one vector of a text: name one that makes one"
+                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+            file.write(np.ascontiguousarray(part, "<f4").data)
+    shutil.rmtree(begun, ignore_errors=True)

@@ -19,9 +19,8 @@ _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_fro
 """Fields of a training that are of one collection."""
 
 
-def _parse_source(value: Any) -> Any:
-    """A source from the name of its negatives alone, or from a mapping."""
-    return {"negatives": value} if isinstance(value, str) else value
+_Named = BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
+"""A source may be the name of its negatives alone."""
 
 
 class SourceOptions(BaseModel):
@@ -47,7 +46,7 @@ class MixingOptions(BaseModel):
 class ManyCollections(TrainingGroup):
     """Several collections to learn from at once."""
 
-    datasets: dict[Name, Annotated[SourceOptions, BeforeValidator(_parse_source)]] = Field(
+    datasets: dict[Name, Annotated[SourceOptions, _Named]] = Field(
         default={},
         json_schema_extra=LATER,
         description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
@@ -62,14 +61,12 @@ class ManyCollections(TrainingGroup):
     )
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Those of the sources too."""
         yield from super().references()
         for name, source in self.datasets.items():
             for path, target, need in marked_references(source):
                 yield f"datasets.{name}.{path}", target, need
 
     def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        """The losses of the sources too."""
         yield from super().plugins()
         for name, source in self.datasets.items():
             if source.loss is not None:
@@ -86,7 +83,6 @@ class ManyCollections(TrainingGroup):
         return identity
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The collection of each source: that of its negatives, where it names none."""
         collections = {
             f"datasets.{name}.dataset": _collection_of(source.negatives, recipe)
             for name, source in self.datasets.items()

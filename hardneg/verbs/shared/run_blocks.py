@@ -12,7 +12,7 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.context import Facts, StageContext
 
 if TYPE_CHECKING:
-    from hardneg.formats.vectors.block_files import BlockFiles, BlockFolder
+    from hardneg.formats.vectors.journal import BlockFiles, BlockFolder
 
 LINES = "trec"
 Entry = tuple[str, RankedList]
@@ -37,8 +37,7 @@ class QueryBlocks:
     @cached_property
     def files(self) -> "BlockFolder":
         """Where they are until then. Raises ArtifactError where a stopped run has cut other blocks."""
-        from hardneg.formats.vectors.block_files import BlockFolder
-        from hardneg.formats.vectors.journal import check_sizes
+        from hardneg.formats.vectors.journal import BlockFolder, check_sizes
 
         check_sizes(self.context.folder / SCRATCH, self.sizes)
         return BlockFolder(self.context.folder / SCRATCH, self.number)
@@ -62,7 +61,7 @@ class RunBlocks(QueryBlocks):
     def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
         """The lines of each block."""
         from hardneg.formats.runs import run_bytes
-        from hardneg.formats.vectors.block_files import BlockFiles
+        from hardneg.formats.vectors.journal import BlockFiles
 
         for number, (entries, counted) in zip(numbers, self.ranking(numbers), strict=True):
             lines = run_bytes(entries)

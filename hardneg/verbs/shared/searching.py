@@ -1,37 +1,156 @@
 """A search at work: queries are encoded and searched for, some at a time, and ranked lists come out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries
+from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.runs import lists_in_order
-from hardneg.formats.vectors.block_files import contiguous
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors.journal import contiguous
+from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.kernels.checks import check_encoded
 from hardneg.mining.listing import as_lists, exclude, with_positives
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import RUN
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import QUERIES, RUN
 from hardneg.records.types import Encoded, Hits, RankedList
-from hardneg.runtime.distributed import World
+from hardneg.records.wording import counted
+from hardneg.runtime.distributed import World, barrier, world
 from hardneg.runtime.progress import Seconds
 from hardneg.store.artifacts import SCRATCH
-from hardneg.store.digest import digest
 from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.inputs import open_prompted, open_searcher
+from hardneg.verbs.shared.inputs import open_prompted, open_queries, open_searcher, open_vector_files
 from hardneg.verbs.shared.run_blocks import Entry
-from hardneg.verbs.shared.searched_queries import vectors_of_queries
 
 if TYPE_CHECKING:
     from hardneg.encoders.protocol import TextEncoder
     from hardneg.encoders.spec import Side
     from hardneg.registry.protocols import Searcher
     from hardneg.verbs.search import Search
+
+
+WITHOUT = "queries without positives"
+
+
+def searched_queries(context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str]) -> Queries:
+    """The queries of the file that a search names, which the first process writes, or those of its split.
+
+    Where the search is with the text of positives, that stands in place of each query's own.
+
+    Raises:
+        DataError: the file has mistakes, or no query but the collection's own; no query has a positive.
+    """
+    if context.spec.queries is None:
+        queries = open_queries(context, collection, context.spec.split)
+        if context.spec.text_of != "query":
+            return _positives_of(context, collection, queries, facts)
+        _, owner = own_documents(collection.corpus, queries.query_ids, queries.texts)
+        if count := len({queries.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
+            stand = f"{counted(count, 'query stands', 'queries stand')} in the corpus too, found first and counted"
+            advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
+            context.progress.note(f"{context.name}: {stand}; {advice}")
+        return queries
+    if world().first:
+        _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
+    barrier()
+    return Queries.open(context.folder / QUERIES)
+
+
+def _positives_of(
+    context: "StageContext[Search]", collection: StoredCollection, queries: Queries, facts: Counter[str]
+) -> Queries:
+    texts = positive_texts(queries, positives(collection.all_qrels()), collection.corpus, facts)
+    if not len(texts):
+        problem = f"no query of split {context.spec.split} has a positive, a judgement above zero of a document"
+        raise DataError(f"{context.name}: text_of: {problem} in the corpus")
+    return texts
+
+
+def _write_queries(
+    context: "StageContext[Search]", collection: StoredCollection, path: Path, facts: Counter[str]
+) -> None:
+    known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
+    if not write_queries(context.folder / QUERIES, read_query_file(path, known, facts)):
+        raise DataError(f"{path}: no query in it that the dataset does not have")
+    for reason in [reason for reason, count in facts.items() if not count]:
+        del facts[reason]
+    if same := facts.get(SAME_TEXT):
+        problem = f"{same} {SAME_TEXT}: where that is one to measure by, training on it leaks"
+        context.progress.note(f"{context.name}: {problem}")
+
+
+def vectors_of_queries(context: "StageContext[Search]", queries: Queries, facts: Counter[str]) -> FlatVectors | None:
+    """The vectors of the file that a search names, in the order of the queries; None where it names none."""
+    if (vectors := context.spec.query_vectors) is None:
+        return None
+    file, folder = open_vector_files(vectors, context.spec.query_ids), context.folder / "query-vectors"
+    dimension = context.inputs["index"].facts.get("dimension", file.dimension)
+    if file.dimension != dimension:
+        problem = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
+        raise DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
+    rows = {query_id: row for row, query_id in enumerate(queries.query_ids)}
+    owners = VectorOwners(
+        queries.query_ids, lambda ids: np.array([rows.get(query_id, -1) for query_id in ids], np.int64), "query"
+    )
+    if others := arrange_vectors(file, owners, folder, context.progress):
+        facts["vectors of other queries"] = others
+    return FlatVectors.open(folder)
+
+
+@dataclass(frozen=True)
+class DocumentTexts(Sequence[str]):
+    """The contents of some documents, read on access; rows: int64 [n], of the corpus."""
+
+    corpus: Corpus
+    rows: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return self.corpus.contents(self.rows[index])
+        return self.corpus.contents(self.rows[index : index + 1 or None])[0]
+
+
+def positive_texts(
+    queries: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]
+) -> Queries:
+    """The queries, each with the contents of its first positive that the corpus has, read on access.
+
+    Those that have none are left out, and counted in `facts`.
+
+    Args:
+        queries: of one split.
+        known: positives by query id, in the order of the judgements.
+        corpus: what the positives are documents of.
+        facts: counts.
+    """
+    lists = [known.get(query_id, ()) for query_id in queries.query_ids]
+    rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
+    owner = np.repeat(np.arange(len(lists)), [len(doc_ids) for doc_ids in lists])[rows >= 0]
+    owners, first = np.unique(owner, return_index=True)
+    if left_out := len(lists) - len(owners):
+        facts[WITHOUT] = left_out
+    query_ids = [queries.query_ids[i] for i in owners.tolist()]
+    return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
+
 
 QUERIES_AT_ONCE = 65_536
 _BY_LUCENE = 4096
@@ -42,7 +161,7 @@ Wanted = Sequence[str] | Encoded
 
 def share_of_queries(queries: int, here: World) -> range:
     """A process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
-    from hardneg.encoders.inference import EncodeOptions
+    from hardneg.encoders.protocol import EncodeOptions
 
     window = EncodeOptions().window
     part = here.share(-(-queries // window))
@@ -65,7 +184,7 @@ class Searching:
 
     def ranking(self, numbers: Sequence[int]) -> Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]:
         """The lists of some blocks of whole windows; those that follow each other share a pass over the index."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         window = EncodeOptions().window
         for some in contiguous(numbers):
@@ -90,35 +209,8 @@ class Searching:
 
     @cached_property
     def _searcher(self) -> "Searcher":
-        from hardneg.indexes.shard_search import KeptLists, shard_by_shard
-
         inputs = self.context.inputs
-        searcher = open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
-        kept = KeptLists(self.context.folder / SCRATCH / "shards", self.context.spec.place)
-        return shard_by_shard(searcher, kept)
-
-    def _searcher_at(self, start: int) -> "Searcher":
-        """The searcher for the window of queries that begins there: all machines call its lists by one name."""
-        from hardneg.indexes.shard_search import ShardedSearcher
-
-        if self.context.spec.place is None or not isinstance(self._searcher, ShardedSearcher):
-            return self._searcher
-        sources = sorted((path, item.key) for path, item in self.context.inputs.items())
-        return replace(self._searcher, name=digest([sources, self.context.spec.identity(), start]))
-
-    def search_shards(self, taken: slice) -> set[int]:
-        """Searches the shards that are taken for all queries; returns the numbers of those that nobody searched yet."""
-        from hardneg.indexes.shard_search import ShardedSearcher
-
-        missing, step = set[int](), self._at_once
-        for start in range(0, len(self.queries), step):
-            if not isinstance(searcher := self._searcher_at(start), ShardedSearcher) or not searcher.several:
-                raise UsageError(f"{self.context.name}: place: the index is not in shards: leave place out")
-            window = slice(start, min(start + step, len(self.queries)))
-            wanted = self._encoded(self._encoder, window, keep=True)
-            encoded = check_encoded("shards are searched", wanted)
-            missing |= searcher.search_some(encoded, self._depth, taken)
-        return missing
+        return open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
 
     @cached_property
     def _encoder(self) -> "TextEncoder | None":
@@ -130,7 +222,7 @@ class Searching:
         """The ranked lists of a part of the queries, in order."""
         if not part:
             return
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
 
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
         vectors = vectors_of_queries(self.context, self.queries, self.facts)
@@ -147,7 +239,7 @@ class Searching:
                 window = slice(start, min(start + step, part.stop))
                 query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
                 wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window, keep)
-                hits = self._hits(self._searcher_at(start), wanted, lists, window)
+                hits = self._hits(searcher, wanted, lists, window)
                 if self._excluded:
                     excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
                     hits = exclude(hits, excluded, corpus, spec.depth)
@@ -165,7 +257,7 @@ class Searching:
 
     def _encoded(self, encoder: "TextEncoder | None", window: slice, keep: bool) -> Wanted:
         """What a window of queries becomes; keep: whether that is there after a stop however little time it took."""
-        from hardneg.encoders.inference import EncodeOptions
+        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.tokens.kept_texts import encode_kept
 
         texts, context = self.queries.texts[window], self.context
@@ -178,25 +270,15 @@ class Searching:
             return encode_kept(encoder, texts, side, options, context.progress, keep)
 
     def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, window: slice) -> Hits:
+        from hardneg.indexes.open_store import search_kept
+
         with self.seconds.of("search"):
             if lists is None:
-                return self._kept(searcher, wanted, f"{window.start}-{window.stop}")
+                name = f"{window.start}-{window.stop}"
+                return search_kept(searcher, wanted, self._depth, self.context.folder / SCRATCH / "lists" / name)
             some = islice(lists, window.stop - window.start)
             rows = self.collection.corpus.list_rows([ranked.doc_ids for ranked in some])
             return rank_candidates(searcher, wanted, rows, self._depth)
-
-    def _kept(self, searcher: "Searcher", wanted: Wanted, name: str) -> Hits:
-        """What is found for a window of queries; where the searcher keeps nothing itself, the lists are kept."""
-        from hardneg.indexes.kernels.max_passage import PooledSearcher
-        from hardneg.indexes.shard_search import KeptLists, ShardedSearcher
-
-        inner = searcher.searcher if isinstance(searcher, PooledSearcher) else searcher
-        if isinstance(inner, ShardedSearcher):
-            return searcher.search(wanted, self._depth)
-        kept = KeptLists(self.context.folder / SCRATCH / "lists")
-        if (hits_of := kept.find(name)) is None:
-            kept.keep(name, hits_of := searcher.search(wanted, self._depth))
-        return hits_of
 
     @property
     def _at_once(self) -> int:

@@ -1,21 +1,20 @@
 """The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.open.configuration import BASE, Shape
+from hardneg.encoders.open.resolved import ResolvedModels
+from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
+from hardneg.formats.segments import Segments
 from hardneg.records.layout import RUN
 from hardneg.records.types import PluginSetting
 from hardneg.records.wording import not_finite
 from hardneg.store.identity import options_in_key
-from hardneg.verbs.shared.sizes import PAIR_TOKENS as PAIR_TOKENS
-from hardneg.verbs.shared.sizes import Row as Row
-from hardneg.verbs.shared.sizes import Sizes as Sizes
-from hardneg.verbs.shared.sizes import encoding as encoding
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
@@ -25,6 +24,83 @@ if TYPE_CHECKING:
     from hardneg.runtime.progress import Progress
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.seeded import SeededStages
+
+
+_FULL = 0.6  # of the tokens that are read at most, those that texts have
+_BYTES_A_TOKEN = 4
+_TERMS = 120  # what a learned sparse encoder keeps of a passage
+PAIR_TOKENS = 120
+"""Tokens of a query and a document that are read together."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage's estimate.
+
+    items: how many of `unit` there are to go through. disk: bytes. charge: what others ask for it, such as a server for
+    its answers, in the currency of its prices. requests, tokens: those of servers that write, read and written.
+    """
+
+    items: int
+    unit: str
+    disk: int = 0
+    charge: float = 0.0
+    requests: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a stage's estimate is made from.
+
+    splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
+    stage has or uses. form: what the model makes of a text. corpus: bytes of all texts and ids; 0 where they are not in
+    the store. collections: those that the stage reads, by the paths of its inputs.
+    """
+
+    documents: int
+    splits: Mapping[str, int]
+    model: FullSpec
+    shape: Shape
+    network: Shape = BASE
+    form: str = "vectors"
+    corpus: int = 0
+    collections: Mapping[str, "Sizes"] = field(default_factory=dict)
+
+    def queries(self, split: str) -> int:
+        """How many queries a split has; a tenth of the documents where nothing says it."""
+        return self.splits.get(split, max(1, self.documents // 10))
+
+    @property
+    def dimension(self) -> int:
+        """That of the vectors."""
+        width = self.model.projection or self.shape.vector or self.shape.hidden
+        return min(width, self.model.truncate_dim or width)
+
+    @property
+    def document_tokens(self) -> int:
+        """Those of a document that are read, in the mean."""
+        return round(_FULL * self.model.document_length)
+
+    @property
+    def text_tokens(self) -> float:
+        """Those of a whole document, in the mean; as many as the model reads where the texts are not in the store."""
+        return self.corpus / self.documents / _BYTES_A_TOKEN if self.corpus else self.document_tokens
+
+    @property
+    def stored(self) -> int:
+        """Bytes that a text of a document takes in an index, its id left out."""
+        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": self.document_tokens * self.dimension * 4}
+        return by_form.get(self.form, self.dimension * 4)
+
+
+def encoding(cut: Segments | None, sizes: Sizes) -> Row:
+    """What it takes to encode the corpus."""
+    rows = 1 if cut is None else cut.count
+    copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
+    disk = sizes.documents * rows * (copies * sizes.stored + 20)
+    return Row(sizes.documents, "passages", disk)
+
 
 FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
 """What encoders make, in words."""
@@ -44,13 +120,15 @@ NOT_ONE_VECTOR: Mapping[str, str] = {
 class RecipeView:
     """A recipe as its stage `name` sees it.
 
-    plugins: all that could be configured, by stage and field. trail: the stages through which it was asked.
+    plugins: all that could be configured, by stage and field. models: those that were resolved. trail: the
+    stages through which it was asked.
     """
 
     name: str
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], object]
     model: ModelSpec
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "RecipeView":
@@ -63,18 +141,21 @@ class RecipeView:
 
     def list_length(self, run: str) -> int | None:
         """The most documents that a run has of a query; None where its stage does not tell."""
-        stage = self.stages.get(run) if run not in self.trail else None
+        stage = self._stage(run)
         return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
         """The model that a stage brings in or trains from; the recipe's own for `start`."""
-        known = name in self.stages and name not in self.trail
-        return self.stages[name].began_with(self.at(name)) if known else self.model
+        stage = self._stage(name)
+        return self.model if stage is None else stage.began_with(self.at(name))
 
     def traits(self, name: str) -> Mapping[str, str]:
         """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
-        known = name in self.stages and name not in self.trail
-        return self.stages[name].traits(self.at(name)) if known else {}
+        stage = self._stage(name)
+        return {} if stage is None else stage.traits(self.at(name))
+
+    def _stage(self, name: str) -> "StageSpec | None":
+        return self.stages.get(name) if name not in self.trail else None
 
     @property
     def report(self) -> str | None:
@@ -84,15 +165,16 @@ class RecipeView:
 
     def query_model(self, index: str) -> str | None:
         """The stage whose model encodes the queries of an index; None where it is searched with texts."""
-        stage = self.stages.get(index) if index not in self.trail else None
+        stage = self._stage(index)
         return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
 
 
 class StageSpec(BaseModel):
     """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
 
-    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes. parts: the
-    types that a reference to it may ask for, each with its folder in the artifact; by default its own type. purpose:
+    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes, in
+    `artifact_folder` of its artifact. parts: the types that a reference to it may ask for, each with its folder.
+    query_disk: bytes that it makes of all, and of each query of its split, where that is all of its estimate. purpose:
     what it does and why, in plain words that a run prints beside it. resumes: it goes on from what a stopped run left
     in its folder; the others find it empty. every_process: several processes run it together. inherits: fields that
     have the recipe's value where the stage does not say it. teaches: the field of the plugin whose network it trains;
@@ -107,6 +189,8 @@ class StageSpec(BaseModel):
 
     version: ClassVar[int]
     artifact_type: ClassVar[str]
+    artifact_folder: ClassVar[str] = "."
+    query_disk: ClassVar[tuple[int, int] | None] = None
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
     teaches: ClassVar[str] = ""
@@ -139,7 +223,7 @@ class StageSpec(BaseModel):
     @property
     def parts(self) -> Mapping[str, str]:
         """The types of artifact that a reference to this stage may ask for, and the folder of each in its artifact."""
-        return {self.artifact_type: "."}
+        return {self.artifact_type: self.artifact_folder}
 
     @property
     def makes(self) -> tuple[str, ...]:
@@ -207,17 +291,12 @@ class StageSpec(BaseModel):
         """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
         return None
 
-    def named_devices(self) -> Iterator[tuple[str, str]]:
-        """Devices that the recipe names, each with its field: a machine without one is told before anything runs."""
-        yield from ()
-
-    def extras(self) -> tuple[str, ...]:
-        """The optional parts of hardneg that it needs, those of its plugins apart."""
-        return ()
-
     def estimate(self, sizes: Sizes) -> Row:
-        """What the stage will take, roughly."""
-        return Row(1, "stage")
+        """What the stage will take, roughly: here by `query_disk`."""
+        if self.query_disk is None:
+            return Row(1, "stage")
+        count = sizes.queries(str(vars(self)["split"]))
+        return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
         """Of a verb that makes a collection: what this has, by the sizes of the one that it reads; roughly."""
@@ -269,7 +348,6 @@ class RunSpec(StageSpec):
     needs_dataset = True
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The run, under the stage's name."""
         return {f"runs/{recipe.name}.trec.gz": RUN}
 
     def list_length(self, recipe: RecipeView) -> int | None:

@@ -1,55 +1,64 @@
-"""What the stages that train share in their work: examples, dev queries, estimate, the saved model."""
+"""The work that stages which train share: examples, their teacher, guide and order, dev queries, the saved model."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from hardneg.batches.batch_order import BatchOrder, TrainingQueries
+from hardneg.encoders.spec import SIDES
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries
-from hardneg.formats.runs import Run, lists_in_order
+from hardneg.formats.queries import Queries, read_sources
+from hardneg.formats.runs import lists_in_order
+from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import Loss
+from hardneg.registry.protocols import Loss, Regularizer
+from hardneg.runtime.distributed import barrier, world
 from hardneg.store.artifacts import KEPT, SCRATCH
-from hardneg.training.examples import TrainingData
-from hardneg.training.options import LearningOptions
+from hardneg.store.atomic_write import replacing
+from hardneg.store.digest import digest
+from hardneg.training.examples import QueryOrder, TrainingData
+from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.encoder_learning import DualLearning, EncoderLearning
-from hardneg.verbs.shared.inputs import own_queries
+from hardneg.verbs.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
+from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.training_options import Judging, Learning
+from hardneg.verbs.shared.training_options import (
+    Batching,
+    DualLearning,
+    EncoderLearning,
+    Guidance,
+    Judging,
+    Learning,
+    Taught,
+)
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.training.loop import TrainingResult
-    from hardneg.training.method import TrainingMethod
+    from hardneg.training.loss_terms import LossTerms
+    from hardneg.training.method import ExampleTraining
+    from hardneg.training.teacher import Teacher
     from hardneg.training.validation import ValidationData
 
-
-def encoder_training(spec: DualLearning, sizes: Sizes) -> Row:
-    """What it takes to train an encoder on queries with some documents each."""
-    options = spec.options
-    steps = options.last_step(sizes.queries("train"))
-    disk = (1 + kept_models(steps, options)) * sizes.shape.weights + 3 * learning_bytes(sizes)
-    return Row(steps, "steps", disk)
+_TEACHER_BLOCK = 4096
 
 
-def learning_bytes(sizes: Sizes) -> int:
-    """Bytes of the weights that are trained: the model's, or an adapter's alone."""
-    adapter, shape = sizes.model.adapter, sizes.shape
-    return shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
-
-
-def kept_models(steps: int, options: LearningOptions) -> int:
-    """How many models are kept on the way."""
-    return steps // options.keep_every if options.keep_every else 0
+def encoder_training(spec: EncoderLearning, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+    """What it takes to train an encoder on the queries of a split; models: how many of its size are left in the end."""
+    steps, adapter, shape = spec.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
+    kept = steps // spec.options.keep_every if spec.options.keep_every else 0
+    learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
+    return Row(steps, "steps", (models + kept) * shape.weights + 3 * learning)
 
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
@@ -79,16 +88,10 @@ def validation(
     context: StageContext[Judging], collection: StoredCollection, encoder: "Encoder"
 ) -> Callable[[], Mapping[str, float]] | None:
     """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
-    data = validation_data(context, collection)
-    return None if data is None else pool_measure(context, data, encoder)
-
-
-def pool_measure(
-    context: StageContext[Judging], data: "ValidationData", encoder: "Encoder"
-) -> Callable[[], Mapping[str, float]]:
-    """Measures the encoder over the pool of these dev queries."""
     from hardneg.training.validation import pool_validation
 
+    if (data := validation_data(context, collection)) is None:
+        return None
     return pool_validation(encoder, replace(data, segments=context.spec.segments), context.spec.validation.depth)
 
 
@@ -101,19 +104,13 @@ def validation_data(context: StageContext[Judging], collection: StoredCollection
     options = context.spec.validation
     queries = collection.queries(options.split)
     query_ids = queries.query_ids[: options.queries]
+    lists = lists_in_order(context.inputs["validation_run"].folder / RUN, queries.query_ids)
+    # the top alone: a run of all may be too large to hold
+    tops = ((ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
+    run = {query_id: RankedList(*top) for query_id, top in zip(query_ids, tops, strict=False)}
     return ValidationData(
-        collection.corpus,
-        query_ids,
-        queries.texts[: options.queries],
-        collection.judged(options.split),
-        _tops(context.inputs["validation_run"].folder / RUN, queries.query_ids, len(query_ids), options.depth),
+        collection.corpus, query_ids, queries.texts[: options.queries], collection.judged(options.split), run
     )
-
-
-def _tops(path: Path, query_ids: Sequence[str], count: int, depth: int) -> Run:
-    """The first `depth` documents of the first `count` queries: a run of all may be too large to hold."""
-    lists = zip(query_ids, islice(lists_in_order(path, query_ids), count), strict=False)
-    return {query_id: RankedList(ranked.doc_ids[:depth], ranked.scores[:depth]) for query_id, ranked in lists}
 
 
 def save(
@@ -132,18 +129,13 @@ def save(
 
 
 def learned(
-    context: StageContext[Learning], method: "TrainingMethod", validate: Callable[[], Mapping[str, float]] | None
+    context: StageContext[Learning], method: "ExampleTraining", validate: Callable[[], Mapping[str, float]] | None
 ) -> "TrainingResult":
     """Trains by the stage's loss and options, in its folder."""
     from hardneg.training.loop import learn
 
-    options = context.spec.options
-    return learn(method, loss_of(context), options, context.folder, progress=context.progress, validate=validate)
-
-
-def loss_of(context: StageContext[Learning]) -> Loss:
-    """The loss that the stage trains by."""
-    return context.plugin("loss", Loss)
+    loss, options = context.plugin("loss", Loss), context.spec.options
+    return learn(method, loss, options, context.folder, progress=context.progress, validate=validate)
 
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
@@ -158,7 +150,7 @@ def training_facts(
     """What a model card says of the training, with what a batch was and over what the dev metric was taken."""
     options = context.spec.options
     rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
-    said = {"Loss": loss_of(context), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
+    said = {"Loss": context.plugin("loss", Loss), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
     best = f"{result.best:.4f} at step {result.best_step}" if result.best is not None else ""
     return {**said, **more, **({f"Dev {options.metric}, {judged}": best} if best else {})}
 
@@ -167,3 +159,164 @@ def finished(context: StageContext[Learning], result: "TrainingResult") -> dict[
     """Leaves the model, those that were kept on the way, and the learning curve; returns what the manifest says."""
     context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
     return result.facts(context.spec.options.metric)
+
+
+def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingData:
+    """The examples with the vectors of the stage's guide, if it names one; its model encodes the queries once.
+
+    Raises:
+        UsageError: the guide's index gives back no vectors.
+        ModelError: its model makes more than one vector of a text.
+    """
+    from hardneg.registry.protocols import DenseSearcher, StoredSearcher
+    from hardneg.training.teacher import Guide
+
+    source = context.inputs.get("guide")
+    if source is None:
+        return data
+    searcher = open_searcher(source, open_collection(context.inputs["dataset"]), context.device, None)
+    if not isinstance(searcher, StoredSearcher | DenseSearcher):
+        raise UsageError(f"{context.name}: guide {source.name} holds nothing of documents: name an encode stage")
+    model = context.inputs["guide.model"]
+    queries = encoded_queries(context, model, data.texts, "guide-queries")
+    return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
+
+
+def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
+    """What the model card says of it."""
+    mask, source = context.spec.guided_mask, context.inputs.get("guide")
+    facts: dict[str, object] = {} if source is None else {"Guide": source.name}
+    return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
+
+
+def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
+    """What the model card says of it."""
+    spec, facts = context.spec, dict[str, object]()
+    if spec.dims:
+        weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
+        facts["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
+    if spec.precisions:
+        facts["Trained for indexes of"] = ", ".join(spec.precisions)
+    if spec.regularizer is not None:
+        facts["Regularizer"] = context.plugin("regularizer", Regularizer)
+    facts |= guide_facts(context)
+    if spec.self_mask is not None:
+        facts["Self-mask"] = f"margin {spec.self_mask:g}"
+    return facts
+
+
+def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
+    """What the stage minimises; tells where the encoder's whole vectors are not among it."""
+    from hardneg.training.loss_terms import LossTerms
+
+    spec = context.spec
+    if spec.dims and encoder.dimension not in spec.dims:
+        whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
+        context.progress.note(f"{context.name}: dims: {whole}")
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
+    return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
+
+
+def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData:
+    """The examples in the order that the stage says.
+
+    What the order is made of is made once, by the first process, and kept among the stage's checkpoints, so that all
+    processes and a training that is gone on with have the same.
+
+    Raises:
+        DataError: the run is of other queries, or a query has no source.
+        UsageError: the order cannot be made of these queries.
+    """
+    if context.spec.batches is None:
+        return data
+    plugin, size = context.plugin("batches", BatchOrder), context.spec.options.batch_size
+    needs: dict[str, Any] = {}
+    if "vectors" in plugin.needs:
+        model = context.inputs["batches_from.model"]
+        needs["vectors"] = encoded_queries(context, model, data.texts, "batches-queries")
+    if "run" in plugin.needs:
+        needs["run"] = lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids)
+    if (sources := context.spec.batches_sources) is not None:
+        needs["sources"] = read_sources(Path(sources).expanduser(), data.query_ids)
+    queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
+    file = context.folder / SCRATCH / "batches.npy"
+    if world().first and not file.exists():
+        with context.progress.task("batches", None, "queries"):
+            groups = plugin.groups(queries, size, seed=context.spec.options.seed)
+            with replacing(file) as out:
+                np.lib.format.write_array(out, np.ascontiguousarray(groups, "<i8"), allow_pickle=False)
+    barrier()
+    return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
+
+
+def taught(context: StageContext[Taught], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+    """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
+
+    Raises:
+        DataError: the run is of other queries.
+        TrainingError: it scores no positive of any of them.
+    """
+    from hardneg.training.teacher import Teacher, write_teacher
+
+    source = context.inputs.get("teacher")
+    if source is None:
+        return data, {}
+    folder = context.folder / SCRATCH / "teacher"
+    if world().first:
+        write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
+    barrier()
+    teacher = Teacher.open(folder, len(data.corpus))
+    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
+    if not scored:
+        raise TrainingError(
+            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
+            "with `positives: true`"
+        )
+    if scored < known:
+        context.progress.note(
+            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
+        )
+    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
+
+
+def _scored(data: TrainingData, teacher: "Teacher") -> Iterator[tuple[int, int]]:
+    queries = iter(enumerate(data.query_ids))
+    yield 0, 0
+    while block := list(islice(queries, _TEACHER_BLOCK)):
+        pairs = [(rows, doc_id) for rows, query_id in block for doc_id in data.positives.get(query_id, ())]
+        rows = np.array([rows for rows, _ in pairs], np.int64)
+        scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
+        yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
+
+
+def mixture_of(context: StageContext[ManyCollections]) -> Mixture:
+    """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
+    mixing, segments, sources = context.spec.mixing, context.spec.segments, dict[str, MixedSource]()
+    for name, options in sorted(context.spec.datasets.items()):
+        path = f"datasets.{name}"
+        collection = open_collection(context.inputs[f"{path}.dataset"])
+        data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
+        own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
+        prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
+        loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
+        sources[name] = MixedSource(replace(data, segments=segments), options.cap, prompts, loss)
+    return Mixture(sources, mixing.temperature, mixing.one_source, segments)
+
+
+def mixture_facts(
+    context: StageContext[ManyCollections], mixture: Mixture, drawn: Mapping[str, int]
+) -> dict[str, object]:
+    """What a model card says of what was trained on; drawn: how many examples of each source."""
+    facts: dict[str, object] = {}
+    for name, source in mixture.sources.items():
+        queries = counted(len(source.data.query_ids), "query", "queries")
+        capped = "" if source.cap is None else f", {source.cap:,} at most"
+        passages = counted(len(source.data.corpus), "passage")
+        facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
+        facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
+        facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
+    by = "one a batch" if mixture.one_source else "mixed in a batch"
+    facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
+    width = context.spec.options.negatives_per_query
+    facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
+    return facts

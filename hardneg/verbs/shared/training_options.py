@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import (
     FREE,
     LATER,
     MEASURED,
+    OF_QUERIES,
     Dimensions,
     InputFile,
     LossSetting,
@@ -29,16 +29,15 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.segments import Segments
+from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import MODEL_FOLDER, START
 from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting, StoredPrecision
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
 from hardneg.store.identity import options_in_key
-from hardneg.training.masks import GUIDES, GuidedMask
-from hardneg.training.option_groups import gathered
-from hardneg.training.options import LearningOptions
-from hardneg.training.rates import TABLE, usual_rate
+from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
+from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
@@ -96,12 +95,10 @@ class Learning(TrainingGroup):
             yield "options.negatives_drawn: margin_bins are of the scores of a teacher's run; name one, or leave it out"
 
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        """The loss, the options that count, and what the training came to in figures."""
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
         return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The models that were kept on the way."""
         return {f"checkpoints/{recipe.name}": KEPT}
 
 
@@ -132,43 +129,6 @@ class Judging(TrainingGroup):
         if split not in (None, own):
             mismatch = f"{self.validation_run!r} is of split {split}, and validation.split is {own}"
             yield f"validation_run: {mismatch}; name a run of the same split"
-
-
-class StartModel(TrainingGroup):
-    """The encoder to begin with, and how documents are cut for it."""
-
-    artifact_type = "model"
-    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
-    segments: OwnCut = Field(
-        default=None,
-        json_schema_extra=LATER,
-        description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
-    )
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """A model."""
-        return {"model": MODEL_FOLDER}
-
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """That of its model."""
-        return recipe.model_of(self.model)
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
-        start, rate = self.began_with(recipe), self.options.learning_rate
-        similarity, family = start.similarity, resolve(start).known_family
-        if (usual := usual_rate(start) or rate) < TABLE <= rate:
-            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
-            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
-        if family is not None and not family.trainable:
-            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
-        if self.segments is not None and family is not None and family.form != "vectors":
-            form = FORM_WORDS[family.form]
-            yield f"segments: the recipe's model makes {form}, for which documents are not cut; leave them out"
-        if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
-            mismatch = f"{self.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
-            yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
 
 
 _GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
@@ -205,6 +165,22 @@ class Guidance(TrainingGroup):
             yield f"teacher: missing; {self.loss.name} learns a run's scores beside the guide's: take stage train"
         if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
+
+
+class Taught(TrainingGroup):
+    """A teacher, where the loss learns from one."""
+
+    teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
+        default=None,
+        description="A run, such as a rerank stage's, whose scores of the queries' own documents a loss may learn; it "
+        "is of the queries that the negatives are of.",
+    )
+
+    def withheld(self) -> Iterator[tuple[str, str]]:
+        """A teacher's scores, where neither a run nor a guide has them."""
+        if self.teacher is None and getattr(self, "guide", None) is None:
+            reason = f"missing; {self.loss.name} learns a run's scores, such as those of a rerank stage"
+            yield "teacher", f"teacher: {reason}"
 
 
 class Batching(TrainingGroup):
@@ -252,9 +228,58 @@ class Batching(TrainingGroup):
             yield f"batches: {reason}"
 
 
-class BothSides(TrainingGroup):
-    """What can be said where both sides are trained, each query against the documents of its batch."""
+class EncoderLearning(Judging, Learning):
+    """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
+    artifact_type = "model"
+    artifact_folder = MODEL_FOLDER
+    model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
+    segments: OwnCut = Field(
+        default=None,
+        json_schema_extra=LATER,
+        description="How documents are cut, each then scored by its best segment; none: their first tokens are read.",
+    )
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        return recipe.model_of(self.model)
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """A model that cannot learn or whose texts cannot be cut, a loss for other scores, a static table's rate."""
+        start, rate = self.began_with(recipe), self.options.learning_rate
+        model = recipe.models.of(start)
+        similarity, family = start.similarity, model.known_family
+        if (usual := usual_rate(model) or rate) < TABLE <= rate:
+            why = f"{rate:g} is a rate for a static table, under which any other model gives all texts one vector"
+            yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this one"
+        if family is not None and not family.trainable:
+            yield "model: the recipe's model has no weights here, so it cannot be trained; name another model"
+        if self.segments is not None and family is not None and family.form != "vectors":
+            form = FORM_WORDS[family.form]
+            yield f"segments: the recipe's model makes {form}, for which documents are not cut; leave them out"
+        if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
+            mismatch = f"{self.loss.name} is made for similarity {wanted}, and the model's is {similarity}"
+            yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
+        yield from super().remarks(recipe)
+        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
+        model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
+        if not 0.01 < rate / (usual := usual_rate(model) or rate) < 100:
+            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
+        if temperature < 1.0 or "teacher" in needs_of(loss):
+            return
+        similarity = start.similarity or (model.known.similarity if model.known else None)
+        if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
+            why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
+            yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
+
+
+class DualLearning(Guidance, Batching, EncoderLearning):
+    """The groups of every verb that trains both sides, each query against the documents of its batch."""
+
+    gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)
+    options: Annotated[TrainOptions, AfterValidator(without_problems)] = of_the_run(TrainOptions)
     dims: Dimensions | None = Field(
         default=None,
         json_schema_extra=LATER,
@@ -279,7 +304,7 @@ class BothSides(TrainingGroup):
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """Dimensions that the model does not have, precisions and a penalty that do not fit what it makes."""
-        dimension, family = (model := resolve(self.began_with(recipe))).dimension, model.known_family
+        dimension, family = (model := recipe.models.of(self.began_with(recipe))).dimension, model.known_family
         if family is not None and family.form != "vectors":
             reason = f"the recipe's model makes {FORM_WORDS[family.form]}, which cannot be cut; leave them out"
             yield from (f"{name}: {reason}" for name in ("dims", "precisions") if getattr(self, name))

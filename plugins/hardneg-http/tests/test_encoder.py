@@ -10,8 +10,7 @@ from embedding_server import Served, serving, vector
 from hardneg_http.encoder import HttpEncoder
 from hardneg_http.family import Http
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import load_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError, PluginError
@@ -180,7 +179,7 @@ def test_what_a_server_cannot_be_told(served: Served, monkeypatch: pytest.Monkey
     opened(served, {"key": "NO_SUCH_KEY"})
     assert served.keys == ["Bearer s3cret"]
     with pytest.raises(ModelError, match="cannot be trained"):
-        Encoder.load(spec(served))
+        load_learner(spec(served))
     with pytest.raises(ModelError, match="cannot be cut: leave segments out"):
         opened(served).rows(None, Segments(2, 16), tmp_path, Silent(), World())  # type: ignore[arg-type]
 

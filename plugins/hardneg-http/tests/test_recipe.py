@@ -61,7 +61,7 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     plan = make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served))))
     (told,) = (need for need in needs(plan) if need.category == "model")
     assert told.note == f"served at {served.url}" and served.requests == []
-    assert override_lines(plan.recipe.model) == []
+    assert override_lines(plan.recipe.models.of(plan.recipe.model)) == []
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     vectors = np.stack([vector(f"the text of {row}") for row in range(10)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

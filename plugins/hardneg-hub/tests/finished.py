@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.model_card import model_card
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.store.artifacts import Store
@@ -40,7 +40,7 @@ def finished_run(folder: Path, store: Store, model: Path) -> Path:
     tree = tree_of(folder.parent / "data", model)
     keys = {name: f"{number:032x}" for number, name in enumerate(["dataset", *tree["stages"]], start=1)}
     made = store.workspace(keys["star"])
-    encoder = Encoder.load(ModelSpec(str(model), query_length=16, document_length=24), "cpu")
+    encoder = load_learner(ModelSpec(str(model), query_length=16, document_length=24), "cpu")
     encoder.save(made / "model", card=model_card(encoder, {"Base model": str(model), "Loss": "star"}))
     artifact = store.commit(keys["star"], "model", {}, {"name": "star"})
     shutil.copytree(artifact.path / "model", folder / "model")

@@ -179,7 +179,7 @@ def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
         f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
         "stages:\n  mined: {stage: mine, split: train, miner: random}\n"
     )
-    ran = hn.recipe(tmp_path / "mining.yaml").run(tmp_path / "run", store=store.root, device="cpu")
+    ran = hn.load_recipe(tmp_path / "mining.yaml").run(tmp_path / "run", store=store.root, device="cpu")
     with pytest.raises(DataError, match=r"no row to write: rows left out: fewer than 9,?999 negatives \(1\)"):
         prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=9999), store, scratch)
     assert prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=1), store, scratch).files

@@ -40,8 +40,8 @@ def small(model: Path, data: Path, rows: list[dict[str, Any]] | None = None) -> 
     """The recipe of negatives, cut down to seconds."""
     json_lines(data / "train.jsonl", promptriever_rows() if rows is None else rows)
     options = "{max_steps: 2, batch_size: 4, negatives_per_query: 1, warmup_steps: 0}"
-    cut = ("dataset.dev=0.2", "dataset.test=0.4", f"defaults.train.options={options}")
-    return planned("instruction-negatives.yaml", str(data), model, *cut)
+    trained = (f"stages.{name}.options={options}" for name in ("bm25-neg", "instructed"))
+    return planned("instruction-negatives.yaml", str(data), model, "dataset.dev=0.2", "dataset.test=0.4", *trained)
 
 
 @pytest.mark.slow

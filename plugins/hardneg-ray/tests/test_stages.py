@@ -1,8 +1,7 @@
 """What actors make of encode, search, mine and rerank: the bytes that one process makes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,9 +16,7 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.store.artifacts import MANIFEST, Artifact, Store
-from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.engine import Engine
-from hardneg.verbs.shared.local_engine import Local
+from hardneg.verbs.shared.context import Engine, Local, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
@@ -76,32 +73,28 @@ def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def own_shards(work: Path) -> Callable[[bool], dict[Path, bytes]]:
-    """What one process makes of shards, near or far."""
-    return cache(lambda far: shards(work, work.parent / f"own-{far}", Local(), far))
+def own_shards(work: Path) -> dict[Path, bytes]:
+    """What one process makes of shards."""
+    return shards(work, work.parent / "own", Local())
 
 
-def shards(work: Path, folder: Path, engine: Engine, far: bool) -> dict[Path, bytes]:
-    """The files of an index in two shards, which are kept elsewhere if they are `far`."""
-    place = {"place": f"file://{folder}/far"} if far else {}
-    index = {"index": {"stage": "encode", "shards": 2, **place}}
+def shards(work: Path, folder: Path, engine: Engine) -> dict[Path, bytes]:
+    """The files of an index in two shards."""
+    index = {"index": {"stage": "encode", "shards": 2}}
     folder.mkdir()
     (folder / "r.yaml").write_text(yaml.safe_dump({**yaml.safe_load(work.read_text()), "stages": index}))
     artifact = artifacts(make_plan(load_recipe(folder / "r.yaml")), folder / "store", engine)["index"]
     assert facts(artifact)["passages"] == 9000
-    kept = folder / "far" if far else artifact.path
-    files = (path for path in sorted(kept.rglob("*")) if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(kept): path.read_bytes() for path in files}
+    files = (path for path in sorted(artifact.path.rglob("*")) if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(artifact.path): path.read_bytes() for path in files}
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(
-    ("far", "shared", "actors"), [(False, True, 2), (True, False, 2), (False, False, 1), (True, True, 1)]
-)
-def test_shards_have_the_bytes_of_one_process(work, own_shards, far, shared, actors, tmp_path):
-    theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared), far)
-    assert theirs == own_shards(far)
+@pytest.mark.parametrize(("shared", "actors"), [(True, 2), (False, 2), (False, 1)])
+def test_shards_have_the_bytes_of_one_process(work, own_shards, shared, actors, tmp_path):
+    theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared))
+    assert theirs == own_shards
     assert sum(path.name == "index" for path in theirs) == 2
 
 

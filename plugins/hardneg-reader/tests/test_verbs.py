@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.configuration import BASE
 from hardneg.recipe.estimate import estimate
@@ -56,13 +56,15 @@ def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path)
         recipe_in(tmp_path, tree)
 
 
+@NEEDS_PAPERS
 @pytest.mark.parametrize("preset", ["demo", "paper"])
 def test_without_the_package_the_recipe_says_what_to_install(monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
+    source = find_recipe("rocketqa-nq")
     installed = [point for kind in KINDS for point in importlib.metadata.entry_points(group=f"hardneg.{kind}")]
     others = importlib.metadata.EntryPoints(point for point in installed if point.dist.name != "hardneg-reader")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda: others)
     with pytest.raises(RecipeError) as caught:
-        load_recipe(find_recipe("rocketqa-nq"), preset)
+        load_recipe(source, preset)
     [line] = caught.value.problems
     assert line.endswith(
         "is in package hardneg-reader, which is not installed: pip install hardneg-reader, "

@@ -7,9 +7,9 @@ import pytest
 
 from hardneg.doors.pyserini.openings import model_location
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
 from tests.tiny import tiny_encoder, tiny_masked_lm
@@ -51,8 +51,8 @@ def _check(program: Program | None, encoder: Encoder) -> None:
 @pytest.mark.parametrize("said", [*_PLAIN, *_OTHERS])
 def test_a_saved_model_is_opened_by_its_folder(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
-    Encoder.load(spec, "cpu").save(tmp_path / "saved")
-    encoder = Encoder.open(tmp_path / "saved", "cpu")
+    load_learner(spec, "cpu").save(tmp_path / "saved")
+    encoder = load_learner(tmp_path / "saved", "cpu")
     program = dense_encoder(encoder, ModelReference(str(tmp_path / "saved")))
     assert program is not None and ("AutoQueryEncoder" in program.text()) == (said in _PLAIN)
     _check(program, encoder)
@@ -61,7 +61,7 @@ def test_a_saved_model_is_opened_by_its_folder(tmp_path, said):
 @pytest.mark.parametrize("said", [*_PLAIN, "a prompt without a blank", "a prompt of a blank", "cut"])
 def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
-    encoder = Encoder.load(spec, "cpu", "fp32")
+    encoder = load_learner(spec, "cpu", "fp32")
     _check(dense_encoder(encoder, model_location(resolve(spec, fetch=True))), encoder)
 
 
@@ -70,13 +70,13 @@ def test_a_network_that_no_folder_has_is_told(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **_OTHERS[said])
     place = model_location(resolve(spec, fetch=True))
     assert "which the folder of the model" in place.lacking
-    assert dense_encoder(Encoder.load(spec, "cpu", "fp32"), place) is None
+    assert dense_encoder(load_learner(spec, "cpu", "fp32"), place) is None
 
 
 def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path):
     model = str(tiny_masked_lm(tmp_path / "model"))
     spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
-    encoder = Encoder.load(spec, "cpu", "fp32")
+    encoder = load_learner(spec, "cpu", "fp32")
     made = _made(sparse_encoder(model_location(resolve(spec, fetch=True)), 40.0))
     tokens = encoder.parts("query")[0].tokenizer.get_vocab()
     for text, row in zip(_TEXTS, encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32")), strict=True):

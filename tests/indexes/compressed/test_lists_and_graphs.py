@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from indexes.compressed.kinds import COUNT, DIMENSION, drawn_vectors, flat_index
 
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat, IvfPq
 from hardneg.runtime.progress import Silent
 
 faiss = pytest.importorskip("faiss")

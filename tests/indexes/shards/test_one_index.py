@@ -1,6 +1,5 @@
 """An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,15 +11,13 @@ from indexes.shards.parts import COUNT, documents
 from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.shard_cache import ShardCache
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import form_in, open_store
-from hardneg.records.layout import SHARDS
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import FORMS, drawn_queries
+from hardneg.testing.forms import FORMS, drawn_queries, write_encoded
 
 
 def found(folder: Path, form: str, k: int = 20):
@@ -71,29 +68,9 @@ def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
     check_same(shards, tmp_path / "b", form)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["file", "memory"])
-def test_shards_at_urls_are_one_on_a_disk_with_room_for_two(whole, tmp_path, small_cache, form, kind):
-    url = f"file://{tmp_path}/far" if kind == "file" else f"memory://{tmp_path.name}-{form}"
-    check_same(whole[form], in_shards(whole[form], tmp_path / "list", [43, 86, 170, 171], url), form)
-    assert len([path for path in small_cache.root.iterdir() if path.is_dir()]) <= 2
-
-
-@pytest.mark.timeout(60)
-def test_a_shard_that_another_holds_is_read_beside_it(whole, tmp_path, small_cache):
-    url = f"file://{tmp_path}/far"
-    shards = in_shards(whole["vectors"], tmp_path / "list", [150], url)
-    first = json.loads((shards / SHARDS).read_text())["shards"][0]
-    other = ShardCache(small_cache.root, 1)
-    told = (first["place"], first["bytes"], first["digest"])
-    with small_cache.folder(*told) as one, other.folder(*told) as two:
-        assert one == two
-
-
 @pytest.mark.parametrize("form", ["vectors", "weights"])
-def test_threads_read_more_shards_at_once_than_there_is_room_for(whole, tmp_path, small_cache, form):
-    """None is dropped between the moment that it is asked for and the one that its file is open."""
-    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)), f"file://{tmp_path}/far")
+def test_threads_read_many_shards_at_once(whole, tmp_path, form):
+    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)))
     store, one = (open_store(folder) for folder in (shards, whole[form]))
 
     def read(number):
@@ -106,3 +83,14 @@ def test_threads_read_more_shards_at_once_than_there_is_room_for(whole, tmp_path
 
 def _weights(encoded):
     return encoded if isinstance(encoded, np.ndarray) else encoded.weights
+
+
+@pytest.mark.parametrize("engine", ["torch", "bf16"])
+def test_each_engine_finds_the_same_in_shards(tmp_path, engine):
+    vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (9000, 300))
+    vectors[4000:4100] = vectors[:100]
+    options = ExactOptions(device="cpu", engine=engine, corpus_block=1024)
+    expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
+    shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099, 7000])
+    found = open_store(shards, options).search(queries, 50)
+    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

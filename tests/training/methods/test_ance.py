@@ -16,11 +16,10 @@ from hardneg.formats.negatives import NegativesFile, read_negatives, write_negat
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples
-from hardneg.training.loop import TrainingResult
+from hardneg.training.loop import TrainingResult, numbers
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import RefreshFolder, kept, kept_since_before
 from hardneg.training.refresh.refresh_options import RefreshOptions
-from hardneg.training.tracking import numbers
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 

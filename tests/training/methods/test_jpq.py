@@ -12,7 +12,7 @@ from toy import options, toy_data
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.runtime.progress import Silent
-from hardneg.training.methods.jpq import JpqTraining, code_products
+from hardneg.training.methods.adore import JpqTraining, code_products
 from hardneg.training.optimizers import make_optimizer
 
 pytest.importorskip("faiss", reason="product quantisation needs faiss")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from toy import Interrupted, toy_data
 from two_processes import results
 
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.listwise import ListNet

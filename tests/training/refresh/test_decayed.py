@@ -8,6 +8,7 @@ import pytest
 from toy import toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.mining.miners.ranks import TopK
@@ -64,7 +65,7 @@ def test_all_are_new_where_there_were_none_and_none_where_all_are_hard():
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 def refresh(encoder: Encoder, toy: Path, place: RefreshFolder, number: int, options: RefreshOptions) -> NegativesFile:

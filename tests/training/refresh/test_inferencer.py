@@ -14,8 +14,8 @@ import torch
 from recipe.recipes import stored_collection
 from waiting import wait_until
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import ArtifactError, TrainingError
@@ -52,7 +52,7 @@ def settings(collection: Path, tiny_model: Path, tmp_path: Path) -> Settings:
 
 def checkpoint(settings: Settings, step: int) -> None:
     """The start model with larger weights, as after `step` updates."""
-    encoder = Encoder.load(settings.model, "cpu")
+    encoder = load_learner(settings.model, "cpu")
     with torch.no_grad():
         for weight in encoder.module.parameters():
             weight *= 1 + step / 100

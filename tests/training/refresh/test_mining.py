@@ -14,13 +14,13 @@ from processes import codes, launch
 from toy import toy_data
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
+from hardneg.indexes.backends.approximate import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.hnsw import Hnsw
-from hardneg.indexes.backends.inverted_lists import IvfFlat
 from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError
 from hardneg.training.refresh import mining as mining_module
@@ -33,7 +33,7 @@ MINING = Path(__file__).parents[1] / "mining_toy.py"
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 def mine(
@@ -188,7 +188,7 @@ def test_two_devices_find_what_one_finds(encoder, stored, tmp_path):
     found = []
     for count in (1, 2):
         place = RefreshFolder(tmp_path / str(count))
-        others = [Encoder.load(encoder.spec, "cpu") for _ in range(count - 1)]
+        others = [load_learner(encoder.spec, "cpu") for _ in range(count - 1)]
         mine_refresh([encoder, *others], mining(StoredCollection.open(stored)), place, 0, 0)
         found.append([list(item.negatives) for item in read_negatives(place.negatives(0))])
         assert json.loads((place.folder / "made.jsonl").read_text())["queries"] == 10

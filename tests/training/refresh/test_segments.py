@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 from toy import toy_data
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.segments import Segments
@@ -17,7 +17,7 @@ from hardneg.training.refresh.refresh_options import RefreshOptions
 
 def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, tmp_path):
     """Six tokens a segment are four of text, of which most documents have more."""
-    encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
+    encoder, cut = load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     options = RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top", precision="fp32")
     place = RefreshFolder(tmp_path)
@@ -37,7 +37,7 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, t
 
 
 def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp_path, monkeypatch):
-    encoder, cut = Encoder.load(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
+    encoder, cut = load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3)
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)
     place = RefreshFolder(tmp_path)
@@ -47,7 +47,7 @@ def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp
     def again(*_: object) -> None:
         raise AssertionError("counted again")
 
-    monkeypatch.setattr("hardneg.encoders.corpus.counting.replacing", again)
+    monkeypatch.setattr("hardneg.encoders.tokens.segmenting.replacing", again)
     mine_refresh([encoder], mining, RefreshFolder(tmp_path), 1, 5)
     one, two = (read_negatives(place.negatives(number)) for number in (0, 1))
     assert [each.negatives for each in one] == [each.negatives for each in two]

@@ -1,27 +1,56 @@
-"""A spec's adapter: locates its files, identifies it, and puts it into a model or merges it."""
+"""A spec's adapter: where its files are, what they say, and its part of a model's identity."""
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_files import (
-    CONFIG,
-    WEIGHTS,
-    adapter_content,
-    adapter_weights,
-    check_adapter,
-    settings_in,
-)
 from hardneg.encoders.families.adapters.adapter_spec import AUTO, AdapterSpec
-from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.source import Location, locate
-from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.open.model_files import ADAPTER, ADAPTER_WEIGHTS, check_adapter, module_folders
+from hardneg.encoders.open.source import Location, adapted, locate
+from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Lookup
+from hardneg.store.digest import digest, file_digest
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
+# Versions and paths; whether it was saved to be trained further.
+_IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
+
+
+def with_base(spec: ModelSpec, location: Location, fetch: bool = False) -> tuple[ModelSpec, Location]:
+    """The base of the adapter in a folder, as a spec with that adapter, and its location; fetch: downloads it.
+
+    Source: `PeftModel.from_pretrained`: all but the adapter is the base's.
+    """
+    _refuse_settings(spec, location.path)
+    base = adapted(location.path)
+    base = base.fetched() if fetch else base
+    adapter = AdapterSpec(spec.name, spec.revision, save=spec.adapter.save if spec.adapter else "merged")
+    return replace(spec, name=base.name, revision=base.revision, adapter=adapter), base
+
+
+def adapter_of(spec: ModelSpec, folder: Path) -> AdapterSpec | None:
+    """The spec's adapter, or else the one in the model's folder. Raises ModelError where their settings differ."""
+    paths = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
+    inside = next((path for path in paths if (path / ADAPTER).is_file()), None)
+    if inside is None:
+        return spec.adapter
+    settings = settings_in(inside)
+    if spec.adapter is not None and spec.adapter.settings() != settings.settings():
+        _refuse_settings(spec, inside)
+    return replace(settings, save=spec.adapter.save if spec.adapter else "merged")
+
+
+def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
+    if spec.adapter is not None and spec.adapter != AdapterSpec(save=spec.adapter.save):
+        raise ModelError(f"model {spec.name!r}: {folder} has an adapter already: set nothing of adapter but save")
+
+
+def adapter_content(folder: Path) -> list[str]:
+    """The content of a trained adapter: its settings and its weights, not its path or that of its base."""
+    config = {name: value for name, value in check_adapter(folder).items() if name not in _IGNORED}
+    if isinstance(targets := config.get("target_modules"), list):
+        config["target_modules"] = sorted(targets)
+    return [digest(config), file_digest(folder / ADAPTER_WEIGHTS)]
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
@@ -38,31 +67,23 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """The folder of a trained adapter's files, downloaded if needed; None for a new one.
-
-    Raises:
-        ModelError: there is no such adapter, or it cannot be downloaded.
-    """
+    """The folder of a trained adapter's files, downloaded if needed; None for a new one. Raises ModelError."""
     if adapter.source is None:
         return None
-    folder = _located(adapter).download([CONFIG, WEIGHTS])
+    folder = _located(adapter).download([ADAPTER, ADAPTER_WEIGHTS])
     check_adapter(folder)
     return folder
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """The size of a trained adapter's files, local and to download; nothing for a new one.
-
-    Raises:
-        ModelError: there is no such adapter.
-    """
+    """The size of a trained adapter's files, local and to download; nothing for a new one. Raises ModelError."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
     if location.commit is not None:
         return location.look_up()
     check_adapter(location.path)
-    return Lookup(there=adapter_weights(location.path).stat().st_size)
+    return Lookup(there=(location.path / ADAPTER_WEIGHTS).stat().st_size)
 
 
 def _located(adapter: AdapterSpec) -> Location:
@@ -74,46 +95,20 @@ def _located(adapter: AdapterSpec) -> Location:
     return location
 
 
-def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:
-    """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
-
-    location: the model's. An adapter that the model has already is trained further.
-
-    Raises:
-        ModelError: the adapter does not fit the model, or peft is not there.
-    """
-    from hardneg.encoders.families.adapters.layers import fill, has_adapter, put_in
-    from hardneg.encoders.towers import has_twins, route
-
-    adapter = spec.adapter
-    if adapter is None:
-        return
-    if adapter.save == "apart" and (spec.twins or has_twins(whole)):
-        problem = "sentence-transformers opens no adapters of two encoders"
-        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
-    folder = adapter_folder(adapter)
-    done = set[int]()
-    for side in SIDES:
-        transformer, own = route(whole, side)[0], sides(location.path)[side][0]
-        if not hasattr(getattr(transformer, "model", None), "add_adapter"):
-            raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
-        if id(transformer) in done:
-            continue
-        done.add(id(transformer))
-        if has_adapter(transformer.model):
-            fill(transformer.model, own)
-        elif folder is not None or learns:
-            base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
-            put_in(transformer.model, adapter, folder, *base)  # by which others open the base
-
-
-def with_saved_adapter(module: "SentenceTransformer", spec: FullSpec) -> "SentenceTransformer":
-    """The model to save: a copy with the adapter merged into its weights, or itself."""
-    if spec.adapter is None or spec.adapter.save == "apart":
-        return module
-    from hardneg.encoders.families.adapters.layers import has_adapter, merged
-
-    return merged(module) if has_adapter(module) else module
+def settings_in(folder: Path) -> AdapterSpec:
+    """The settings of a trained adapter."""
+    config = check_adapter(folder)
+    peft_type = str(config["peft_type"]).lower()
+    if peft_type == "lora":
+        peft_type = "dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else peft_type
+    targets, alpha = config.get("target_modules"), config.get("lora_alpha", config.get("alpha"))
+    return AdapterSpec(
+        type=peft_type,  # type: ignore[arg-type]
+        rank=int(config.get("r") or 8),
+        alpha=float(alpha or 8),
+        dropout=float(config.get("lora_dropout", config.get("module_dropout")) or 0),
+        target_modules=targets if isinstance(targets, str) else tuple(sorted(targets or ())),
+    )
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
@@ -121,16 +116,12 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
-    settings = adapter if folder is None else replace(settings_in(folder), save=adapter.save)
-    return {**settings.settings(), "save": settings.save}
+    settings = adapter if folder is None else settings_in(folder)
+    return {**settings.settings(), "save": adapter.save}
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """The adapter that `noted` saved.
-
-    Raises:
-        ModelError: it is not of that form.
-    """
+    """The adapter that `noted` saved. Raises ModelError where it is not of that form."""
     if content is None:
         return None
     try:

@@ -8,39 +8,55 @@ from typing import Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.adapter_files import adapter_weights, check_adapter
+from hardneg.encoders.families.adapters.adapter_source import adapter_folder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.open.model_files import ADAPTER_WEIGHTS, sides
+from hardneg.encoders.open.source import Location
+from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.towers import has_twins, route
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
 
 NAME = "default"
 """The adapter's name among those of a transformer, as other programs open it."""
 
-_INSTALL = "adapters need peft, which is not installed: pip install 'hardneg[peft]'"
 
+def put_adapters(whole: nn.Module, spec: FullSpec, location: Location, learns: bool) -> None:
+    """Puts the spec's adapter into the transformer of each side; a new one only where it `learns`.
 
-def check_peft() -> None:
-    """Raises ModelError where peft is not installed."""
-    try:
-        import peft  # noqa: F401
-    except ImportError as error:
-        raise ModelError(_INSTALL) from error
-
-
-def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None = None) -> None:
-    """Adds an adapter to a model of transformers, whose own weights are frozen.
-
-    A new one changes nothing at first. folder: of a trained one's files; None for a new one. base, revision: the
-    model's name in the adapter's file.
+    location: the model's. An adapter that the model has already is trained further.
 
     Raises:
-        ModelError: the adapter does not fit the model, or peft is not installed.
+        ModelError: the adapter does not fit the model, or peft is not there.
     """
-    check_peft()
-    from peft import PeftConfig
+    adapter = spec.adapter
+    if adapter is None:
+        return
+    if adapter.save == "apart" and (spec.twins or has_twins(whole)):
+        problem = "sentence-transformers opens no adapters of two encoders"
+        raise ModelError(f"model {spec.name!r}: adapter.save apart: {problem}: set save: merged")
+    folder = adapter_folder(adapter)
+    done = set[int]()
+    for side in SIDES:
+        transformer, own = route(whole, side)[0], sides(location.path)[side][0]
+        if not hasattr(getattr(transformer, "model", None), "add_adapter"):
+            raise ModelError(f"model {spec.name!r} has no transformer to put an adapter in: leave model.adapter out")
+        if id(transformer) in done:
+            continue
+        done.add(id(transformer))
+        if has_adapter(transformer.model):
+            _fill(transformer.model, own)
+        elif folder is not None or learns:
+            base = (location.name, location.commit) if location.on_hub else (str(own.resolve()), None)
+            _put_in(transformer.model, adapter, folder, *base)  # by which others open the base
 
-    if folder is not None:
-        check_adapter(folder)
+
+def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None) -> None:
+    """Adds an adapter, a new one, which changes nothing at first, or that in a folder; the model's own are frozen."""
+    try:
+        from peft import PeftConfig
+    except ImportError as error:
+        raise ModelError("adapters need peft, which is not installed: pip install 'hardneg[peft]'") from error
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(0, "adapter") >> 1)
         try:
@@ -52,15 +68,17 @@ def put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, rev
     config = model.peft_config[NAME]
     config.base_model_name_or_path, config.revision = base, revision
     if folder is not None:
-        fill(model, folder)
+        _fill(model, folder)
     if adapter.save == "apart" and getattr(config, "use_dora", False):
         raise ModelError(f"adapter {folder} is a dora, which transformers cannot read back: set save: merged")
-    learn(model)
+    _learn(model)
 
 
-def learn(model: Any) -> None:
+def _learn(model: Any) -> None:
     """Makes the adapter's weights trainable, and freezes all others of the model."""
-    own = {id(weights) for part in _layers(model) for weights in _own(part)}
+    own = set[int]()
+    for part in _layers(model):  # without the weights of the layer that it is put around
+        own |= {id(each) for each in part.parameters()} - {id(each) for each in part.get_base_layer().parameters()}
     for weights in model.parameters():
         weights.requires_grad_(id(weights) in own)
 
@@ -92,12 +110,6 @@ def _layers(module: nn.Module) -> Iterator[Any]:
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return (part for part in module.modules() if isinstance(part, BaseTunerLayer))
-
-
-def _own(layer: Any) -> Iterator[nn.Parameter]:
-    """The adapter's weights in a layer, without those of the layer that it is put around."""
-    base = {id(weights) for weights in layer.get_base_layer().parameters()}
-    return (weights for weights in layer.parameters() if id(weights) not in base)
 
 
 def _new(model: nn.Module, adapter: AdapterSpec) -> Any:
@@ -141,7 +153,7 @@ def _stacks(model: nn.Module) -> Iterator[nn.ModuleList]:
             yield from _stacks(part)
 
 
-def fill(model: Any, folder: Path) -> None:
+def _fill(model: Any, folder: Path) -> None:
     """Loads a trained adapter's weights into a model with such an adapter; they are trainable, and no others.
 
     Raises:
@@ -151,14 +163,13 @@ def fill(model: Any, folder: Path) -> None:
     from safetensors.torch import load_file
 
     try:
-        weights = load_file(str(adapter_weights(folder)))
+        weights = load_file(str(folder / ADAPTER_WEIGHTS))
         result: Any = set_peft_model_state_dict(model, weights, NAME)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         raise ModelError(f"adapter {folder}: does not fit its base ({' '.join(str(error).split())[:200]})") from error
-    own = {id(weights) for part in _layers(model) for weights in _own(part)}
-    names = {name for name, weights in model.named_parameters() if id(weights) in own}
+    _learn(model)
+    names = {name for name, weights in model.named_parameters() if weights.requires_grad}
     lacking = names.intersection(result.missing_keys)
     if lacking or result.unexpected_keys:
         name = min([*lacking, *result.unexpected_keys])
         raise ModelError(f"adapter {folder}: does not fit its base ({name}): name the base that it was trained on")
-    learn(model)

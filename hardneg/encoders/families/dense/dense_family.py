@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.open.model_files import module_folders
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 _OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 
@@ -31,14 +30,8 @@ class Dense(FolderFamily):
         if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
 
-    def load(
-        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
-    ) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.open.loading import load_module
 

@@ -1,21 +1,17 @@
 """The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_base import adapter_of
-from hardneg.encoders.families.multi_vector.multi_vector_contract import (
-    SIMILARITIES,
-    STANFORD,
-    LateInteractionContract,
-    read_late_interaction,
-)
-from hardneg.encoders.open.configuration import Shape
-from hardneg.encoders.open.contract import Contract, filled_values, saved_values
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.families.adapters.adapter_source import adapter_of
+from hardneg.encoders.open.configuration import own_length, transformer_options
+from hardneg.encoders.open.contract import CONFIG, Contract, filled_values, own_prompts, saved_values
+from hardneg.encoders.open.model_files import json_object, sides
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec
+from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec, Precision, Side
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
 from hardneg.store.digest import digest
@@ -23,11 +19,103 @@ from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
+SIMILARITIES = ("maxsim", "meanmaxsim")
+METADATA = "artifact.metadata"
+STANFORD = "HF_ColBERT"
+"""The architecture that a folder of Stanford's ColBERT names."""
+
+_FILLED = 32  # by sentence-transformers for queries of older formats that set no length
+_OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
+_OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
+_OLDER += ["skiplist_words"]
 _OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]
 _OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
+
+
+@dataclass(frozen=True)
+class LateInteractionContract:
+    """How a late-interaction model is used.
+
+    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was trained for
+        other tasks, whose token vectors can be used.
+    prompts: all of them by name, with those of queries and documents. lengths: tokens that are read, by side.
+    filled: the number of tokens that queries are padded to; 0: they are not.
+    options: settings of modules that older formats keep outside of the modules' own files.
+    """
+
+    form: str
+    similarity: str
+    prompts: Mapping[str, str]
+    lengths: Mapping[Side, int]
+    filled: int
+    options: Mapping[str, Any]
+
+
+def read_late_interaction(folder: Path) -> LateInteractionContract:
+    """Reads the contract from a model's folder.
+
+    Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
+
+    Raises:
+        ModelError: a file is not readable, or a value has the wrong type.
+    """
+    config = json_object(folder / CONFIG)
+    if STANFORD in (json_object(folder / "config.json").get("architectures") or ()):
+        return _stanford(folder)
+    model_type = config.get("model_type")
+    form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(model_type), "")
+    options = {name: config[name] for name in _OLDER if name in config} if form else {}
+    transformer = sides(folder)["query"][0]
+    own = transformer_options(transformer) if form else {}
+    older = options.get("query_expansion")
+    if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
+        older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
+    expansion = own.get("query_expansion", older)
+    filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
+    lengths = {side: _length(folder, side, options) for side in SIDES}
+    if filled:
+        fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
+        lengths["query"] = filled if fixed else max(filled, lengths["query"])
+    declared = config.get("similarity_fn_name")
+    similarity = str(declared) if declared in SIMILARITIES else "maxsim"
+    return LateInteractionContract(form, similarity, _prompts(config, folder), lengths, filled, options)
+
+
+def _stanford(folder: Path) -> LateInteractionContract:
+    metadata = json_object(folder / METADATA)
+    filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
+    prompts = {
+        "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
+        "document": f"{metadata.get('doc_token_id') or '[unused1]'} ",
+    }
+    length = metadata.get("doc_maxlen")
+    document = own_length(folder, "document", trained=False)[0] if length is None else _count(length, folder)
+    return LateInteractionContract(
+        "stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, metadata
+    )
+
+
+def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:
+    transformer, declared = sides(folder)[side][0], options.get(f"{side}_length")
+    if declared is not None and transformer_options(transformer).get(f"{side}_length") is None:
+        return _count(declared, folder)
+    return own_length(transformer, side, (folder / "modules.json").exists())[0]
+
+
+def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """By name; PyLate's markers stand before the prompts of queries and documents."""
+    prompts = own_prompts(config, folder)
+    for side in SIDES:
+        if (marker := config.get(f"{side}_prefix")) is not None:
+            prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
+    return prompts
+
+
+def _count(value: Any, folder: Path) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
 
 
 @dataclass(frozen=True)
@@ -57,7 +145,7 @@ class LateInteraction(FolderFamily):
     form: ClassVar[Form] = "token-vectors"
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
-    def full(self, model: "ResolvedModel") -> FullSpec:
+    def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder.
 
         Raises:
@@ -88,14 +176,6 @@ class LateInteraction(FolderFamily):
         }
         return replace(super().contract(folder), **own, prompts=interaction.prompts, pooling="", odd=())
 
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape in the configuration, and the size of projected token vectors."""
-        try:
-            own = model.contract.dimension
-        except (ModelError, OSError):
-            own = None
-        return replace(super().shape(model), vector=self.dimension or own)
-
     def filled(self, interaction: LateInteractionContract) -> int:
         """The number of tokens that queries are padded to; 0: they are not."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
@@ -119,20 +199,14 @@ class LateInteraction(FolderFamily):
             lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
         return lines
 
-    def content_digest(self, model: "ResolvedModel") -> str:
+    def content_digest(self, model: ResolvedModel) -> str:
         """The digest of the files' content and the options, also those of older formats outside of their modules."""
         name = super().content_digest(model)
         options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
         return digest([name, dict(options)]) if options else name
 
-    def load(
-        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
-    ) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.multi_vector.load_multi_vector import load_multi_vector
         from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.adapter_source import put_adapters
-from hardneg.encoders.families.multi_vector.multi_vector_contract import read_late_interaction
+from hardneg.encoders.families.adapters.layers import put_adapters
+from hardneg.encoders.families.multi_vector.late_interaction import read_late_interaction
 from hardneg.encoders.open.loading import (
     assembled,
     check_sound,
@@ -17,7 +17,7 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.spec import SIDES, FullSpec
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.towers import has_twins, route, transformers, twins
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 _SCORED = "MultiVectorMask"
 _TOKENS = "token_embeddings"
@@ -35,7 +34,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load_multi_vector(
-    options: "LateInteraction", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+    options: "LateInteraction", model: "ResolvedModel", device: str | None, precision: Precision | None
 ) -> "SentenceTransformer":
     """The model in evaluation mode.
 

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.sparse.query_terms import check_query_terms, query_terms
 from hardneg.encoders.open.contract import saved_class
 from hardneg.encoders.open.loading import (
     assembled,
+    check_encoder,
+    check_missing,
+    check_tokenizer,
+    check_weights,
+    differences,
     hold_in,
     library_model,
     library_transformer,
@@ -18,9 +22,8 @@ from hardneg.encoders.open.loading import (
     weights_dtype,
     with_prompts,
 )
-from hardneg.encoders.open.model_files import module_folders, sides
-from hardneg.encoders.open.soundness import check_encoder, check_missing, check_tokenizer, check_weights, differences
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.open.model_files import json_object, module_folders, sides
+from hardneg.encoders.spec import FullSpec, Precision
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.records.errors import ModelError
 
@@ -28,8 +31,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
     from hardneg.encoders.families.sparse.splade import Splade
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
 _BAR = 4.5
@@ -37,7 +39,7 @@ _CHUNK = 64  # tokens whose weights are computed at once without gradients: the 
 
 
 def load_module(
-    options: "Splade", model: "ResolvedModel", device: str | None, precision: "Precision | None"
+    options: "Splade", model: "ResolvedModel", device: str | None, precision: Precision | None
 ) -> "SparseEncoder":
     """The model by options and spec, in evaluation mode.
 
@@ -71,7 +73,9 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
-    check_query_terms(folder)
+    for path, class_name in module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (outside := json_object(path / "config.json").get("path")):
+            raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
     module = library_model(SparseEncoder, folder, dtype)
     whole = nn.Sequential(*folded(list(module.children()), spec.name))
     transformer, *rest = route(whole, "document")
@@ -81,7 +85,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
-    check_tokenizer(transformer, spec.name)
+    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     check_weights(transformer.model, sides(folder)["document"][0], spec.name)
     return whole, module.max_active_dims
 
@@ -96,7 +100,7 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     weights = load_kwargs(folder, torch.float32)
     transformer = library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     check_encoder(transformer, spec)
-    check_tokenizer(transformer, spec.name)
+    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     _with_head(transformer.model, folders[0], spec.name)
     hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
@@ -120,7 +124,7 @@ def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Mo
     queries = route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
         ours = queries[0] if not hasattr(queries[0], "model") else None
-        return [twins([query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
+        return [twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
         raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
     if has_twins(whole):
@@ -166,3 +170,33 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
             elif isinstance(module, nn.LayerNorm) and f"{path}.weight" in missing:
                 module.reset_parameters()
         output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())
+
+
+def _query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
+    """A module of sentence-transformers that gives the terms of a text their weights: those of `own`, or 1 each.
+
+    Its tokenizer adds no special tokens and cuts at the length of queries, wherever the model is opened.
+    """
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    weight = torch.ones(len(tokenizer)) if own is None else own.weight.detach().clone()
+    frozen = False if own is None else own.frozen
+    module: nn.Module = SparseStaticEmbedding(_plain(tokenizer if own is None else own.tokenizer, spec), weight, frozen)
+    return module
+
+
+def _plain(tokenizer: Any, spec: FullSpec) -> Any:
+    """A copy of a tokenizer that puts nothing around a text."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=spec.query_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        **tokenizer.special_tokens_map,
+    )

@@ -4,21 +4,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_base import adapter_of
+from hardneg.encoders.families.adapters.adapter_source import adapter_of
 from hardneg.encoders.open.contract import CONFIG, filled, saved_class
-from hardneg.encoders.open.model_digest import digest_of, model_content
 from hardneg.encoders.open.model_files import json_object
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, digest_of, model_content
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import FullSpec, Precision
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 _CLASS = "SparseEncoder"
 _OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
@@ -58,7 +55,7 @@ class Splade(FolderFamily):
         if self.max_terms is not None and self.max_terms < 1:
             raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
-    def full(self, model: "ResolvedModel") -> FullSpec:
+    def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
 
         Raises:
@@ -80,7 +77,7 @@ class Splade(FolderFamily):
             return []
         return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 
-    def content_digest(self, model: "ResolvedModel") -> str:
+    def content_digest(self, model: ResolvedModel) -> str:
         """The digest of the files' content and the options; those of this family count where the folder lacks them."""
         options = options_in_key(self)
         own = saved_class(model.path) == _CLASS
@@ -89,14 +86,8 @@ class Splade(FolderFamily):
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
         return digest_of(model_content(model.location), replace(model.full, encoder=setting))
 
-    def load(
-        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
-    ) -> "Encoder":
-        """The model in evaluation mode.
-
-        Raises:
-            ModelError: it does not support what its spec sets.
-        """
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
         from hardneg.encoders.families.sparse.modules import load_module, terms_of
         from hardneg.encoders.families.sparse.weights import TermWeights

@@ -5,30 +5,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.families.static.static_files import (
-    check_table,
-    derived_contract,
-    static_contract,
-    table_files,
-    table_shape,
-)
-from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.families.static.static_files import check_table, static_contract, table_files
 from hardneg.encoders.open.contract import Contract, filled
-from hardneg.encoders.open.model_digest import digest_of, file_identity, model_content, module_contents
-from hardneg.encoders.open.resolved_model import FolderFamily
+from hardneg.encoders.open.resolved import (
+    FolderFamily,
+    ResolvedModel,
+    digest_of,
+    file_identity,
+    model_content,
+    module_contents,
+)
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import FullSpec, Precision
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import Lookup
 from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.open.resolved_model import ResolvedModel
-    from hardneg.encoders.speed.fastest import Precision
 
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
-_ROWS = 30_522
 
 
 @dataclass(frozen=True)
@@ -61,15 +57,14 @@ class Static(FolderFamily):
 
     def contract(self, folder: Path) -> Contract:
         """The contract of the folder. Raises ModelError where it has no whole model."""
-        files = table_files(folder)
-        return derived_contract(self.dimensions) if files is None else static_contract(files)
+        return static_contract(folder, table_files(folder), self.dimensions)
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
         """Whether the table has the format of sentence-transformers and its spec sets no length."""
         files = table_files(folder)
         return files is not None and files.modules and "query_length" not in others
 
-    def full(self, model: "ResolvedModel") -> FullSpec:
+    def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder.
 
         Raises:
@@ -82,7 +77,7 @@ class Static(FolderFamily):
             raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
         return filled(spec, model.contract)
 
-    def content_digest(self, model: "ResolvedModel") -> str:
+    def content_digest(self, model: ResolvedModel) -> str:
         """The digest of the files' content and the options, whether folder or spec declares the family."""
         files, full = table_files(model.path), replace(model.full, encoder=None)
         if files is None:
@@ -92,7 +87,7 @@ class Static(FolderFamily):
         read = [[path.name, file_identity(path)] for path in (*files.weights, files.tokenizer)]
         return digest_of(["static", files.normalised, read], full)
 
-    def look_up(self, model: "ResolvedModel") -> Lookup:
+    def look_up(self, model: ResolvedModel) -> Lookup:
         """The size of the files."""
         files = None if model.folder is None else table_files(model.folder)
         if files is None:
@@ -100,15 +95,7 @@ class Static(FolderFamily):
         check_table(files)
         return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
 
-    def shape(self, model: "ResolvedModel") -> Shape:
-        """The shape of the table, without layers."""
-        files = None if model.folder is None else table_files(model.folder)
-        rows, dimension = (files and table_shape(files)) or (_ROWS, self.dimensions or Shape().hidden)
-        return Shape(dimension, 0, 4 * rows * dimension)
-
-    def load(
-        self, model: "ResolvedModel", device: str | None = None, precision: "Precision | None" = None
-    ) -> "Encoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
         """The model in evaluation mode, always in float32.
 
         Raises:

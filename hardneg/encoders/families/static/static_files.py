@@ -7,7 +7,6 @@ from typing import Any
 from hardneg.encoders.open.configuration import UNBOUNDED
 from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
-from hardneg.encoders.open.soundness import read_shapes
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import ModelError
 
@@ -61,57 +60,62 @@ def check_table(files: TableFiles) -> None:
 
 def table_shape(files: TableFiles) -> tuple[int, int] | None:
     """Rows and dimensions of the table; None where the files are not safetensors, whose headers have them."""
-    shapes = read_shapes(files.weights[0].parent) if files.weights else {}
-    sizes = [shapes[name] for name in _ROWS if name in shapes]
-    return (sizes[0][0], sizes[0][1]) if sizes and len(sizes[0]) == 2 else None
+    from safetensors import SafetensorError, safe_open
+
+    for path in files.weights:
+        if path.suffix == ".safetensors":
+            try:
+                with safe_open(path, framework="np") as file:
+                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+            if sizes and len(sizes[0]) == 2:
+                return sizes[0][0], sizes[0][1]
+    return None
 
 
-def _own_length(files: TableFiles) -> int:
-    """The number of tokens of a text that the tokenizer keeps; `UNBOUNDED` for all."""
-    truncation = json_object(files.tokenizer).get("truncation")
-    length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
-    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
-    return length
+def static_contract(folder: Path, files: TableFiles | None, dimension: int | None) -> Contract:
+    """The contract of a table, or of one to be built from a transformer: all is read, unless its tokenizer truncates.
 
-
-_COMMON: dict[str, Any] = {"pooling": "mean", "dtype": "float32", "chat": False, "odd": ()}
-
-
-def static_contract(files: TableFiles) -> Contract:
-    """The contract of a static model: all of a text is read, unless the tokenizer truncates it.
+    dimension: that of a table to be built.
 
     Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
 
     Raises:
         ModelError: the folder has no whole model.
     """
-    check_table(files)
-    config = json_object(files.folder / CONFIG) if files.modules else {}
-    prompts, length, shape = own_prompts(config, files.folder), _own_length(files), table_shape(files)
-    last = list(module_folders(files.folder).values())[-1] if files.modules else ""
-    normalised = last == "Normalize" if files.modules else files.normalised
-    declared = own_similarity(config)
+    config: dict[str, Any] = {}
+    length: Any = UNBOUNDED
+    similarity, normalised = "cosine", True
+    if files is not None:
+        check_table(files)
+        config = json_object(folder / CONFIG) if files.modules else {}
+        normalised = [*module_folders(folder).values()][-1] == "Normalize" if files.modules else files.normalised
+        truncation, shape, declared = (
+            json_object(files.tokenizer).get("truncation"),
+            table_shape(files),
+            own_similarity(config),
+        )
+        similarity, dimension = "cosine" if declared == "dot" and normalised else declared, shape and shape[1]
+        length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
+        if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+            raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
+    prompts = own_prompts(config, folder)
     own: dict[str, Any] = {
-        "similarity": "cosine" if declared == "dot" and normalised else declared,
+        "similarity": similarity,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
         **{f"{side}_length": length for side in SIDES},
-        **saved_values(files.folder),
+        **(saved_values(folder) if files is not None else {}),
     }
-    others: dict[str, Any] = {
-        "default_prompt_name": config.get("default_prompt_name"),
-        "truncate_dim": config.get("truncate_dim"),
-    }
-    return Contract(**own, **others, **_COMMON, prompts=prompts, normalised=normalised, dimension=shape and shape[1])
-
-
-def derived_contract(dimension: int | None) -> Contract:
-    """The contract of a model built from a transformer: cosine, no prompts, all of a text is read."""
-    own: dict[str, Any] = {
-        "query_prompt": "",
-        "document_prompt": "",
-        "query_length": UNBOUNDED,
-        "document_length": UNBOUNDED,
-    }
-    others: dict[str, Any] = {"default_prompt_name": None, "truncate_dim": None, "similarity": "cosine", "prompts": {}}
-    return Contract(**own, **others, **_COMMON, normalised=True, dimension=dimension)
+    return Contract(
+        **own,
+        prompts=prompts if files is not None else {},
+        default_prompt_name=config.get("default_prompt_name"),
+        pooling="mean",
+        normalised=normalised,
+        dimension=dimension,
+        truncate_dim=config.get("truncate_dim"),
+        dtype="float32",
+        chat=False,
+        odd=(),
+    )

@@ -1,7 +1,11 @@
 """Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
 
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, Protocol, Self, runtime_checkable
 
@@ -10,26 +14,23 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.kernels.checks import check_queries
-from hardneg.indexes.kernels.exact.exact_bf16 import search_rounded
-from hardneg.indexes.kernels.exact.exact_devices import search_on
-from hardneg.indexes.kernels.exact.exact_faiss import search_spans
+from hardneg.indexes.kernels.checks import check_queries, merged_lists
+from hardneg.indexes.kernels.exact.exact_bf16 import search_rounded, sums_in_float32
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, search_blocks
-from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.processor import processor_of
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.choices import choose
 
-Engine = Literal["torch", "faiss", "bf16"]
+Engine = Literal["torch", "bf16"]
 
-_SEARCHES = {"torch": search_blocks, "faiss": search_spans, "bf16": search_rounded}
-_SPAN_BYTES = {"bf16": 24 << 20, "faiss": 96 << 20}  # of vectors, searched at a time; as much again is read meanwhile
+_SEARCHES = {"torch": search_blocks, "bf16": search_rounded}
+_BLOCK_BYTES = 96 << 20  # of vectors, searched at a time by bf16 on a CPU; as much again is read meanwhile
 _RESIDENT = 512 << 20  # bytes
-_FAISS_ROWS, _FAISS_QUERIES = 1024, 4096  # its own blocks; whole ones give its index's own scores to the bit
 
 
 @dataclass(frozen=True)
@@ -39,23 +40,21 @@ class ExactOptions:
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
     device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
         process shares the work, `cuda:1` is that one.
-    engine: `torch` and `faiss` multiply in float32. `bf16` multiplies in bf16 and scores again in float32 what a bound
-        of the error leaves in question. `auto` is torch, but for a search of more than about a second: there it is
-        the device's fastest (`hardneg.runtime.processor`). The documents are the same, and scores but for their last
-        bits.
+    engine: `torch` multiplies in float32. `bf16` multiplies in bf16 and scores again in float32 what a bound of the
+        error leaves in question. `auto` is torch, but for a search of more than about a second on a device with units
+        for bf16 (`hardneg.runtime.processor`). The documents are the same, and scores but for their last bits.
     devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-    begun: checkpoints of a folder's search are kept about twice a minute in files beside this path, whose names begin
-        as its own; the same search resumes from them after a stop, with the same hits to the bit. The caller passes
-        another path for other queries or another depth, and removes the files.
+    begun: checkpoints of a folder's search are kept about twice a minute in files of this folder; the same search
+        resumes from them after a stop, with the same hits to the bit. The caller removes them.
     """
 
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
-    engine: Literal["auto", "torch", "faiss", "bf16"] = "auto"
+    engine: Literal["auto", "torch", "bf16"] = "auto"
     resident: int = 0
     devices: tuple[str, ...] = ()
     begun: Path | None = None
@@ -123,7 +122,6 @@ def search_exact(
     Raises:
         UsageError: for another dimension, k below 1, or queries that are not finite.
         ArtifactError: for vectors, or inner products, that are not finite.
-        MissingDependency: the engine is faiss, which is not installed.
     """
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
@@ -131,29 +129,21 @@ def search_exact(
     blocks = _blocks(options, engine, queries.shape[1])
     tracked = (progress or Silent()).task("search", len(vectors), "passages")
     devices = options.everywhere
-    several = len(devices) > 1 and engine != "faiss" and len(vectors) > blocks.corpus
+    several = len(devices) > 1 and len(vectors) > blocks.corpus
     with tracked as task, float32_products(blocks.device):
         if several and isinstance(vectors, FlatVectors):
-            return search_on(devices, _SEARCHES[engine], vectors, queries, k)(blocks, task)
+            return _search_on(devices, partial(_SEARCHES[engine], queries=queries, k=k), vectors, blocks, task)
         return _SEARCHES[engine](vectors, queries, k, blocks, task)
-
-
-def settled(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> ExactOptions:
-    """The same with the engine and the blocks that a search of `count` vectors for queries float32 [Q, d] takes."""
-    engine = _engine(options, count, queries)
-    blocks = _blocks(options, engine, queries.shape[1])
-    return replace(options, engine=engine, corpus_block=blocks.corpus, query_block=blocks.queries)
 
 
 def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     device = options.where
-    if device.type != "cpu" and engine != "faiss":  # what fills a GPU's cores
+    if device.type != "cpu":  # what fills a GPU's cores
         corpus, queries = 65536, 2048
     elif engine == "torch":  # what fits a CPU's caches
         corpus, queries = 2048, 512
     else:
-        corpus = max(1, _SPAN_BYTES[engine] // (4 * dimension * _FAISS_ROWS)) * _FAISS_ROWS
-        queries = _FAISS_QUERIES if engine == "faiss" else 1024
+        corpus, queries = max(1, _BLOCK_BYTES // (4 * dimension)), 1024
     corpus = corpus if options.corpus_block is None else options.corpus_block
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
@@ -162,13 +152,67 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
 
 
 def _engine(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> Engine:
-    device, faiss = options.where, find_spec("faiss") is not None
-    if options.engine == "faiss" and not faiss:
-        raise MissingDependency('exact search by faiss needs faiss: pip install "hardneg[cpu]", or engine torch')
     if options.engine != "auto":
         return options.engine
-    best = processor_of(device).engine(len(queries), count, queries.shape[1], faiss)
+    device = options.where
+    best = processor_of(device).engine(len(queries), count, queries.shape[1])
     if best == "torch":
         return best
     chosen = choose(f"exact search on {device.type}, {queries.shape[1]} dimensions", best, "torch")
     return best if chosen == best else "torch"
+
+
+def spans(count: int, block: int, devices: int) -> list[range]:
+    """The rows of each device: whole blocks, about as many for each; fewer spans where there are fewer blocks.
+
+    So every block is multiplied as it would be on one device.
+    """
+    blocks = -(-count // block)
+    edges = [min(blocks * number // devices * block, count) for number in range(devices + 1)]
+    return [range(start, stop) for start, stop in pairwise(edges) if start < stop]
+
+
+def _search_on(
+    devices: Sequence[torch.device], search: Callable[..., Hits], vectors: FlatVectors, blocks: Blocks, task: Task
+) -> Hits:
+    """Search with each device among its span of the vectors, in a thread of its own.
+
+    Lists are merged by descending score, ties by ascending row. One that fails stops the others at their next block.
+    """
+    dealt, shared = spans(len(vectors), blocks.corpus, len(devices)), _Together(task)
+
+    def part(rows: range, device: torch.device) -> Hits:
+        hits = search(vectors.part(rows), blocks=replace(blocks, device=device), task=shared)
+        return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
+
+    with ThreadPoolExecutor(len(dealt)) as threads, sums_in_float32():  # the rule is one of all threads
+        waiting = [threads.submit(part, rows, device) for rows, device in zip(dealt, devices, strict=False)]
+        try:
+            return reduce(merged_lists, [one.result() for one in waiting])
+        except BaseException:
+            shared.stopped.set()
+            raise
+
+
+class _StoppedElsewhere(Exception):
+    """Another device's search has failed, and its error is raised."""
+
+
+@dataclass
+class _Together:
+    """One bar that several threads advance."""
+
+    task: Task
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def advance(self, count: int = 1) -> None:
+        """`count` more are done by one of them."""
+        if self.stopped.is_set():
+            raise _StoppedElsewhere
+        with self._lock:
+            self.task.advance(count)
+
+    def describe(self, text: str) -> None:
+        """A note."""
+        self.task.describe(text)

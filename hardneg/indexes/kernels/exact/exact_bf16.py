@@ -3,12 +3,13 @@
 A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. What stays
 below cannot enter the list. The others are scored again by a product of that pair alone, so the lists are those of
 float32, ties too. A query of which so much is to be scored that a product in float32 would be faster is given up, and
-searched by `search_blocks` in the end; so is one whose bar was set too high, and everything where a result breaks the
-bound.
+searched by `search_blocks` in the end; so is everything where a result breaks the bound.
 """
 
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -16,78 +17,217 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.kernels.exact.begun_pass import State
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
-from hardneg.indexes.kernels.exact.rounded_tiles import GROUP, Tile, reaching
-from hardneg.indexes.kernels.exact.rounding import Rounded, error_bounds, rounded_down, sums_in_float32
-from hardneg.indexes.kernels.exact.running_best import RunningBest
-from hardneg.indexes.kernels.exact.starting_bar import sample_groups, sample_rank, sample_tiles, starting_bar
-from hardneg.indexes.kernels.exact.top_k import best_hits
+from hardneg.indexes.kernels.exact.top_k import (
+    Best,
+    State,
+    best_hits,
+    best_of,
+    entered,
+    kept_best,
+    kth_largest,
+    true_indices,
+)
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent, Task
 
 _TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
+_GROUP = 16  # neighbouring vectors, of whose scores the largest is compared with the bar first
+_AHEAD = 16_384  # vectors by which the first bar is set
 _FIRST, _SHARE = 8, 32  # candidates before a query is given up: 8 k, and one of 32 vectors
 _RANGE = 1e30  # of bounds; where they are larger a product may leave float32's range
 _PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pairs: neither more nor fewer
+_SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
+_UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
+_ULP = 2.0**-8  # of a bf16 number, at most: half the distance to its neighbours
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Vectors rounded to bf16.
+
+    values: bf16 [n, d].
+    norms: float32 [n], those of the vectors before rounding.
+    lost: float32 [n], the norms of what rounding took away.
+    """
+
+    values: Tensor
+    norms: Tensor
+    lost: Tensor
+
+    @classmethod
+    def of(cls, vectors: Tensor) -> "Rounded":
+        """Rounds float32 [n, d], some rows at a time: intermediate results stay in caches."""
+        values = vectors.bfloat16()
+        parts = zip(torch.split(vectors, 512), torch.split(values, 512), strict=True)
+        lost = [torch.linalg.vector_norm(torch.sub(part, rounded), dim=1) for part, rounded in parts]
+        return cls(values, torch.linalg.vector_norm(vectors, dim=1), torch.cat(lost))
+
+
+def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
+    """Return the error bound of a query's bf16 products with any document, but for rounding the result: float32 [q].
+
+    With q' and d' for what q and d are rounded to, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy and Schwarz
+
+        |qd - q'd'| <= |q - q'| |d| + |q'| |d - d'|,
+
+    and a sum of n products in float32, in whatever order, is off by about n units of rounding times |q| |d| (Higham,
+    Accuracy and Stability of Numerical Algorithms, 2002, section 3.1). The bound has both sums in it, that of the bf16
+    product and that of the float32 product that candidates are ranked by, and what underflow can take away.
+    """
+    length = queries.values.shape[1]
+    tiny = length**0.5 * _UNDERFLOW
+    norm, lost = documents.norms.amax() + tiny, documents.lost.amax() + tiny
+    own, own_lost = queries.norms + tiny, queries.lost + tiny
+    bound: Tensor = (own_lost * norm + (own + own_lost) * lost + length * _SUM * own * norm) * (1 + 2.0**-10)
+    return bound
+
+
+def rounded_down(scores: Tensor) -> Tensor:
+    """A bf16 number that every result at or above the score still reaches when it is rounded to bf16.
+
+    Whether a unit rounds to the nearest or cuts, it gives a neighbour of the result and keeps order, so the next bf16
+    number at or below the score is low enough.
+    """
+    return (scores - scores.abs() * _ULP).bfloat16()
+
+
+@contextmanager
+def sums_in_float32() -> Iterator[None]:
+    """Has a GPU add up products of bf16 numbers in float32, as the bound takes for granted; a CPU does so anyway."""
+    rule = torch.backends.cuda.matmul
+    before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
+    try:
+        yield
+    finally:
+        rule.allow_bf16_reduced_precision_reduction = before
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Vectors float32 [n, d] from row `start` on, and the same rounded.
+
+    columns: bf16 [16 * g, d], the rounded ones padded with zeros; row r is at r % 16 * g + r // 16, so that the largest
+    scores of neighbours are cheap to find.
+    """
+
+    start: int
+    vectors: Tensor
+    rounded: Rounded
+    columns: Tensor
+
+    @classmethod
+    def of(cls, start: int, vectors: Tensor) -> "Tile":
+        """Rounds a block of vectors."""
+        rounded = Rounded.of(vectors)
+        padded = torch.nn.functional.pad(rounded.values, (0, 0, 0, -len(vectors) % _GROUP))
+        columns = padded.view(-1, _GROUP, vectors.shape[1]).transpose(0, 1).reshape(padded.shape)
+        return cls(start, vectors, rounded, columns)
+
+    def scores(self, queries: Rounded, space: Tensor) -> Tensor:
+        """bf16 [q, 16 * g], in `space`, which has room for them."""
+        lines, columns = len(queries.values), len(self.columns)
+        return torch.mm(queries.values, self.columns.T, out=space[: lines * columns].view(lines, columns))
+
+
+def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The query and the row in the tile of all scores that reach the bar, by ascending query: int64 [p]; float32 [p].
+
+    Args:
+        scores: bf16 [q, 16 * g].
+        bar: bf16 [q].
+        count: how many vectors the tile has; the others are zeros.
+    """
+    if scores.device.type == "cpu" and bool((bar > 0).all()):  # numbers above zero are in the order of their bits
+        query, row, kept = _reaching(scores.view(torch.int16), bar.view(torch.int16))
+    else:
+        query, row, kept = _reaching(scores, bar)
+    real = row < count
+    if not bool(real.all()):
+        query, row, kept = query[real], row[real], kept[real]
+    return query, row, scores.view(-1).index_select(0, kept).float()
+
+
+def _reaching(scores: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the queries, the rows, and the flat indices of the scores that reach the bar."""
+    columns = scores.shape[1]
+    groups = columns // _GROUP
+    some = true_indices(scores.view(len(scores), _GROUP, -1).amax(1) >= bar[:, None])
+    query = some.div(groups, rounding_mode="floor")
+    first = some + query * (columns - groups)
+    members = (first[:, None] + torch.arange(_GROUP, device=scores.device) * groups).view(-1)
+    least = bar.index_select(0, query)[:, None]
+    entering = true_indices(scores.view(-1).index_select(0, members).view(-1, _GROUP) >= least)
+    kept = members.index_select(0, entering)
+    query = kept.div(columns, rounding_mode="floor")
+    return query, (kept - query * columns) % groups * _GROUP + (entering & (_GROUP - 1)), kept
 
 
 @dataclass
 class _Queries:
     """A part of the queries, float32 [q, d], and their state.
 
-    least: float32 [q], a likely lower bound of the k-th best score. met: int64 [q], candidates so far.
-    given_up: bool [q].
+    best: their best so far. met: int64 [q], candidates so far. abandoned: bool [q], whom the bound is of no use to.
     """
 
     queries: Tensor
     rounded: Rounded
-    least: Tensor
-    best: RunningBest
+    best: Best | None
     met: Tensor
     abandoned: Tensor
 
     @classmethod
-    def of(cls, queries: Tensor, sample: list[Tile], rank: int, k: int, space: Tensor) -> "_Queries":
-        rounded, count = Rounded.of(queries), len(queries)
-        met = torch.zeros(count, dtype=torch.int64, device=queries.device)
-        least = starting_bar(rounded, sample, rank, space)
-        return cls(queries, rounded, least, RunningBest(count, k, queries.device), met, met > 0)
+    def of(cls, queries: Tensor, state: State | None) -> "_Queries":
+        """As far as a stopped search was."""
+        rounded, device = Rounded.of(queries), queries.device
+        if state:
+            met, abandoned = (torch.from_numpy(state[name]).to(device) for name in ("met", "given_up"))
+            return cls(queries, rounded, best_of(state, device), met, abandoned)
+        met = torch.zeros(len(queries), dtype=torch.int64, device=device)
+        return cls(queries, rounded, None, met, met > 0)
 
-    def state(self) -> State:
-        """Return the state for `going_on`, which determines the candidates that are scored again."""
+    def state(self, k: int) -> State:
         own = {"met": self.met.cpu().numpy(), "given_up": self.abandoned.cpu().numpy()}
-        return {**own, **self.best.state()}
+        return {**own, **kept_best(self.best, k)}
 
-    def going_on(self, state: State | None) -> "_Queries":
-        """The same as far as a stopped search was."""
-        if not state:
-            return self
-        met, abandoned = (torch.from_numpy(state[name]).to(self.met.device) for name in ("met", "given_up"))
-        self.best.restore(state)
-        return replace(self, met=met, abandoned=abandoned)
+    def add(self, tiles: Sequence[Tile], k: int, space: Tensor) -> None:
+        """Take up the candidates of a block's tiles, in row order."""
+        bar = self._first_bar(tiles, k, space) if self.best is None else self.best.bar.view(-1)
+        found = [pairs for tile in tiles if (pairs := self._candidates(tile, bar, k, space)) is not None]
+        if self.best is None:  # a pad stays until there are k others: up to then the bar is -inf
+            pad = torch.full_like(bar[:, None], -torch.inf)
+            self.best = Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
+        if found:
+            query, row, scores = (torch.cat(parts) for parts in zip(*found, strict=True))
+            order = query.argsort(stable=True)
+            self.best = entered(self.best, query[order], row[order], scores[order], k)
 
-    def look(self, tile: Tile, k: int, space: Tensor) -> None:
-        """Add the candidates of a tile."""
+    def _first_bar(self, tiles: Sequence[Tile], k: int, space: Tensor) -> Tensor:
+        """A lower bound of the k-th best score, float32 [q]: by the largest of whole groups in the first tiles."""
+        tiles = tiles[: -(-max(_AHEAD, 2 * k * _GROUP) // len(tiles[0].columns))]
+        scores = ((tile.scores(self.rounded, space), len(tile.vectors) // _GROUP) for tile in tiles)
+        largest = [own.view(len(own), _GROUP, -1).amax(1)[:, :whole].float() for own, whole in scores]
+        maxima = torch.cat(largest, 1)
+        if maxima.shape[1] < k:
+            return maxima.new_full((len(maxima),), -torch.inf)
+        bound = torch.stack([error_bounds(self.rounded, tile.rounded) for tile in tiles]).amax(0)
+        return rounded_down(kth_largest(maxima, k)).float() - bound
+
+    def _candidates(self, tile: Tile, bar: Tensor, k: int, space: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The query, row and float32 score of each candidate of a tile, int64 [p], int64 [p] and [p]; None for none."""
         bound = error_bounds(self.rounded, tile.rounded)
         self.abandoned |= ~(bound < _RANGE)
-        bar = rounded_down(torch.maximum(self.best.bar, self.least) - bound).masked_fill(self.abandoned, torch.inf)
-        query, row, rough = reaching(tile.scores(self.rounded, space), bar, len(tile.vectors))
+        least = rounded_down(bar - bound).masked_fill(self.abandoned, torch.inf)
+        query, row, rough = reaching(tile.scores(self.rounded, space), least, len(tile.vectors))
         if not len(query):
-            return
+            return None
         counts = torch.bincount(query, minlength=len(self.met))
         self.met += counts
         self.abandoned |= self.met > _FIRST * k + (tile.start + len(tile.vectors)) // _SHARE
         scores = pair_products(self.queries, tile.vectors, counts, query, row)
         apart = (scores - rough).abs() - rough.abs() * 2.0**-8
         self.abandoned |= (apart > bound.index_select(0, query)).any()
-        self.best.add(counts, query, row + tile.start, scores)
-
-    def unproven(self, hits: Hits) -> NDArray[np.bool_]:
-        """bool [q], of which queries the lists, [q, k], may lack something."""
-        missed = torch.from_numpy(hits.scores[:, -1]).to(self.least.device) < self.least
-        unsure: NDArray[np.bool_] = (missed | self.abandoned).cpu().numpy()
-        return unsure
+        return query, row + tile.start, scores
 
 
 def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -96,47 +236,29 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-    groups = sample_groups(len(vectors), k)
-    if not len(queries) or sample_rank(len(vectors), k, len(groups)) > len(
-        groups
-    ):  # lists take in too much of the vectors
+    if not len(queries) or k * _GROUP > len(vectors):  # lists take in too much of the vectors
         return search_blocks(vectors, queries, k, blocks, task)
-    hits, unproven = _searched(vectors, queries, k, blocks, groups, task)
-    if len(again := np.flatnonzero(unproven)):
-        with Silent().task("", None, "") as unseen:
-            aside = None if blocks.begun is None else blocks.begun.with_name(f"{blocks.begun.name}.again")
-            redone = search_blocks(vectors, queries[again], k, replace(blocks, begun=aside), unseen)
-        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
-    return hits
-
-
-def _searched(
-    vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, groups: NDArray[np.int64], task: Task
-) -> tuple[Hits, NDArray[np.bool_]]:
-    """Return the lists, and bool [Q], which of them may be incomplete; groups: from `sample_groups`."""
-    size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // GROUP) * GROUP
+    size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // _GROUP) * _GROUP
     space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
+    begun = blocks.pass_over(vectors, queries, k, "bf16")
     with torch.inference_mode(), sums_in_float32():
-        sample = list(sample_tiles(vectors, groups, size, blocks.device))
-        rank, starts = sample_rank(len(vectors), k, len(groups)), range(0, len(queries), blocks.queries)
+        starts = range(0, len(queries), blocks.queries)
         held = (to_device(queries[start : start + blocks.queries], blocks.device) for start in starts)
-        begun = blocks.pass_over(vectors, "bf16")
-        parts = [
-            _Queries.of(some, sample, rank, k, space).going_on(begun.state(number)) for number, some in enumerate(held)
-        ]
-        sample.clear()
+        parts = [_Queries.of(some, begun.state(number)) for number, some in enumerate(held)]
         begun.tell(task)
         for start, block in device_blocks(vectors, blocks, begun.done):
-            for offset in range(0, len(block), size):
-                tile = Tile.of(start + offset, block[offset : offset + size])
-                for part in parts:
-                    part.look(tile, k, space)
-            begun.at(start + len(block), lambda: (part.state() for part in parts))
+            tiles = [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
+            for part in parts:
+                part.add(tiles, k, space)
+            begun.at(start + len(block), lambda: (part.state(k) for part in parts))
             task.advance(len(block))
-        lists = [best_hits([part.best.best()], len(part.queries), k) for part in parts]
-        unproven = np.concatenate([part.unproven(hits) for part, hits in zip(parts, lists, strict=True)])
-    rows, scores = (np.concatenate([getattr(hits, name) for hits in lists]) for name in ("rows", "scores"))
-    return Hits(rows, scores), unproven
+        hits = best_hits([part.best for part in parts], len(queries), k)
+        again = np.flatnonzero(torch.cat([part.abandoned for part in parts]).cpu().numpy())
+    if len(again):
+        with Silent().task("", None, "") as unseen:
+            redone = search_blocks(vectors, queries[again], k, blocks, unseen)
+        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
+    return hits
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """Exact search in plain torch, on any device: a product block by block, keeping a running best k."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.kernels.checks import check_finite, vector_blocks
-from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
-from hardneg.indexes.kernels.exact.top_k import best_hits, merged
+from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
+from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Task
 
@@ -65,11 +64,12 @@ class Blocks:
     device: torch.device
     begun: Path | None = None
 
-    def pass_over(self, vectors: Vectors, engine: str) -> BegunPass:
+    def pass_over(self, vectors: Vectors, queries: NDArray[np.float32], k: int, engine: str) -> BegunPass:
         """How far a stopped search by an engine was with these vectors; one of arrays is not kept."""
         if not isinstance(vectors, FlatVectors):
-            return BegunPass(None, "")
-        return BegunPass(self.begun, f"{engine}-{self.corpus}-{self.queries}-{vectors.first_row}-{len(vectors)}")
+            return BegunPass(None)
+        rows = vectors.first_row, len(vectors)
+        return BegunPass(self.begun, engine, self.corpus, self.queries, *rows, k, queries)
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -80,7 +80,7 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     """
     device = blocks.device
     parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
-    begun = blocks.pass_over(vectors, "torch")
+    begun = blocks.pass_over(vectors, queries, k, "torch")
     best = [best_of(begun.state(i), device) for i in range(len(parts))]
     begun.tell(task)
     with torch.inference_mode():
@@ -150,19 +150,12 @@ def copied_ahead(
                 check_finite(host.numpy(), range(first + start, first + stop))
         return there
 
-    with ThreadPoolExecutor(1) as reader:
-        waiting = [reader.submit(copy, number, _queued_work(device)) for number, _ in enumerate(starts[:1])]
-        for number, start in enumerate(starts):
-            block = waiting.pop().result()
-            if number + 1 < len(starts):
-                waiting.append(reader.submit(copy, number + 1, _queued_work(device)))
-            yield start, block
+    def queued() -> torch.cuda.Event | None:
+        """Return an event after the work that this thread has queued; None where there is none to wait for."""
+        if not on_gpu:
+            return None
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(device))
+        return event
 
-
-def _queued_work(device: torch.device) -> torch.cuda.Event | None:
-    """Return an event after the work that this thread has queued; None where there is none to wait for."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    event.record(torch.cuda.current_stream(device))
-    return event
+    yield from zip(starts, one_ahead(partial(copy, number, queued()) for number in range(len(starts))), strict=True)

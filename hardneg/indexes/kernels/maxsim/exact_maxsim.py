@@ -3,37 +3,147 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.kernels.checks import DecodedRows, check_finite, no_hits
-from hardneg.indexes.kernels.exact.begun_pass import BegunPass, best_of, kept_best
+from hardneg.indexes.kernels.checks import DecodedRows, check_depth, check_finite, no_hits
 from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.exact.top_k import best_hits, merged
-from hardneg.indexes.kernels.maxsim.maxsim_scores import block_scores, check_tokens, documents_at_once, tensor
+from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
+from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Silent
 
-_CELL = 1 << 18
-"""Tokens of documents: as many as the largest block of any device."""
+_HELD = 1 << 18  # tokens of documents, held at a time
+_TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
+
+
+def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -> TokenVectors:
+    """The queries, which must have a vector for each token; k: how many hits are wanted.
+
+    Raises:
+        UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
+    """
+    if not isinstance(queries, TokenVectors):
+        raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
+    if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
+        shape = queries.vectors.shape
+        raise UsageError(f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model")
+    check_depth(k)
+    if not np.isfinite(queries.vectors).all():
+        token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
+        query = int(np.searchsorted(queries.offsets, token, "right")) - 1
+        raise UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
+    return queries
+
+
+def documents_at_once(offsets: NDArray[np.int64]) -> int:
+    """Return how many documents, whichever, fit at a time; offsets: int64 [N + 1], where each begins."""
+    return max(1, _HELD // int(np.diff(offsets).max(initial=1)))
+
+
+def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
+    """The score of each query with each document.
+
+    Args:
+        documents: float32 [T, d], the tokens of one document after the other.
+        counts: int64 [D], how many each has, 1 at least.
+        queries: float32 [d, S], the tokens of one query after the other, as columns.
+        query_counts: int64 [Q], how many each has, 1 at least.
+
+    Returns:
+        float32 [Q, D].
+    """
+    nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
+    return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=query_counts, axis=0, unsafe=True)
+
+
+def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
+    """The score of each query with each document: float32 [Q, D].
+
+    Raises:
+        UsageError: the dimensions differ, or a query is not finite.
+    """
+    check_tokens(queries, documents.vectors.shape[1])
+    scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
+    query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
+    if len(queries.vectors) and len(documents.vectors):
+        products = block_scores(
+            tensor(documents.vectors), torch.from_numpy(lengths[lengths > 0]),
+            tensor(queries.vectors).T, torch.from_numpy(query_lengths[query_lengths > 0]),
+        )  # fmt: skip
+        scores[np.ix_(query_lengths > 0, lengths > 0)] = products.numpy()
+    return scores
+
+
+def maxsim_pairs(
+    queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
+) -> NDArray[np.float32]:
+    """The score of each query with the document beside it: float32 [n].
+
+    Args:
+        queries: n of them.
+        documents: as many.
+        device: where to compute; None takes the first GPU, or the CPU where there is none.
+        tokens: how many of documents of about the same length are multiplied at a time.
+
+    Raises:
+        UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+    """
+    check_tokens(queries, documents.vectors.shape[1])
+    if len(queries) != len(documents):
+        raise UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
+    device = device or ExactOptions().where
+    lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
+    scores = np.full(len(queries), -np.inf, np.float32)
+    with torch.inference_mode(), float32_products(device):
+        for rows in _alike(lengths, tokens):
+            query_vectors, document_vectors = (_padded(texts[rows], device) for texts in (queries, documents))
+            marked = torch.from_numpy(np.arange(query_vectors.shape[1]) < lengths[0, rows, None]).to(device)
+            nearest = torch.bmm(document_vectors, query_vectors.transpose(1, 2)).amax(1)
+            scores[rows] = torch.where(marked, nearest, 0).sum(1).cpu().numpy()
+    return scores
+
+
+def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Pairs to score together, int64 [n]; lengths: int64 [2, N], of queries and documents; without empty texts."""
+    order = np.lexsort((lengths[0], lengths[1]))
+    order = order[lengths[:, order].min(0, initial=1) > 0]
+    width = lengths[:, order].max(0, initial=0)
+    start = 0
+    while start < len(order):
+        most = max(1, tokens // int(width[start]))
+        padded = np.maximum.accumulate(width[start : start + most]) * np.arange(1, len(width[start : start + most]) + 1)
+        stop = start + max(1, int((padded <= tokens).sum()))
+        yield order[start:stop]
+        start = stop
+
+
+def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
+    """Return float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
+    lengths = np.diff(texts.offsets)[:, None]
+    positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
+    return tensor(texts.vectors[positions]).to(device)
+
+
+def tensor(vectors: NDArray[np.float32]) -> Tensor:
+    """The vectors as torch takes them, copied only where they must be."""
+    return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
 @dataclass(frozen=True)
 class MultiVectorSearcher(DecodedRows, WithOptions):
     """Searches the token vectors of a folder; `options` change the speed only, `progress` counts the blocks.
 
-    Vectors of no more than `options.resident` bytes stay on the device from the first search on. rows: the only ones
-    searched; they begin at a row of `cell_at`.
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
     """
 
     store: TokenStore
-    rows: range | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
@@ -47,11 +157,6 @@ class MultiVectorSearcher(DecodedRows, WithOptions):
     def settings(self) -> ExactOptions:
         """The device, and how many tokens of documents and of queries are multiplied at a time."""
         return self.options or ExactOptions()
-
-    @property
-    def searched(self) -> range:
-        """The rows that are searched."""
-        return range(len(self.store)) if self.rows is None else self.rows
 
     @cached_property
     def at_once(self) -> int:
@@ -109,20 +214,13 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    rows, begins = searcher.searched, np.arange(0, int(store.offsets[-1]), _CELL)  # whole cells, or up to the end
-    edges = [*np.searchsorted(store.offsets, begins).tolist(), len(store)]
-    cells = [range(max(start, rows.start), min(stop, rows.stop)) for start, stop in pairwise(edges)]
-    spans = [span for cell in cells for span in store.spans(sizes.documents, cell)]
-    total = sum(stop - start for start, stop in spans)
-    begun = BegunPass(options.begun, f"tokens-{sizes.documents}-{sizes.queries}-{searcher.searched.start}-{total}")
+    begun = BegunPass(options.begun, sizes, k, queries.offsets, queries.vectors)
     best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
-    first = spans[0][0] if spans else 0
-    spans = [span for span in spans if span[0] >= first + begun.done]
-    done = int(np.count_nonzero(np.diff(store.offsets[: first + begun.done + 1])))
-    tracked = (searcher.progress or Silent()).task("search", total, "passages")
+    done = int(np.count_nonzero(np.diff(store.offsets[: begun.done + 1])))
+    tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), float32_products(options.where), tracked as task:
         begun.tell(task)
-        for start, stop in spans:
+        for start, stop in store.spans(sizes.documents, begun.done):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
@@ -130,7 +228,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
                 scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
                 best[:] = [merged(mine, own, done, k) for mine, own in zip(best, scores, strict=True)]
             done += len(counts)
-            begun.at(stop - first, lambda: (kept_best(mine, k) for mine in best))
+            begun.at(stop, lambda: (kept_best(mine, k) for mine in best))
             task.advance(stop - start)
         top = best_hits(best, len(answered), k)
     hits = no_hits(len(queries), k)
@@ -138,16 +236,6 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
     return hits
-
-
-def cell_at(store: TokenStore, row: int) -> int:
-    """Return the first document at or after `row` that begins a cell.
-
-    A cell has the documents that begin among so many tokens, on every device and for all options. Blocks do not reach
-    over one, so the score of a document is the same to the bit in a search of whole cells and in one of all.
-    """
-    token = -(-int(store.offsets[row]) // _CELL) * _CELL
-    return min(int(np.searchsorted(store.offsets, token)), len(store))
 
 
 def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:

@@ -14,8 +14,7 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.checks import DecodedRows, no_hits
 from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions, search_exact
 from hardneg.indexes.kernels.max_passage import first_of_each
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.indexes.kernels.maxsim.maxsim_scores import check_tokens, tensor
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, check_tokens, tensor
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.registry.protocols import StoredSearcher
 from hardneg.runtime.progress import Progress

@@ -15,8 +15,8 @@ from torch import Tensor
 from hardneg.formats.hash_index import ranges
 from hardneg.indexes.kernels.checks import DecodedRows
 from hardneg.indexes.kernels.maxsim.codes import TokenCodes
+from hardneg.indexes.kernels.maxsim.exact_maxsim import check_tokens, documents_at_once, tensor
 from hardneg.indexes.kernels.maxsim.maxsim_candidates import best_of_each, search_candidates
-from hardneg.indexes.kernels.maxsim.maxsim_scores import check_tokens, documents_at_once, tensor
 from hardneg.records.types import Encoded, Hits, TokenVectors
 
 _LISTED = 1 << 22  # documents of lists that are looked at together

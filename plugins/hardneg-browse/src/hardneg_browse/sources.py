@@ -16,6 +16,8 @@ from hardneg.plugin import (
     UsageError,
     Workplace,
     artifacts_of,
+    checked_tree,
+    make_plan,
     named_dataset,
     stream_run,
 )
@@ -180,7 +182,8 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workpla
         if dataset is None:
             return files
         stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
-        plan = workplace.recipe("browse", named_dataset(dataset, workplace.store), stages).plan()
+        tree = {"dataset": named_dataset(dataset, workplace.store), "model": {"name": "none"}, "stages": stages}
+        plan = make_plan(checked_tree(tree, (), "hardneg browse"))
         return replace(files, dataset=workplace.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")

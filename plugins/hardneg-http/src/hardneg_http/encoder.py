@@ -15,8 +15,8 @@ from hardneg.plugin import (
     EncodeOptions,
     FullSpec,
     ModelError,
-    OneVector,
     Progress,
+    Representation,
     Segments,
     Side,
     Silent,
@@ -45,8 +45,8 @@ class HttpEncoder:
     An empty text is sent as a space, for servers refuse empty ones.
     """
 
-    files = OneVector.files
-    block = OneVector.block
+    files = Representation.files
+    block = Representation.block
     device = torch.device("cpu")
 
     def __init__(self, family: "Http", spec: FullSpec, client: EmbeddingClient, kept: VectorCache | None) -> None:
@@ -104,11 +104,11 @@ class HttpEncoder:
 
     def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
         """A writer of a flat index."""
-        return OneVector().writer(folder, rows, self.dimension, number)
+        return Representation().writer(folder, rows, self.dimension, number)
 
     def is_complete(self, folder: Path, rows: StoredRows) -> bool:
         """Whether a flat index holds all rows."""
-        return OneVector().is_complete(folder, rows, self.dimension)
+        return Representation().is_complete(folder, rows, self.dimension)
 
     def _none(self) -> Vector:
         return np.empty((0, self.dimension), np.float32)

@@ -10,7 +10,6 @@ from hardneg.plugin import (
     ModelError,
     ModelSpec,
     ResolvedModel,
-    Shape,
     check_server_address,
     digest,
     whole_prompts,
@@ -33,7 +32,6 @@ _LEFT_TO_SERVER = (
     "dtype",
     "adapter",
 )
-_UNSEEN = 768
 
 
 @dataclass(frozen=True)
@@ -116,10 +114,6 @@ class Http:
         finally:
             client.close()
         return Lookup(note=f"served at {self.url}")
-
-    def shape(self, model: ResolvedModel) -> Shape:
-        """No weights and no work here; the size of a vector as far as the recipe says it."""
-        return Shape(self.dimensions or _UNSEEN, 0, 0)
 
     def client(self, spec: ModelSpec) -> "EmbeddingClient":
         """Who asks the server. Raises ModelError where the variable holds no key."""

@@ -10,8 +10,8 @@ from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
@@ -40,7 +40,7 @@ def _equal_to_sentence_transformers(encoder: Encoder, folder: Path) -> None:
 @pytest.mark.parametrize(("expansion", "attend", "dimension"), [(12, False, 16), (12, True, None), (None, False, 16)])
 def test_vectors_and_scores_are_those_of_sentence_transformers(tmp_path, expansion, attend, dimension):
     folder = tiny_multi_vector(tmp_path / "model", expansion=expansion, attend=attend, dimension=dimension)
-    encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
+    encoder = load_learner(ModelSpec(str(folder)), "cpu")
     assert encoder.dimension == (dimension or HIDDEN)
     assert encoder.spec.similarity == "maxsim"
     assert (encoder.spec.query_prompt, encoder.spec.document_prompt) == ("[Q] ", "[D] ")
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def encoder(folder: Path) -> Encoder:
-    return Encoder.load(ModelSpec(str(folder)), "cpu")
+    return load_learner(ModelSpec(str(folder)), "cpu")
 
 
 def test_queries_are_filled_and_punctuation_of_documents_is_left_out(encoder):
@@ -78,7 +78,7 @@ def test_no_texts(encoder):
 
 def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder, tmp_path):
     encoder.save(tmp_path / "saved")
-    opened = Encoder.open(tmp_path / "saved", "cpu")
+    opened = load_learner(tmp_path / "saved", "cpu")
     assert opened.spec.similarity == "maxsim" and opened.spec.query_length == 12
     np.testing.assert_array_equal(
         opened.encode(QUERIES, "query", FP32).vectors, encoder.encode(QUERIES, "query", FP32).vectors
@@ -90,7 +90,7 @@ def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder, tmp_path
 def test_token_vectors_are_taken_of_any_transformer(tmp_path, kind):
     source = tiny_encoder(tmp_path / "source", kind=kind)
     spec = _of_model(source, query_expansion=8, skiplist="punctuation")
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     assert encoder.dimension == HIDDEN and encoder.spec.query_length == 8
     found = encoder.encode(["a file", "x"], "query")
     assert np.diff(found.offsets).tolist() == [8, 8]
@@ -101,7 +101,7 @@ def test_token_vectors_are_taken_of_any_transformer(tmp_path, kind):
 
 def test_a_projection_keeps_most_of_the_inner_products(tmp_path):
     source = tiny_encoder(tmp_path / "source")
-    whole, less = (Encoder.load(_of_model(source, **options), "cpu") for options in ({}, {"dimension": 24}))
+    whole, less = (load_learner(_of_model(source, **options), "cpu") for options in ({}, {"dimension": 24}))
     assert less.dimension == 24
     scores = [
         one.score(one.tensor(one.encode(DOCUMENTS, "query")), one.tensor(one.encode(DOCUMENTS, "document")))
@@ -111,12 +111,12 @@ def test_a_projection_keeps_most_of_the_inner_products(tmp_path):
 
 
 def test_queries_longer_than_what_they_are_filled_to_are_read_on(folder):
-    encoder = Encoder.load(ModelSpec(str(folder), query_length=16), "cpu")
+    encoder = load_learner(ModelSpec(str(folder), query_length=16), "cpu")
     assert np.diff(encoder.encode(["a", QUERIES[-1]], "query").offsets).tolist() == [12, 16]
 
 
 def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder, encoder):
-    mean = Encoder.load(ModelSpec(str(folder), similarity="meanmaxsim"), "cpu")
+    mean = load_learner(ModelSpec(str(folder), similarity="meanmaxsim"), "cpu")
     TEXT = (["x"], "document")
     one, other = (
         each.score(*(each.embed(each.features(texts, side), side) for texts, side in ((QUERIES, "query"), TEXT)))
@@ -126,7 +126,7 @@ def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder, encoder):
 
 
 def test_weights_in_bf16_give_about_the_same(folder, encoder):
-    half = Encoder.load(ModelSpec(str(folder), dtype="bf16"), "cpu", "bf16")
+    half = load_learner(ModelSpec(str(folder), dtype="bf16"), "cpu", "bf16")
     assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
     one, other = half.encode(QUERIES, "query"), encoder.encode(QUERIES, "query", FP32)
     assert (one.vectors * other.vectors).sum(1).min() > 0.98
@@ -159,7 +159,7 @@ def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
 )
 def test_what_cannot_be_had_is_told(folder, values, options, said):
     with pytest.raises(ModelError, match=said):
-        Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("multi-vector", options), **values), "cpu")
+        load_learner(ModelSpec(str(folder), encoder=PluginSetting("multi-vector", options), **values), "cpu")
 
 
 def test_what_a_folder_says_is_told_before_it_is_opened(folder, tmp_path):
@@ -172,7 +172,7 @@ def test_what_a_folder_says_is_told_before_it_is_opened(folder, tmp_path):
 
 def test_more_dimensions_than_there_are_cannot_be_had(tmp_path):
     with pytest.raises(ModelError, match="have 32 dimensions"):
-        Encoder.load(_of_model(tiny_encoder(tmp_path / "source"), dimension=64), "cpu")
+        load_learner(_of_model(tiny_encoder(tmp_path / "source"), dimension=64), "cpu")
 
 
 def _pylate(folder: Path) -> Path:
@@ -209,9 +209,9 @@ def _stanford(folder: Path) -> Path:
 def test_models_of_older_forms_are_read(tmp_path, make, length):
     folder = make(tmp_path / "model")
     spec = ModelSpec(str(folder), encoder=PluginSetting("multi-vector"))
-    encoder = Encoder.load(spec, "cpu")
+    encoder = load_learner(spec, "cpu")
     assert (encoder.spec.query_length, encoder.spec.document_length) == (length, 20)
     assert resolve(ModelSpec(str(folder))).known == resolve(spec).known
     _equal_to_sentence_transformers(encoder, folder)
     encoder.save(tmp_path / "saved")
-    _equal_to_sentence_transformers(Encoder.open(tmp_path / "saved", "cpu"), folder)
+    _equal_to_sentence_transformers(load_learner(tmp_path / "saved", "cpu"), folder)

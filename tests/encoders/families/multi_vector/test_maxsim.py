@@ -3,14 +3,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hardneg.encoders.families.multi_vector.maxsim import collected, marked, maxsim, maxsim_of_lists, padded
+from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken, maxsim
 from hardneg.records.types import TokenVectors
 
 
 def _tensor(*texts: list[list[float]]) -> Tensor:
     flat = np.array([vector for text in texts for vector in text], np.float32).reshape(-1, 2)
     offsets = np.cumsum([0, *(len(text) for text in texts)])
-    return padded(TokenVectors(offsets, flat), torch.device("cpu"))
+    return VectorAToken().tensor(TokenVectors(offsets, flat), torch.device("cpu"))
 
 
 _QUERIES = ([[1, 0], [0, 1]], [[3, 4]])
@@ -30,8 +30,8 @@ def test_mean_divides_by_the_tokens_of_the_query() -> None:
 
 
 def test_lists_are_scored_by_their_own_query() -> None:
-    documents = _tensor(*_DOCUMENTS)[torch.tensor([[0, 2], [1, 0]])]
-    scores = maxsim_of_lists(_tensor(*_QUERIES), documents)
+    documents = VectorAToken().collect(_tensor(*_DOCUMENTS)[torch.tensor([0, 2, 1, 0])])
+    scores = VectorAToken().score_lists(_tensor(*_QUERIES), documents)
     torch.testing.assert_close(scores, torch.tensor([[3.0, 14.0], [-11.0, 7.0]]))
 
 
@@ -52,11 +52,6 @@ def test_a_document_without_tokens_is_far_below_all_others() -> None:
 def test_vectors_come_back_from_the_tensor_as_they_were(rows: list[int]) -> None:
     offsets = np.array([0, 2, 2, 5])
     texts = TokenVectors(offsets, np.arange(10, dtype=np.float32).reshape(5, 2))[np.array(rows, np.int64)]
-    back = collected(padded(texts, torch.device("cpu")))
+    back = VectorAToken().collect(VectorAToken().tensor(texts, torch.device("cpu")))
     np.testing.assert_array_equal(back.offsets, texts.offsets)
     np.testing.assert_array_equal(back.vectors, texts.vectors)
-
-
-def test_what_is_not_scored_becomes_nothing() -> None:
-    vectors = torch.tensor([[[1.0, 2.0], [3.0, 4.0]]])
-    assert marked(vectors, torch.tensor([[False, True]])).tolist() == [[[0, 0, 0], [3, 4, 1]]]

@@ -8,7 +8,8 @@ from tiny import tiny_multi_vector
 
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -27,7 +28,7 @@ TEXTS = ["", "...", *(f"{'a word, ' * (number % 5)}{number}" for number in range
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
     folder = tiny_multi_vector(tmp_path_factory.mktemp("tiny") / "model")
-    return Encoder.load(ModelSpec(str(folder)), "cpu")
+    return load_learner(ModelSpec(str(folder)), "cpu")
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_queries_can_learn_alone(encoder, tmp_path):
     np.testing.assert_allclose(same, encoder.encode(texts, "document", FP32).vectors, atol=1e-6)
     assert abs(twin.encode(texts, "query", FP32).vectors - encoder.encode(texts, "query", FP32).vectors).max() > 1e-3
     twin.save(tmp_path / "twin")
-    whole, opened = MultiVectorEncoder(str(tmp_path / "twin"), device="cpu"), Encoder.open(tmp_path / "twin", "cpu")
+    whole, opened = MultiVectorEncoder(str(tmp_path / "twin"), device="cpu"), load_learner(tmp_path / "twin", "cpu")
     for kind, ask in (("query", whole.encode_query), ("document", whole.encode_document)):
         expected = torch.cat(list(ask(texts))).numpy()
         np.testing.assert_allclose(twin.encode(texts, kind, FP32).vectors, expected, atol=1e-5)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.sparse.largest import _Largest, can_be_narrow
+from hardneg.encoders.families.sparse.weights import _Largest, can_be_narrow
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import forward
 from hardneg.records.types import PluginSetting
@@ -22,7 +23,7 @@ def wide(encoder: Encoder, features: dict[str, Tensor]) -> Tensor:
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
 def test_weights_and_gradients_are_those_of_the_whole_logits(activation, tiny_model):
     kind = PluginSetting("sparse", {"activation": activation})
-    encoder = Encoder.load(ModelSpec(str(tiny_model), encoder=kind))
+    encoder = load_learner(ModelSpec(str(tiny_model), encoder=kind))
     assert can_be_narrow(encoder.parts("document"))
     with torch.no_grad():  # so that many terms are there
         encoder.parts("document")[0].model.get_output_embeddings().bias.normal_(0, 0.1)
@@ -62,8 +63,8 @@ def test_a_gradient_goes_to_the_best_token_alone():
 
 
 def test_other_poolings_and_networks_go_the_long_way(tiny_model):
-    encoder = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse", {"pooling": "sum"})))
+    encoder = load_learner(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse", {"pooling": "sum"})))
     assert not can_be_narrow(encoder.parts("document"))
-    parts = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse"))).parts("document")
+    parts = load_learner(ModelSpec(str(tiny_model), encoder=PluginSetting("sparse"))).parts("document")
     parts[0].model.config.model_type = "deberta"
     assert not can_be_narrow(parts)

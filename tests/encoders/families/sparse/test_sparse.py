@@ -16,9 +16,9 @@ from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
 from hardneg.cli.contracts import override_lines
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.inference import EncodeOptions
 from hardneg.encoders.open.contract import read_contract
-from hardneg.encoders.open.resolved import open_encoder, resolve
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError, PluginError
@@ -54,7 +54,7 @@ def check_equal(encoder: Encoder, theirs: SparseEncoder) -> None:
 
 
 def test_weights_are_those_of_sentence_transformers(folder: Path) -> None:
-    encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
+    encoder = load_learner(ModelSpec(str(folder)), "cpu")
     assert encoder.spec.similarity == "dot" and encoder.spec.query_prompt == "find: "
     check_equal(encoder, SparseEncoder(str(folder), device="cpu"))
 
@@ -63,19 +63,19 @@ def test_weights_are_those_of_sentence_transformers(folder: Path) -> None:
     "options", [{"queries": "terms"}, {"pooling": "sum", "activation": "log1p_relu"}, {"max_terms": 3}, {}]
 )
 def test_a_saved_folder_opens_in_sentence_transformers(folder: Path, tmp_path: Path, options: dict[str, Any]) -> None:
-    encoder = Encoder.load(sparse(folder, 40, **options), "cpu")
+    encoder = load_learner(sparse(folder, 40, **options), "cpu")
     encoder.save(tmp_path / "saved")
     theirs = SparseEncoder(str(tmp_path / "saved"), device="cpu")
     check_equal(encoder, theirs)
-    again = open_encoder(tmp_path / "saved", "cpu")
+    again = load_encoder(tmp_path / "saved", "cpu")
     check_equal(again, theirs)  # type: ignore[arg-type]
 
 
 def test_weights_by_hand(folder: Path) -> None:
     """The largest, or the sum, over tokens of log(1 + relu(logit)): SPLADE v2, Eq. 6 and 1."""
-    encoder = Encoder.load(sparse(folder), "cpu")
+    encoder = load_learner(sparse(folder), "cpu")
     features, transformer = encoder.features(["ab cd"], "document"), route(encoder.module, "document")[0]
-    poolings = [encoder, Encoder.load(sparse(folder, pooling="sum"), "cpu")]
+    poolings = [encoder, load_learner(sparse(folder, pooling="sum"), "cpu")]
     with torch.inference_mode():
         logits = transformer.model(**features).logits[0].tolist()
         largest, summed = (each.embed(features, "document")[0].tolist() for each in poolings)
@@ -85,7 +85,7 @@ def test_weights_by_hand(folder: Path) -> None:
 
 
 def test_batches_and_windows_make_no_difference(folder: Path) -> None:
-    encoder = Encoder.load(ModelSpec(str(folder)), "cpu")
+    encoder = load_learner(ModelSpec(str(folder)), "cpu")
     one = encoder.encode(TEXTS, "document", EncodeOptions(64, "fp32"))
     other = encoder.encode(TEXTS, "document", EncodeOptions(9999, "fp32", window=5))
     torch.testing.assert_close(encoder.tensor(one), encoder.tensor(other), atol=1e-5, rtol=0)
@@ -93,7 +93,7 @@ def test_batches_and_windows_make_no_difference(folder: Path) -> None:
 
 
 def test_terms_of_a_query_without_a_network(folder: Path) -> None:
-    encoder = Encoder.load(sparse(folder, queries="terms"), "cpu")
+    encoder = load_learner(sparse(folder, queries="terms"), "cpu")
     rows, terms = encoder.encode(["ab ab cd", ""], "query"), encoder.representation.terms  # type: ignore[attr-defined]
     found = [[terms[term] for term in rows[place : place + 1].terms] for place in range(2)]
     assert [sorted(each) for each in found] == [["##nd", ":", "ab", "cd", "fi"], ["##nd", ":", "fi"]]
@@ -107,14 +107,14 @@ def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None
     queries = [SparseStaticEmbedding(documents[0].tokenizer, weights, frozen=True)]
     made = SparseEncoder(modules=[Router.for_query_document(queries, documents)], device="cpu")
     made.save(str(tmp_path / "router"))
-    encoder = Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
+    encoder = load_learner(ModelSpec(str(tmp_path / "router")), "cpu")
     check_equal(encoder, SparseEncoder(str(tmp_path / "router"), device="cpu"))
     assert not route(encoder.module, "query")[0].weight.requires_grad
     with pytest.raises(ModelError, match="has no encoder of queries"):
-        Encoder.load(sparse(tmp_path / "router", queries="encoder"), "cpu")
+        load_learner(sparse(tmp_path / "router", queries="encoder"), "cpu")
     next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
     with pytest.raises(ModelError, match=r"in another folder, \.\./idf\.json"):
-        Encoder.load(ModelSpec(str(tmp_path / "router")), "cpu")
+        load_learner(ModelSpec(str(tmp_path / "router")), "cpu")
 
 
 def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "old" / "modules.json").write_text(json.dumps(modules))
     said = {"max_seq_length": 24, "do_lower_case": False}
     (tmp_path / "old" / "sentence_bert_config.json").write_text(json.dumps(said))
-    encoder = Encoder.load(ModelSpec(str(tmp_path / "old")), "cpu")
+    encoder = load_learner(ModelSpec(str(tmp_path / "old")), "cpu")
     assert encoder.spec.document_length == 24
     check_equal(encoder, SparseEncoder(str(tmp_path / "old"), device="cpu"))
 
 
 def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
-    encoder = Encoder.load(sparse(folder, queries="terms"), "cpu")
+    encoder = load_learner(sparse(folder, queries="terms"), "cpu")
     encoder.embed(encoder.features(["ab"], "query"), "query").sum().backward()
     gradient = route(encoder.module, "query")[0].weight.grad
     assert gradient is not None and int((gradient != 0).sum()) == int(gradient.sum()) > 0
@@ -139,7 +139,7 @@ def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
 
 def test_a_dense_model_gets_a_head(dense: Path) -> None:
     """Logits are inner products of the layer-normed outputs with the embeddings, less 4.5 times the mean norm."""
-    encoder = Encoder.load(sparse(dense), "cpu")
+    encoder = load_learner(sparse(dense), "cpu")
     model = route(encoder.module, "document")[0].model
     features = encoder.features(["ab cd"], "document")
     with torch.inference_mode():
@@ -153,7 +153,7 @@ def test_a_dense_model_gets_a_head(dense: Path) -> None:
 
 def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
-    found = [override_lines(sparse(place)) for place in (dense, base, folder)]
+    found = [override_lines(resolve(sparse(place))) for place in (dense, base, folder)]
     told = f"model {dense}: it has no head of masked words: a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
 
@@ -165,7 +165,7 @@ def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
 
 def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
-    model = route(Encoder.load(sparse(base), "cpu").module, "document")[0].model
+    model = route(load_learner(sparse(base), "cpu").module, "document")[0].model
     assert set(model.cls.predictions.decoder.bias.tolist()) == {-5.0}
 
 
@@ -176,7 +176,7 @@ def test_a_head_in_part_is_refused(tmp_path: Path) -> None:
     kept = {name: tensor for name, tensor in load_file(place).items() if "transform.LayerNorm" not in name}
     save_file(kept, place, {"format": "pt"})
     with pytest.raises(ModelError, match=r"lack cls\.predictions\.transform\.LayerNorm"):
-        Encoder.load(sparse(tmp_path / "base"), "cpu")
+        load_learner(sparse(tmp_path / "base"), "cpu")
 
 
 def test_what_it_is_enters_the_digest(folder: Path, dense: Path, tmp_path: Path) -> None:
@@ -205,14 +205,14 @@ def test_rounded_weights_leave_the_frequencies_of_positions_alone(tmp_path: Path
     plain = tiny_encoder(tmp_path / "modern", kind="transformers")
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
     ModernBertForMaskedLM(ModernBertConfig(vocab_size=2000, pad_token_id=0, **sizes)).save_pretrained(plain)
-    half, whole = (Encoder.load(sparse(plain), "cpu", precision) for precision in ("bf16", "fp32"))
+    half, whole = (load_learner(sparse(plain), "cpu", precision) for precision in ("bf16", "fp32"))
     buffers, rounded = (dict(each.parts("query")[0].model.named_buffers()) for each in (whole, half))
     assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
     assert buffers and all(torch.equal(rounded[name], buffer) for name, buffer in buffers.items())
 
 
 def test_twins(folder: Path, tmp_path: Path) -> None:
-    apart = split(Encoder.load(ModelSpec(str(folder)), "cpu"))
+    apart = split(load_learner(ModelSpec(str(folder)), "cpu"))
     apart.save(tmp_path / "twins")
     check_equal(apart, SparseEncoder(str(tmp_path / "twins"), device="cpu"))
 
@@ -227,11 +227,11 @@ def test_twins(folder: Path, tmp_path: Path) -> None:
 )
 def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
-        Encoder.load(ModelSpec(str(folder), **fields), "cpu")
+        load_learner(ModelSpec(str(folder), **fields), "cpu")
 
 
 def test_other_folders_are_refused(folder: Path) -> None:
     with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
-        Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("dense")), "cpu")
+        load_learner(ModelSpec(str(folder), encoder=PluginSetting("dense")), "cpu")
     with pytest.raises(PluginError, match="max_terms must be 1 or more, not 0"):
-        Encoder.load(sparse(folder, max_terms=0), "cpu")
+        load_learner(sparse(folder, max_terms=0), "cpu")

@@ -10,7 +10,8 @@ from tiny import tiny_sparse_encoder
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import EncodeOptions
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
@@ -24,7 +25,7 @@ TEXTS = [f"{'and more ' * (n % 5)}of the river {n}" for n in range(11)]
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
-    return Encoder.load(ModelSpec(str(tiny_sparse_encoder(tmp_path_factory.mktemp("models") / "splade"))), "cpu")
+    return load_learner(ModelSpec(str(tiny_sparse_encoder(tmp_path_factory.mktemp("models") / "splade"))), "cpu")
 
 
 @pytest.fixture

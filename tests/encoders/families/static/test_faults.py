@@ -8,8 +8,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from tiny import HIDDEN, tiny_model2vec, tiny_multi_vector, tiny_static
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError
 from hardneg.records.types import PluginSetting
@@ -40,7 +39,7 @@ def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
     folder = tiny_static(tmp_path / "model")
     damage(folder)
     with pytest.raises(ModelError, match=told):
-        Encoder.load(ModelSpec(str(folder), **options))
+        load_learner(ModelSpec(str(folder), **options))
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
@@ -50,7 +49,7 @@ def test_a_static_folder_is_no_other_kind(static: Path, tmp_path: Path, kind):
         with pytest.raises(ModelError, match=told):
             _ = resolve(spec).digest
         with pytest.raises(ModelError, match=told):
-            Encoder.load(spec, "cpu")
+            load_learner(spec, "cpu")
 
 
 def test_a_folder_of_another_kind_gives_no_table(tmp_path: Path):
@@ -66,6 +65,6 @@ def test_a_table_for_queries_alone(tmp_path: Path, static: Path, tiny_model: Pat
     table = SentenceTransformer(str(static), device="cpu")[0]
     router = Router.for_query_document([table], [Transformer(str(tiny_model)), Pooling(HIDDEN)])
     SentenceTransformer(modules=[router], device="cpu").save(str(tmp_path / "apart"), create_model_card=False)
-    for opened in (lambda spec: resolve(spec).full, Encoder.load):
+    for opened in (lambda spec: resolve(spec).full, load_learner):
         with pytest.raises(ModelError, match="a table on one side and none on the other: use another model"):
             opened(ModelSpec(str(tmp_path / "apart")))

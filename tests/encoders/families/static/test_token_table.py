@@ -8,10 +8,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.static.token_table import principal, sif_weights, word_embeddings
+from hardneg.encoders.families.static.load_static import principal, sif_weights, word_embeddings
 from hardneg.encoders.open.configuration import UNBOUNDED
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
@@ -35,12 +34,12 @@ def test_a_transformer_gives_its_token_table(tiny_model: Path, from_transformer:
     table = word_embeddings(tiny_model)
     own = load_file(tiny_model / "model.safetensors")["embeddings.word_embeddings.weight"]
     torch.testing.assert_close(table, own)
-    encoder = Encoder.load(from_transformer)
+    encoder = load_learner(from_transformer)
     made = principal(own, 8) * sif_weights(len(own), 1e-4)[:, None]
     torch.testing.assert_close(encoder.module[0].embedding.weight.data, made)
     assert resolve(from_transformer, fetch=True).full.document_length == UNBOUNDED
     asked = {"dimensions": None, "sif": None}
-    plain = Encoder.load(ModelSpec(str(tiny_model), encoder=PluginSetting("static", asked)))
+    plain = load_learner(ModelSpec(str(tiny_model), encoder=PluginSetting("static", asked)))
     torch.testing.assert_close(plain.module[0].embedding.weight.data, own)
 
 
@@ -48,7 +47,7 @@ def test_an_untrained_table_has_the_spread_of_the_transformers(tiny_model: Path,
     own = word_embeddings(tiny_model)
     options = {"dimensions": None, "sif": None, "untrained": True}
     spec = ModelSpec(str(tiny_model), encoder=PluginSetting("static", options))
-    tables = [Encoder.load(spec).module[0].embedding.weight.data for _ in range(2)]
+    tables = [load_learner(spec).module[0].embedding.weight.data for _ in range(2)]
     torch.testing.assert_close(*tables, atol=0, rtol=0)
     drawn = torch.from_numpy(generator(42, "untrained").standard_normal(own.shape, np.float32))
     torch.testing.assert_close(tables[0], drawn * own.std(), atol=0, rtol=0)
@@ -65,7 +64,7 @@ def test_a_transformer_without_a_table(tmp_path: Path):
     del weights["embeddings.word_embeddings.weight"]
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(ModelError, match="no token table in its weights: name another model"):
-        Encoder.load(ModelSpec(str(folder), encoder=PluginSetting("static")))
+        load_learner(ModelSpec(str(folder), encoder=PluginSetting("static")))
 
 
 @pytest.mark.parametrize("options", [{"dimensions": 0}, {"sif": 0.0}, {"size": 3}])

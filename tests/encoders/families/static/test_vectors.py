@@ -12,10 +12,10 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tiny import HIDDEN, tiny_model2vec, tiny_static
 
-from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.encoder import split
 from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.inference import EncodeOptions
-from hardneg.encoders.open.resolved import resolve
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 
 TEXTS = ["alpha beta", "", "gamma", "  ", "alpha beta delta"]
@@ -39,7 +39,7 @@ PROMPTS = {"prompts": {"query": "find: ", "document": "text: ", "other": "o"}}
 def test_vectors_are_those_of_sentence_transformers(tmp_path: Path, change, normalised):
     folder = tiny_static(tmp_path / "model", normalised=normalised)
     change(folder)
-    encoder, theirs = Encoder.load(ModelSpec(str(folder))), SentenceTransformer(str(folder), device="cpu")
+    encoder, theirs = load_learner(ModelSpec(str(folder))), SentenceTransformer(str(folder), device="cpu")
     for kind, encode in (("query", theirs.encode_query), ("document", theirs.encode_document)):
         expected = encode(TEXTS, normalize_embeddings=True)
         np.testing.assert_allclose(encoder.encode(TEXTS, kind), expected, atol=1e-6)
@@ -47,7 +47,7 @@ def test_vectors_are_those_of_sentence_transformers(tmp_path: Path, change, norm
 
 def test_without_normalisation_where_dot_is_asked_for(tmp_path: Path):
     folder = tiny_static(tmp_path / "model", normalised=False)
-    encoder = Encoder.load(ModelSpec(str(folder), similarity="dot"))
+    encoder = load_learner(ModelSpec(str(folder), similarity="dot"))
     expected = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(encoder.encode(TEXTS, "query"), expected, atol=1e-6)
 
@@ -55,7 +55,7 @@ def test_without_normalisation_where_dot_is_asked_for(tmp_path: Path):
 @pytest.mark.parametrize("normalised", [True, False])
 def test_model2vec_shares_rows_and_weighs_them(tmp_path: Path, normalised):
     folder = tiny_model2vec(tmp_path / "model", normalised=normalised)
-    encoder = Encoder.load(ModelSpec(str(folder), similarity="cosine" if normalised else "dot"))
+    encoder = load_learner(ModelSpec(str(folder), similarity="cosine" if normalised else "dot"))
     (ids,) = encoder.tokenise(["abc d"], "query").batch(np.array([0]))["input_ids"].tolist()
     rows = np.array([[i % 4, 1] for i in ids], np.float32) * [[0.5 if i % 2 else 1] for i in ids]
     mean = rows.mean(0)
@@ -67,13 +67,13 @@ def test_model2vec_that_sentence_transformers_opens(tmp_path: Path):
     folder = tiny_model2vec(tmp_path / "model")
     kind = "sentence_transformers.models.StaticEmbedding"
     (folder / "modules.json").write_text(json.dumps([{"idx": 0, "name": "0", "path": ".", "type": kind}]))
-    encoder, theirs = Encoder.load(ModelSpec(str(folder))), SentenceTransformer(str(folder), device="cpu")
+    encoder, theirs = load_learner(ModelSpec(str(folder))), SentenceTransformer(str(folder), device="cpu")
     expected = theirs.encode(TEXTS, normalize_embeddings=True)
     np.testing.assert_allclose(encoder.encode(TEXTS, "query"), expected, atol=1e-3)  # theirs is in float16
 
 
 def test_any_order_and_any_batches_give_the_same(static: Path):
-    encoder = Encoder.load(ModelSpec(str(static)))
+    encoder = load_learner(ModelSpec(str(static)))
     alone = np.concatenate([encoder.encode([text], "document") for text in TEXTS])
     order = [3, 0, 5, 1, 2, 4]
     for tokens in (1, 7, 10_000):
@@ -85,24 +85,24 @@ def test_any_order_and_any_batches_give_the_same(static: Path):
 def test_a_saved_model_is_opened_by_sentence_transformers(tmp_path: Path, from_transformer: ModelSpec):
     lengths = {"query_length": 3, "document_length": 5, "query_prompt": "find: "}
     spec = ModelSpec(from_transformer.name, encoder=from_transformer.encoder, **lengths)
-    encoder = Encoder.load(spec)
+    encoder = load_learner(spec)
     encoder.save(tmp_path / "saved")
     theirs = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     assert isinstance(theirs[0], StaticEmbedding)
     np.testing.assert_allclose(encoder.encode(TEXTS, "document"), theirs.encode_document(TEXTS), atol=1e-6)
-    again = Encoder.open(tmp_path / "saved")
+    again = load_learner(tmp_path / "saved")
     assert (again.spec.query_length, again.spec.document_length, again.spec.query_prompt) == (3, 5, "find: ")
     for kind in ("query", "document"):
         np.testing.assert_allclose(again.encode(TEXTS, kind), encoder.encode(TEXTS, kind), atol=1e-7)
 
 
 def test_two_tables_are_saved_and_learn_apart(tmp_path: Path, static: Path):
-    encoder = split(Encoder.load(ModelSpec(str(static))))
+    encoder = split(load_learner(ModelSpec(str(static))))
     with torch.no_grad():
         encoder.parts("query")[0].embedding.weight.mul_(torch.arange(HIDDEN) % 2)
     encoder.save(tmp_path / "saved")
     assert resolve(str(tmp_path / "saved")).family == Static()
-    again, theirs = Encoder.open(tmp_path / "saved"), SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    again, theirs = load_learner(tmp_path / "saved"), SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     for opened in (again.encode(TEXTS, "query"), theirs.encode_query(TEXTS)):
         np.testing.assert_allclose(opened, encoder.encode(TEXTS, "query"), atol=1e-6)
     np.testing.assert_allclose(theirs.encode_document(TEXTS), encoder.encode(TEXTS, "document"), atol=1e-6)
@@ -110,7 +110,7 @@ def test_two_tables_are_saved_and_learn_apart(tmp_path: Path, static: Path):
 
 
 def test_gradients_are_those_of_sentence_transformers(static: Path):
-    encoder, theirs = Encoder.load(ModelSpec(str(static))), SentenceTransformer(str(static), device="cpu")
+    encoder, theirs = load_learner(ModelSpec(str(static))), SentenceTransformer(str(static), device="cpu")
     target = torch.randn(len(TEXTS), HIDDEN, generator=torch.Generator().manual_seed(1))
     (encoder.embed(encoder.features(TEXTS, "document"), "document") * target).sum().backward()
     (theirs(theirs.preprocess(TEXTS))["sentence_embedding"] * target).sum().backward()
@@ -120,7 +120,7 @@ def test_gradients_are_those_of_sentence_transformers(static: Path):
 
 def test_wordllama_is_read_where_it_is_installed():
     pytest.importorskip("safetensors")
-    encoder = Encoder.load(ModelSpec(WORDLLAMA))
+    encoder = load_learner(ModelSpec(WORDLLAMA))
     assert "wordllama" not in sys.modules  # its files are read, its code is not run
     queries, documents = (encoder.encode(["How do I sort an array?"], kind) for kind in ("query", "document"))
     assert queries.shape == (1, 256) and np.array_equal(queries, documents)

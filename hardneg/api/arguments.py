@@ -1,0 +1,218 @@
+"""The arguments of public functions: a sentence on each, what a terminal must know of it, and those that many have."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from inspect import Parameter
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
+
+from hardneg.records.named_plugins import LOCAL
+from hardneg.runtime.progress import Progress
+from hardneg.runtime.seeding import SEED
+
+REQUIRED: Any = ...
+"""The default of an argument that must be given."""
+
+MACHINE = "Where it runs"
+WRITTEN = "What is written"
+_FEW = 4
+"""So many words are a choice of the command's; more are completed."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A sentence on an argument, and what a terminal needs beside its name, type and default.
+
+    objects: what Python takes too. cli: the type that a terminal gives, if it is not the annotation's; a dict is of
+    NAME=VALUE, given again and again. flag: the option's name, if another; same: others that it has too. default: where
+    the signature has None, or none. plugin: the kind of plugin that it names, whose options are given by `--option`.
+    panel: its group in the help. words: complete it; metrics: names of metrics do. least: the lowest number. operand:
+    it is given without a flag.
+    """
+
+    help: str
+    objects: str = ""
+    cli: Any = None
+    flag: str = ""
+    same: tuple[str, ...] = ()
+    default: Any = None
+    plugin: str = ""
+    metavar: str = ""
+    panel: str = ""
+    words: Sequence[str] = ()
+    metrics: bool = False
+    least: int | None = None
+    operand: bool = False
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return repr(f"{self.help} Or {self.objects}." if self.objects else self.help)
+
+
+Setting = str | Mapping[str, Any]
+"""A plugin: its name, or a dict of its options with its `name`."""
+Dataset = Annotated[
+    str | Path | Mapping[str, Any] | Any,
+    Arg(
+        "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
+        "a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels",
+        plugin="datasets",
+    ),
+]
+Model = Annotated[
+    str | Path | Any,
+    Arg(
+        "A folder, a hub id, or packaged:all-MiniLM-L6-v2.",
+        "what a training returned, or a live `SentenceTransformer`, `SparseEncoder` or `MultiVectorEncoder`",
+    ),
+]
+AnyRun = Annotated[
+    str | Path | Mapping[str, Mapping[str, float]] | Any,
+    Arg("A TREC run, plain or gzip.", "what a search returned, or scores by document by query", cli=Path),
+]
+Runs = Annotated[
+    str | Path | Mapping[str, Any] | Sequence[Any] | Any,
+    Arg(
+        "A TREC run, plain or gzip; may be repeated.",
+        "what a search returned, or scores by document by query; several in a list, or in a dict by label",
+        cli=list[Path],
+        flag="run",
+    ),
+]
+AnyQrels = Annotated[
+    str | Path | Mapping[str, Mapping[str, int] | Iterable[str]],
+    Arg("Judgements: TREC or BEIR form, plain or gzip.", "grades by document by query", cli=Path),
+]
+Settings = Annotated[
+    Sequence[str] | Mapping[str, Any],
+    Arg("Set any value, such as model.document_length=256.", cli=list[str], flag="set", metavar="PATH=VALUE"),
+]
+Store = Annotated[
+    str | Path | None,
+    Arg(
+        "The artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.",
+        cli=Path,
+        metavar="PATH",
+        panel=MACHINE,
+    ),
+]
+Device = Annotated[
+    str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
+]
+_ENGINE = "Where the blocks of encode, search, mine and rerank are computed; `hardneg plugins list engines` shows them."
+
+
+class Where(TypedDict, total=False):
+    """What every function takes by name."""
+
+    settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
+    store: Store
+    device: Device
+    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=LOCAL, plugin="engines", panel=MACHINE)]
+    seed: Annotated[int, Arg("The seed of random draws.", default=SEED)]
+    progress: Annotated[bool | Progress, Arg("Whether to show bars, or what shows them.", cli=bool, default=False)]
+
+
+Split = Annotated[str | None, Arg("The queries' split.", default="test")]
+"""None: the usual one, or the only one of a dataset in memory."""
+TrainSplit = Annotated[Split, replace(get_args(Split)[1], default="train")]
+VectorIndex = Annotated[
+    str | Path | Any,
+    Arg("With vectors of queries: a dense index folder, in place of a model.", "what `encode` returned", cli=Path),
+]
+VectorFile = Annotated[
+    str | Path, Arg("The queries' vectors: Parquet, JSON Lines, or a .npy array with their ids.", cli=Path)
+]
+VectorIds = Annotated[str | Path, Arg("The ids of the vectors of a .npy array, one a line.", cli=Path)]
+TRAIN_OPTION = Arg(
+    "A training option: max_steps=200 (default: one epoch), batch_size (32), learning_rate (by the kind of model) ...",
+    cli=dict[str, Any],
+    flag="train-option",
+    metavar="KEY=VALUE",
+)
+
+
+class AnalyzeArguments(Where, total=False):
+    """What analyses take beside their fields, those that read it."""
+
+    qrels: AnyQrels | None
+    queries: Annotated[
+        str | Path | Mapping[str, Any] | None,
+        Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.", "texts by id"),
+    ]
+    corpus: Annotated[
+        str | Path | Mapping[str, Any] | None, Arg("BEIR's corpus.jsonl, for documents' texts.", "texts by id")
+    ]
+    withheld: Annotated[AnyQrels | None, Arg("Judgements that the filters do not know.", "grades by document by query")]
+    relevance_level: Annotated[
+        int, Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", default=1)
+    ]
+    run_folder: Annotated[str | Path | None, Arg("The folder of a finished recipe.")]
+
+
+def arg_of(annotation: Any) -> Arg | None:
+    """What an annotation says of an argument; the outermost mark counts."""
+    inner = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        marks = [each for each in inner if isinstance(each, Arg)]
+        return marks[-1] if marks else arg_of(inner[0])
+    return next(filter(None, map(arg_of, inner)), None)
+
+
+def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
+    """The arguments of a function by name, those that it shares with others last; each with its default."""
+    arguments = {}
+    for each in inspect.signature(function).parameters.values():
+        if each.kind != Parameter.VAR_KEYWORD and (arg := arg_of(each.annotation)):
+            default = REQUIRED if each.default is Parameter.empty else each.default
+            default, form = arg.default if default is None else default, arg.cli or _form(each.annotation)
+            words = arg.words or (get_args(form) if get_origin(form) is Literal else ())
+            form = str if len(words) > _FEW else form
+            arguments[each.name] = replace(arg, name=each.name, cli=form, default=default, words=words)
+    return arguments
+
+
+def options_of(options: type) -> dict[str, Arg]:
+    """The arguments that a TypedDict declares; those of every function last."""
+    marks = {name: arg_of(annotation) for name, annotation in options.__annotations__.items()}
+    names = sorted(marks, key=lambda name: name in Where.__annotations__)
+    return {
+        name: replace(arg, name=name, cli=arg.cli or _form(options.__annotations__[name]))
+        for name in names
+        if (arg := marks[name])
+    }
+
+
+def _form(annotation: Any) -> Any:
+    """What a terminal gives for an argument of this type: a number, yes or no, one of a few words, else a text."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin in (Annotated, Union, UnionType):
+        return _form(inner[0])
+    return annotation if origin is Literal or annotation in (int, float, bool) else str
+
+
+def taken(arguments: Any, options: type) -> dict[str, Any]:
+    """Take the arguments of these options, or their defaults, out of a function's; those of every function stay."""
+    own = {name: arg for name, arg in options_of(options).items() if name not in Where.__annotations__}
+    return {name: arguments.pop(name, arg.default) for name, arg in own.items()}
+
+
+def spelled_out(function: _Function, options: type | None = None) -> _Function:
+    """The function; its signature has each argument of its `**options: Unpack[...]`, as notebooks show it.
+
+    A function that takes others beside, such as a plugin's, keeps `**options`; what is listed is then named.
+    """
+    signature = inspect.signature(function)
+    *named, rest = signature.parameters.values()
+    listed = options or get_args(rest.annotation)[0]
+    more = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=arg.default, annotation=listed.__annotations__[name])
+        for name, arg in options_of(listed).items()
+    ]
+    kept = [] if options is None else [rest]
+    function.__signature__ = signature.replace(parameters=[*named, *more, *kept])  # type: ignore[attr-defined]
+    return function

@@ -1,0 +1,240 @@
+"""The commands of the public functions: what each has beside a function's arguments, what it writes, what it says."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+from hardneg.cli import export, options
+from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
+from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
+from hardneg.cli.launch import launched, together
+from hardneg.cli.options import keyword
+from hardneg.cli.planned_work import TerminalWorkplace, check_run, configured, opened
+from hardneg.records.errors import UsageError
+from hardneg.records.layout import DROPPED
+from hardneg.records.wording import counted
+from hardneg.store.artifacts import MANIFEST
+from hardneg.store.atomic_write import link_file, link_folder, replace_text
+from hardneg.store.replaced_files import Target
+
+ON_ONE = ("settings", "store", "device")
+ON_MANY = (*ON_ONE, "processes", "engine")
+Args = Mapping[str, Any]
+
+
+class Command:
+    """A command that writes a function's result as a folder, and prints some of its facts.
+
+    shows: the options that it has of those that every function takes. counts: facts that are printed first, each with
+    what one and several of them are called; then the others, as what was left out, but those that are `unsaid`.
+    """
+
+    output = options.OUTPUT_FOLDER
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        shows: Sequence[str],
+        counts: Mapping[str, tuple[str, str]] = {},
+        unsaid: Iterable[str] = (),
+    ) -> None:
+        self.function, self.counts, self.unsaid = function, counts, {*unsaid}
+        self.arguments = shown(function, shows)
+
+    def options(self) -> Iterator[Parameter]:
+        """Those for what it writes."""
+        yield keyword("output", default=self.output, annotation=Path)
+        yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+
+    def targets(self, args: Args) -> list[Target]:
+        """What is written. Raises UsageError where the form and the files do not go together."""
+        return [Target(args["output"], folder=True)]
+
+    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
+        """Lay the result at the output, and tell what was made and what was left out."""
+        output, facts = args["output"], dict(result.facts)
+        with workplace.outputs.laid_out():
+            link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
+        self.tell(result)
+        counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
+        say(": ".join([str(output), *([", ".join(counts)] if counts else [])]))
+        if counts:
+            left = {name: count for name, count in facts.items() if name not in self.unsaid}
+            tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
+
+    def tell(self, result: Any) -> None:
+        """What is printed of a result before its counts."""
+        if tuned := result.facts.get("tuned"):
+            say(f"tuned: {tuned}")
+
+    def command(self, name: str) -> Callable[..., None]:
+        """The function that typer calls."""
+        options = [*parameters(self.arguments), *self.options()]
+        return shaped(lambda **args: self._run(name, args), options, text_of(self.function), flag_of(self.function))
+
+    def _run(self, name: str, args: Args) -> None:
+        """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
+        from hardneg.api.workplace import OtherProcess
+
+        targets, given = self.targets(args), values(self.arguments, args)
+        processes = args.get("processes")
+        engine = configured(args.get("engine"), args.get("engine_option"), processes)
+        if launched(processes, args.get("device")):
+            return
+        with together(args.get("device")) as device:
+            workplace = opened(args.get("store"), device, args.get("settings"), engine)
+            workplace.command, workplace.targets, workplace.overwrite = name, targets, args["overwrite"]
+            workplace.seed = args.get("seed", workplace.seed)
+            workplace.plans = args.get("plan", False) and 1 + args["as_json"]
+            with workplace.held, suppress(OtherProcess):
+                result = self.function(**given, workplace=workplace)
+                self.write(args, result, workplace)
+
+
+class RunCommand(Command):
+    """One that writes a run."""
+
+    output = options.OUTPUT_RUN
+
+    def targets(self, args: Args) -> list[Target]:
+        """The run, whose name has to be that of a gzip file."""
+        check_run(args["output"])
+        return [Target(args["output"])]
+
+
+class BenchCommand(Command):
+    """One that prints a table."""
+
+    def tell(self, result: Any) -> None:
+        """The table."""
+        say(result.text)
+
+
+class WrittenQueriesCommand(Command):
+    """One that writes a collection."""
+
+    def tell(self, result: Any) -> None:
+        """The queries of each split, and what was written and left out."""
+        say(", ".join(f"{split}: {counts['queries']:,} queries" for split, counts in result.facts["splits"].items()))
+        for name, count in result.facts.items():
+            if count and name not in ("documents", "seconds") and isinstance(count, int | float):
+                say(f"  {name}: {count:,}")
+
+
+class NegativesCommand(Command):
+    """One that writes negatives in the form of a training program, and what was dropped beside them."""
+
+    def options(self) -> Iterator[Parameter]:
+        """The form, and how much of it."""
+        yield keyword("form", default=export.FORM, annotation=str)
+        yield keyword("count", default=export.COUNT, annotation=int)
+        yield keyword("output", default=options.OUTPUT_FILE, annotation=Path)
+        yield keyword("scores", default=export.SCORES, annotation=bool)
+        yield keyword("corpus", default=export.CORPUS, annotation=Path | None)
+        yield keyword("dropped", default=export.DROPPED_FILE, annotation=Path | None)
+        yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+
+    def targets(self, args: Args) -> list[Target]:
+        """All files."""
+        target = self._target(args)
+        target.check()
+        return target.files
+
+    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
+        """Write the negatives, and tell of them."""
+        target = self._target(args)
+        _tell_mined(result.facts)
+        with workplace.outputs.laid_out():
+            if target.dropped is not None:
+                if not (result.folder / DROPPED).is_file():
+                    advice = "leave it out, or take denoised"
+                    raise UsageError(f"--dropped: this miner does not record what it drops; {advice}")
+                link_file(result.folder / DROPPED, target.dropped)
+                say(f"{target.dropped}: what was dropped")
+            export.write(result, target)
+
+    def _target(self, args: Args) -> export.NegativesTarget:
+        names = ("form", "count", "output", "scores", "corpus", "dropped")
+        return export.NegativesTarget(*(args[name] for name in names))
+
+
+class RecipeCommand(Command):
+    """One that writes a recipe with the negatives that it was written for, and figures of why."""
+
+    output = options.OUTPUT_RECIPE
+
+    def options(self) -> Iterator[Parameter]:
+        """As others, and JSON."""
+        yield from super().options()
+        yield keyword("as_json", default=options.JSON, annotation=bool)
+
+    def targets(self, args: Args) -> list[Target]:
+        """The recipe and the figures beside it."""
+        if args["output"].suffix != ".yaml":
+            raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
+        return [Target(path) for path in (args["output"], *self._figures(args))]
+
+    def _figures(self, args: Args) -> list[Path]:
+        return [args["output"].with_suffix(form) for form in (".png", ".svg")]
+
+    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
+        """Write them, and tell what was chosen, and why."""
+        output = args["output"]
+        with replace(workplace.outputs, keys=result.keys).laid_out():
+            replace_text(output, result.recipe(output))
+            result.draw(self._figures(args))
+        if args["as_json"]:
+            return say_json({"recipe": str(output), **result.to_dict()})
+        say(result.answer())
+        print_section(stdout_console(), result.section())
+        say(f"{output}: hardneg recipe run {output}")
+
+
+def _tell_mined(facts: Mapping[str, Any]) -> None:
+    counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
+    say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
+    counts.pop("queries in the run", None)
+    dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
+    if dropped:
+        reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
+        say(f"  candidates left out: {reasons}")
+    tell_left_out(counts)
+
+
+def commands() -> dict[str, Command]:
+    """All of them by name."""
+    from hardneg.functions.average import average
+    from hardneg.functions.bench import bench
+    from hardneg.functions.encode import encode
+    from hardneg.functions.fuse import fuse
+    from hardneg.functions.index import index
+    from hardneg.functions.mine import mine
+    from hardneg.functions.recommend import recommend
+    from hardneg.functions.rerank import rerank
+    from hardneg.functions.search import search
+    from hardneg.functions.train import train
+    from hardneg.functions.write_queries import write_queries
+
+    queries = {"queries": ("query", "queries")}
+    pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
+    return {
+        "average": Command(average, ("store", "device")),
+        "bench": BenchCommand(bench, ON_ONE),
+        "encode": Command(encode, ON_MANY),
+        "fuse": RunCommand(fuse, ("store",), {**queries, "documents": documents}),
+        "index build": Command(
+            index,
+            ("settings", "store"),
+            {"passages": ("passage", "passages"), "bytes": ("byte", "bytes")},
+            ["segments"],
+        ),
+        "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
+        "recommend": RecipeCommand(recommend, (*ON_ONE, "plan")),
+        "rerank": RunCommand(rerank, (*ON_ONE, "engine"), {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
+        "search": RunCommand(search, ON_MANY, queries, ["depth"]),
+        "train": Command(train, (*ON_ONE, "processes")),
+        "write-queries": WrittenQueriesCommand(write_queries, ("seed", *ON_ONE)),
+    }

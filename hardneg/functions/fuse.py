@@ -1,0 +1,184 @@
+"""`fuse`: runs of anyone's as one, with numbers that are given or tuned."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from hardneg.api.arguments import AnyQrels, Arg, Runs, Where, spelled_out
+from hardneg.functions.evaluate import RELEVANCE
+from hardneg.fusion.methods import Method, Missing, Norm
+from hardneg.records.depths import LIST_DEPTH
+from hardneg.records.errors import UsageError
+
+if TYPE_CHECKING:
+    from hardneg.api.results import RankedRun
+    from hardneg.api.workplace import Workplace
+    from hardneg.formats.runs import Run
+    from hardneg.fusion.methods import Fusion
+
+_log = logging.getLogger("hardneg")
+
+_TUNING = "Tuning"
+_METHODS = "zip, by turns, first run first; weighted-sum, of scores; reciprocal-rank; ranx's max, mnz, wsum."
+_MISSING = "Of weighted-sum: what a document scores in a run that lacks it, that run's lowest or 0."
+_TUNED = "Runs of other queries to tune on, one for each fused run, in their order."
+_JUDGED = Arg("The judgements of the queries to tune on.", cli=Path, panel=_TUNING)
+_GRID = Arg(
+    "Values to try, in every combination: of a run's weight, or `constant`; default: all weights in tenths that sum to "
+    "1.",
+    cli=dict[str, list[float]],
+    metavar="NAME=VALUE,VALUE",
+    panel=_TUNING,
+)
+
+_WEIGHT = Arg("A run's weight, by its label; default 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
+
+TuneRuns = Annotated[Runs | None, Arg(_TUNED, cli=list[Path], flag="tune-run", panel=_TUNING)]
+Metric = Annotated[str, Arg("The metric to tune on.", same=("metrics",), panel=_TUNING, metrics=True)]
+
+
+@spelled_out
+def fuse(
+    runs: Runs,
+    method: Annotated[Method, Arg(_METHODS)] = "weighted-sum",
+    *,
+    weights: Annotated[Mapping[str, float], _WEIGHT] = {},
+    missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
+    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = 60,
+    norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
+    depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = LIST_DEPTH,
+    tune_runs: TuneRuns = None,
+    qrels: Annotated[AnyQrels | None, _JUDGED] = None,
+    metric: Metric = "ndcg@10",
+    relevance_level: Annotated[int, replace(RELEVANCE, panel=_TUNING)] = 1,
+    grid: Annotated[Mapping[str, Sequence[float]], _GRID] = {},
+    **where: Unpack[Where],
+) -> "RankedRun":
+    """Fuse several runs into one: by sums of scores or ranks, by turns (zip), or by one of ranx's methods.
+
+    Raises:
+        UsageError: the method has no such number, or a label is unknown.
+        DataError: a run has a mistake, or is tuned on the queries that are fused.
+
+    Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
+    """
+    from hardneg.api.argument_values import stage
+    from hardneg.api.qrels_argument import named_qrels
+    from hardneg.api.workplace import Workplace
+
+    workplace = Workplace.of(where, fuse)
+    workplace.refuse_settings()
+    fields: dict[str, Any] = {
+        "method": method,
+        "weights": weights,
+        "missing_scores": missing_scores,
+        "constant": constant,
+    }
+    fields |= {"norm": norm, "depth": depth}
+    tuning = {"tuning.metric": metric, "tuning.relevance_level": relevance_level, "tuning.grid": grid}
+    checked = stage("fuse", {**fields, **tuning})
+    return _fused(workplace, runs, tune_runs, named_qrels(qrels), checked)
+
+
+def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> "RankedRun":
+    """The fused run in the store, under what it was made of; fields: of the stage."""
+    from hardneg.api.content_store import keep_result
+    from hardneg.api.results import RankedRun, source_of_runs
+    from hardneg.api.run_argument import labelled_runs
+    from hardneg.formats.runs import read_run
+    from hardneg.records.layout import RUN
+    from hardneg.store.digest import Content, file_digest
+
+    files = labelled_runs(given, workplace.store)
+    tuning = labelled_runs(tune_runs, workplace.store) if tune_runs else {}
+    fusion, labels = _fusion(fields, list(files)), list(files)
+    _check(labels, tuning, judged, fields)
+    workplace.begin(None, [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])])
+    contents = {label: Content.of(partial(file_digest, path)) for label, path in files.items()}
+    runs = {label: read_run(path) for label, path in files.items()}
+    for content in contents.values():
+        content.check()
+    query_ids = list(dict.fromkeys(query_id for run in runs.values() for query_id in run))
+    tuned: dict[str, str] = {}
+    if tuning:
+        paths = [tuning[label] for label in labels] if tuning.keys() == files.keys() else list(tuning.values())
+        fusion, tuned = _tuned(fusion, dict(zip(labels, paths, strict=True)), judged, query_ids, (fields, workplace))
+    inputs = [(label, content.digest) for label, content in contents.items()]
+    origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
+
+    def make(folder: Path) -> dict[str, int]:
+        return {"queries": len(query_ids), "documents": _write(folder / RUN, fusion, runs, query_ids)}
+
+    result = keep_result(workplace.store, "run", origin, make)
+    lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in runs.items()}
+    facts, source = {**result.facts, **tuned, **lacking}, source_of_runs(given)
+    return RankedRun(fusion.method, result.key, result.path / RUN, facts, workplace.store, source)
+
+
+def _fusion(fields: Mapping[str, Any], labels: Sequence[str]) -> "Fusion":
+    """The method with its numbers. Raises UsageError where they do not fit, or no run has the label of a weight."""
+    from hardneg.fusion.methods import Fusion
+    from hardneg.records.wording import suggestion
+
+    if len(labels) < 2:
+        raise UsageError("fuse: give {runs} twice or more", "runs")
+    if unknown := [label for label in fields["weights"] if label not in labels]:
+        problem = f"no run is called {unknown[0]!r}{suggestion(unknown[0], labels)}; there are: {', '.join(labels)}"
+        raise UsageError(f"{{weights}}: {problem}", "weights")
+    weights = tuple(fields["weights"].get(label, 1.0) for label in labels)
+    numbers = (fields["constant"], fields.get("norm"), fields["depth"])
+    fusion = Fusion(fields["method"], weights, fields["missing_scores"], *numbers)
+    if problems := fusion.problems():
+        raise UsageError("; ".join(problems))
+    return fusion
+
+
+def _check(labels: Sequence[str], tuning: Mapping[str, Path], judged: Any, fields: Mapping[str, Any]) -> None:
+    """Raises UsageError where arguments to tune by do not go together."""
+    if not tuning and (fields["tuning.grid"] or judged is not None):
+        problem = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
+        raise UsageError(problem, "grid", "qrels", "tune_runs", "runs")
+    if tuning and len(tuning) != len(labels):
+        numbers = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
+        raise UsageError(f"fuse: {numbers}: give one of each, in the same order", "tune_runs", "runs")
+    if tuning and judged is None:
+        raise UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
+
+
+def _tuned(
+    fusion: "Fusion",
+    files: Mapping[str, Path],
+    judged: Any,
+    query_ids: Sequence[str],
+    how: "tuple[Mapping[str, Any], Workplace]",
+) -> "tuple[Fusion, dict[str, str]]":
+    """The best on the development queries, and a line on it, which goes to the log too."""
+    from hardneg.evaluation.metrics import mean_of
+    from hardneg.formats.qrels import read_qrels
+    from hardneg.formats.runs import read_run
+    from hardneg.fusion.tuning import Development, check_development, numbers, tune
+
+    fields, workplace = how
+    qrels = read_qrels(judged) if isinstance(judged, Path) else judged
+    runs, names = [read_run(path) for path in files.values()], ("tuning.metric", "tuning.relevance_level")
+    known = Development(list(files), runs, qrels, *(fields[name] for name in names))
+    check_development(known, query_ids)
+    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
+    tried = tune(fusion, known, fields["tuning.grid"], mean, workplace.progress)
+    chosen = dict(numbers(tried[0].fusion, list(files)))
+    values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
+    summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"
+    _log.info("tuned: %s", summary)
+    return tried[0].fusion, {"tuned": summary}
+
+
+def _write(path: Path, fusion: "Fusion", runs: "Mapping[str, Run]", query_ids: Sequence[str]) -> int:
+    """Write the fused run of all queries that any run has; return how many documents it lists."""
+    from hardneg.formats.runs import write_run
+    from hardneg.fusion.tuning import lists_of
+
+    fused = zip(query_ids, fusion.over(lists_of(list(runs.values()), query_ids)), strict=True)
+    return write_run(path, ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids), tag="fused")

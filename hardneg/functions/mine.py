@@ -1,0 +1,155 @@
+"""`mine`: hard negatives, mined by a model or from anyone's run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
+from hardneg.api.arguments import (
+    AnyRun,
+    Arg,
+    Dataset,
+    Model,
+    Setting,
+    TrainSplit,
+    VectorFile,
+    VectorIds,
+    VectorIndex,
+    Where,
+    spelled_out,
+)
+from hardneg.records.depths import MINED_DEPTH
+from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import MINER
+
+if TYPE_CHECKING:
+    from hardneg.api.mined import KnowsScores, MinedNegatives
+    from hardneg.api.vectors_argument import QueryVectors
+    from hardneg.api.workplace import Workplace
+    from hardneg.recipe.plan import Plan
+    from hardneg.store.artifacts import Artifact
+
+_FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
+_JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
+_SCORES = "With a run: a TREC run whose scores the miner filters by, such as a reranker's."
+
+Miner = Annotated[Setting, Arg("A miner; `hardneg plugins list` shows them.", plugin="miners")]
+MinedDepth = Annotated[int, Arg("How many documents are ranked for each query.", least=1)]
+Filters = Annotated[Setting | Sequence[Setting], Arg(_FILTERS, cli=list[str], flag="filter", metavar="NAME")]
+Judged = Annotated[str | Path | Sequence[str | Path], Arg(_JUDGED, cli=list[Path])]
+
+
+@spelled_out
+def mine(
+    dataset: Dataset,
+    model: Model | None = None,
+    *,
+    run: Annotated[AnyRun | None, Arg("Select from this TREC run instead of a model's search.", cli=Path)] = None,
+    index: VectorIndex | None = None,
+    query_vectors: VectorFile | None = None,
+    query_ids: VectorIds | None = None,
+    miner: Miner = MINER,
+    filters: Filters = (),
+    split: TrainSplit = None,
+    depth: MinedDepth = MINED_DEPTH,
+    also_qrels: Judged = (),
+    filter_by: Annotated[AnyRun | None, Arg(_SCORES, cli=Path)] = None,
+    **where: Unpack[Where],
+) -> "MinedNegatives":
+    """Mine hard negatives and write them in the form a training program reads.
+
+    The vectors, the run and the negatives are kept in the store: repeating it, or writing another form, is quick.
+
+    Raises:
+        UsageError: arguments do not go together.
+        RecipeError: the miner has no such option, or another mistake in what was asked.
+        DataError: the dataset or the run has a mistake.
+
+    Example: hardneg mine --dataset beir:FOLDER --model NAME --form n-tuple --count 8 --output mined.parquet
+
+    Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
+    """
+    from hardneg.api.argument_values import stage
+    from hardneg.api.dataset_argument import split_of
+    from hardneg.api.run_argument import run_file
+    from hardneg.api.vectors_argument import named_vectors
+    from hardneg.api.workplace import Workplace
+
+    workplace, runs = Workplace.of(where, mine), {"run": run, "filter_by": filter_by}
+    files = {name: run_file(each, workplace.store) for name, each in runs.items() if each is not None}
+    vectors = named_vectors("mine", index, query_vectors, query_ids)
+    _check(model, files, vectors)
+    fields = {"miner": miner, "filters": filters, "split": split_of(dataset, split, "train")}
+    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": workplace.seed})
+    stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
+    reads = [*files.values(), *(vectors.reads if vectors else [])]
+    plan = workplace.begin(workplace.recipe(mine, dataset, model, stages), reads)
+    return _from_runs(plan, workplace, files, vectors, depth) if reads else _by_model(plan, workplace)
+
+
+def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
+    """Refuse arguments that do not go together. Raises UsageError."""
+    if [model is not None, "run" in files, vectors is not None].count(True) != 1:
+        problem = "mine: give {model}, {run}, or {index} with {query_vectors}, one of them"
+        raise UsageError(problem, "model", "run", "index", "query_vectors")
+    if "filter_by" in files and model is not None:
+        raise UsageError("mine: {filter_by} goes with {run}, the list to select from", "filter_by", "run")
+
+
+def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    """The stages that encode, search and mine; mined: the last one's fields."""
+    from hardneg.api.adhoc_recipe import list_options
+    from hardneg.api.argument_values import stage
+
+    searched = stage("search", {"depth": depth})
+    searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
+    return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
+
+
+def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
+    from hardneg.api.mined import ModelScores
+    from hardneg.records.layout import DATASET
+
+    outcome = workplace.make(plan)
+    workplace.leave()
+    result, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, workplace, ENCODED, SEARCHED)
+    return _mined(plan, outcome.artifacts[DATASET], result, scores, workplace)
+
+
+def _from_runs(
+    plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
+) -> "MinedNegatives":
+    """What is mined from a file of a run, or from what an index has for vectors of queries."""
+    from hardneg.api.mined import RunScores
+    from hardneg.api.single_stage import make_dataset, make_from
+    from hardneg.records.types import SCORES
+
+    dataset = make_dataset(plan, workplace)
+    workplace.leave()
+    if vectors is None:
+        run = files["run"]
+    else:
+        name = f"{vectors.queries.name}.trec.gz"
+        run = vectors.kept_run(workplace, depth, name)[0].path / name
+    scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
+    artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
+    reads = [*files.values(), *(vectors.reads if vectors else [])]
+    return replace(_mined(plan, dataset, artifact, RunScores(run), workplace, reads), facts=facts)
+
+
+def _mined(
+    plan: "Plan",
+    dataset: "Artifact",
+    result: "Artifact",
+    scores: "KnowsScores",
+    workplace: "Workplace",
+    reads: Sequence[Path] = (),
+) -> "MinedNegatives":
+    from hardneg.api.mined import mined_in
+    from hardneg.api.results import TextSource
+    from hardneg.recipe.run_folder import inputs_of
+
+    spec = vars(plan.steps[MINED].spec)
+    source = TextSource.of(dataset, spec["split"], workplace.store, [*inputs_of(plan.recipe), *reads])
+    return mined_in(spec["miner"].name, result.path, result.key, result.facts, source, scores)

@@ -1,0 +1,116 @@
+"""`write-queries`: queries written from documents alone, as a collection in files."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
+
+from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
+from hardneg.api.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
+from hardneg.functions.rerank import Reranker
+from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
+from hardneg.records.errors import UsageError
+from hardneg.records.types import Judgement, Membership, Side
+
+if TYPE_CHECKING:
+    from hardneg.api.results import WrittenQueries
+    from hardneg.api.workplace import Workplace
+    from hardneg.recipe.plan import Plan
+
+_WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
+_WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
+_PASSAGES = "Write for so many passages, drawn; by default for all."
+_SPLIT_BY = "What stays together in one split: a document's passages, or each passage alone."
+
+Writers = Annotated[Sequence[Setting], Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
+RoundTrip = Annotated[Model | None, Arg("A model that must find a training query's passage again.")]
+
+
+@spelled_out
+def write_queries(
+    dataset: Dataset,
+    writers: Writers,
+    *,
+    per_passage: Annotated[int, Arg("The most queries of a passage.", least=1)] = 1,
+    passages: Annotated[int | None, Arg(_PASSAGES, least=1)] = None,
+    dev_share: Annotated[float, Arg("The part of the documents whose queries are split dev.")] = 0.1,
+    test_share: Annotated[float, Arg("The part of the documents whose queries are split test.")] = 0.1,
+    split_by: Annotated[Literal["group", "passage"], Arg(_SPLIT_BY)] = "group",
+    round_trip: RoundTrip = None,
+    first_k: Annotated[int, Arg("A relevant passage must be among so many.", least=1)] = RETURN_DEPTH,
+    reranker: Reranker | None = None,
+    **where: Unpack[Where],
+) -> "WrittenQueries":
+    """Write queries from the passages of a collection alone, to train a retriever with and to measure it by.
+
+    The result is a folder in BEIR's form: the passages as their queries leave them, queries, and qrels by split.
+
+    With a model for the round trip, a training query stays if its passage is among the first k that the model finds;
+    with a reranker too, among the first k after reranking.
+
+    Raises:
+        RecipeError: a writer has no such option, or another mistake in what was asked.
+        DataError: no query was written, or a split has none.
+
+    Example: hardneg write-queries --dataset documents:docs --writer heading --writer crop --output written
+
+    Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
+    """
+    from hardneg.api.argument_values import stage
+    from hardneg.api.workplace import Workplace
+
+    workplace = Workplace.of(where, write_queries)
+    for name, differs in (("reranker", reranker is not None), ("first_k", first_k != RETURN_DEPTH)):
+        if round_trip is None and differs:
+            raise UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
+    fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
+    fields |= {"test_share": test_share, "split_by": split_by, "seed": workplace.seed}
+    stages = {_WRITTEN: stage("write-queries", fields)} | ({} if round_trip is None else _found(first_k, reranker))
+    names = {f"{_KEPT}.depth": "first_k", f"{_RERANKED}.plugin": "reranker"}
+    plan = workplace.begin(workplace.recipe(write_queries, dataset, round_trip, stages, names))
+    return _result(list(stages)[-1], plan, workplace)
+
+
+def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
+    """The stages that keep the training queries whose passage is found again."""
+    from hardneg.api.argument_values import stage
+
+    kept = stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
+    searched, depth = SEARCHED, first_k if reranker is None else max(first_k, LIST_DEPTH)
+    split = {"split": "train", "dataset": _WRITTEN}
+    stages: dict[str, Any] = {
+        ENCODED: {"stage": "encode", "dataset": _WRITTEN},
+        SEARCHED: {"stage": "search", "index": ENCODED, "depth": depth, **split},
+    }
+    if reranker is not None:
+        plugin = stage("rerank", {"plugin": reranker}, {"plugin": "reranker"})
+        stages[_RERANKED] = {**plugin, "run": SEARCHED, "depth": depth, **split}
+        searched = _RERANKED
+    return {**stages, _KEPT: {**kept, "run": searched, **split}}
+
+
+def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQueries":
+    from hardneg.api.content_store import keep_result
+    from hardneg.api.dataset_argument import write_beir
+    from hardneg.api.results import WrittenQueries
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.id_pairs import write_groups
+
+    artifacts = workplace.artifacts(plan)
+    last = artifacts[last_stage]
+
+    def write(folder: Path) -> None:
+        collection = StoredCollection.open(last.path)
+        queries = (query for split in collection.splits for query in collection.queries(split))
+        judged = {split: _judgements(collection.qrels(split)) for split in collection.splits}
+        write_beir(folder, collection.corpus.documents(), queries, judged)
+        for side in get_args(Side):
+            write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))
+
+    origin = {"stage": "beir-collection", "inputs": {"collection": last.key}, "name": "beir-collection"}
+    laid = keep_result(workplace.store, "beir-collection", origin, write)
+    return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
+
+
+def _judgements(qrels: Mapping[str, Mapping[str, int]]) -> Iterator[Judgement]:
+    return (Judgement(query_id, *pair) for query_id, judged in qrels.items() for pair in judged.items())

@@ -1,1 +1,0 @@
-"""Lines: a few verbs, one after another, as one command and one function."""

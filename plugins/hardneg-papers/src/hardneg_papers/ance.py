@@ -1,0 +1,360 @@
+"""ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages."""
+
+from typing import Any
+
+from hardneg_papers.adore import adoring
+from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
+from hardneg_papers.starts import docstrings, roberta, trained
+
+BASELINES = {"rand-neg": "Rand Neg", "nce-neg": "NCE Neg", "bm25-neg": "BM25 Neg", "bm25-rand-neg": "BM25+Rand Neg"}
+WARM = {f"warm-{name}": f"BM25 → {label}" for name, label in BASELINES.items() if name != "bm25-neg"}
+RANDOM: Tree = {"name": "random", "count": 200}
+_MINERS: Tree = {
+    "bm25-top100": {"name": "topk", "depth": 100},
+    "mixed-negatives": {"name": "mixed", "depth": 100, "ratio": 1.0},
+}
+
+
+def setting(title: str, preset: str, start: str = "") -> Book:
+    """ANCE's setting: every system is ranked out of all texts, and out of BM25's top 100.
+
+    The paper's queries are those of TREC 2019 DL, beside the dev queries. start: the folder of a trained model to begin
+    with, for the preset `paper`.
+    """
+    rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
+    if preset == "demo":
+        book = docstrings(title, validated=True)
+        book.defaults["train"]["loss"]["name"] = "nll"
+        book.add("start-rerank", "search", index="start-index", candidates="bm25")
+        book.row("as shipped (rerank)", "start-rerank")
+        book.searches["rerank"] = rerank
+        return book
+    book = trained(title, start) if start else roberta(title)
+    book.top["model"] |= {"query_length": 64, "document_length": 512}
+    book.top["sizes"]["queries"]["test"] = 43
+    # The warm-up that the authors released; the paper leaves open how the other baselines without a warm-up were
+    # trained.
+    options = {
+        "max_steps": 60000,
+        "batch_size": 32,
+        "weight_decay": 0.0,
+        "decay": "constant",
+        "gradient_checkpointing": True,
+        "checkpoint_every": 2000,
+    }
+    train = {"loss": {"name": "nll"}, "validation_run": "bm25-dev", "options": options}
+    book.defaults = deep(book.defaults, {"search": {"split": "test"}, "evaluate": {"split": "test"}, "train": train})
+    book.bm25(k1=0.9, b=0.4)  # Lucene's own, as the track's baseline has them
+    book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=1000)
+    book.tables({"BM25": "bm25"}, ["BM25"], ["ndcg@10"])
+    dev = {"split": "dev", "metrics": ["mrr@10", "recall@1000"]}
+    book.add("dev-scores", "evaluate", runs={"BM25": "bm25-dev"}, baselines=["BM25"], **dev)
+    book.searches |= {"rerank": rerank, "dev": {"split": "dev", "depth": 1000, "table": "dev-scores"}}
+    return book
+
+
+def ranked(title: str, preset: str, *systems: str) -> Book:
+    """Systems on passages, in ANCE's setting."""
+    book = setting(title, preset)
+    for system in systems:
+        add_system(book, preset, system)
+    return book
+
+
+def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
+    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, which stands before."""
+    if system == "ance":
+        add_refreshed(book, preset)
+        if preset == "paper":
+            # GPUs are shared 1:1, the inferencer's are those behind the trainer's.
+            until = {"stop_at": 600000, "keep_every": 100000, "evaluate_every": 50000}
+            options = deep({"devices": {"trainer": 1, "inferencer": 1}, "options": until}, options)
+        book.system("ance", "ANCE", "train-refreshed", **options)
+        book.top["outputs"] = {"model": "ance", "index": "ance-index"}
+        return
+    kind = system.removeprefix("warm-")
+    if kind == "rand-neg":
+        options["negatives"] = book.add("random-negatives", "mine", miner=RANDOM)
+    elif kind == "nce-neg":
+        options |= {"loss": {"name": "hardest"}, "options": {"negatives_per_query": 0}}
+    else:
+        mined = "bm25-top100" if kind == "bm25-neg" else "mixed-negatives"
+        options["negatives"] = book.mined(mined, "bm25-index", "bm25", miner=_MINERS[mined])
+    if system in WARM:
+        compare(book, "BM25 Neg", "BM25")
+        own = {"stop_at": 100000, "decay": "linear", "checkpoint_every": 5000} if preset == "paper" else {}
+        options = deep(_goes_on(book, preset), {"options": own}, options)
+        book.system(f"ance-{system}", WARM[system], **options)
+    else:
+        if system == "nce-neg" and preset == "paper":
+            options["options"]["gradient_checkpointing"] = False
+        book.system(f"ance-{system}", BASELINES[system], **options)
+
+
+def _goes_on(book: Book, preset: str) -> Tree:
+    """How what begins with a warm-up trains: on BM25 Neg, or on a start model that has had one."""
+    warm = "ance-bm25-neg" if "ance-bm25-neg" in book.stages else "start"
+    if preset == "demo":
+        return {"model": warm, "options": {}}
+    rate = 5e-6 if warm == "start" else 1e-6
+    # 8 queries on each of 4 GPUs, two batches a step.
+    options = {"max_steps": 1000000, "accumulate": 2, "learning_rate": rate, "warmup_steps": 5000}
+    return {"model": warm, "validation_run": f"{warm}-dev", "options": options}
+
+
+def add_refreshed(book: Book, preset: str) -> None:
+    """Add what ANCE's first steps are trained on, the top of the warmed-up model, and how it trains as a default."""
+    own = _goes_on(book, preset)
+    first = book.mined("ance-first", "ance-bm25-neg-index", miner={"name": "sampled", "depth": 200, "count": 20})
+    if own["model"] == "start":
+        book.change("ance-bm25-neg-train", index="start-index")
+    refresh: Tree = {"policy": "synchronous", "every": 50, "depth": 200, "negatives": 20}
+    if preset == "paper":
+        refresh |= {"policy": "every", "every": 10000, "query_chunks": 5}  # a refresh mines a fifth of the queries
+        own["options"]["checkpoint_every"] = 10000
+    whole = deep(book.defaults["train"], own, {"negatives": first, "refresh": refresh})
+    whole["options"].pop("decay", None)
+    book.defaults["train-refreshed"] = whole
+    compare(book, "BM25 Neg", "BM25")
+
+
+def compare(book: Book, *baselines: str) -> None:
+    """Test the rows against these: of the paper those of the dev queries."""
+    book.change("dev-scores" if "dev-scores" in book.stages else "scores", baselines=[*baselines])
+
+
+def rows_last(book: Book, *labels: str) -> None:
+    """Move rows of the paper's two tables to their ends."""
+    for table in ("scores", "dev-scores"):
+        runs = book.stages[table]["runs"]
+        last = {label: runs[label] for label in labels if label in runs}
+        book.stages[table]["runs"] = {label: run for label, run in runs.items() if label not in last} | last
+
+
+def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 and the start model in ANCE's setting: ranked out of all passages, and out of BM25's top 100.
+
+      hardneg recipe run ance-bm25-passage                  demo: docstrings, all-MiniLM-L6-v2; two minutes, no network
+      hardneg recipe plan ance-bm25-passage --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
+    2021, section 5 and Table 1.
+    To expect from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
+    MRR@10 .240, R@1k .814 on the dev queries. Its .506 is that of Lucene's own parameters, k1 .9 and b .4.
+    """
+    book = ranked("BM25 and the start model in ANCE's setting", preset)
+    book.stages.pop("start-dev", None)
+    return book.tree()
+
+
+def ance_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """Rand Neg of the ANCE paper: one random passage for each query.
+
+    `hardneg recipe run ance-rand-neg-passage`: minutes. Source: see ance-bm25-passage.
+    To expect from the paper preset (Table 1; not run by us): NDCG@10 .552, reranking .605; dev MRR@10 .261, R@1k .949.
+    """
+    return ranked("Rand Neg on passages, ANCE's baseline", preset, "rand-neg").tree()
+
+
+def ance_nce_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """NCE Neg of the ANCE paper: the hardest passage of the batch for each query.
+
+    `hardneg recipe run ance-nce-neg-passage`: minutes. Source: see ance-bm25-passage.
+    To expect from the paper preset (Table 1; not run by us): NDCG@10 .539, reranking .602; dev MRR@10 .256, R@1k .943.
+    """
+    return ranked("NCE Neg on passages, ANCE's baseline", preset, "nce-neg").tree()
+
+
+def ance_bm25_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 Neg of the ANCE paper: one of BM25's top 100 for each query; the warm-up of ANCE too.
+
+    `hardneg recipe run ance-bm25-neg-passage`: minutes. Source: see ance-bm25-passage.
+    To expect from the paper preset (Table 1; not run by us): NDCG@10 .591, reranking .664; dev MRR@10 .299, R@1k .928.
+    """
+    return ranked("BM25 Neg on passages, ANCE's baseline", preset, "bm25-neg").tree()
+
+
+def ance_bm25_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25+Rand Neg of the ANCE paper: one of BM25's top 100 or, as often, a random passage.
+
+    `hardneg recipe run ance-bm25-rand-neg-passage`: minutes. Source: see ance-bm25-passage.
+    To expect from the paper preset (Table 1; not run by us): NDCG@10 .600, reranking .653; dev MRR@10 .311, R@1k .952.
+    """
+    return ranked("BM25+Rand Neg on passages, ANCE's baseline", preset, "bm25-rand-neg").tree()
+
+
+def ance_warm_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 → Rand Neg of the ANCE paper: random passages after a warm-up.
+
+    `hardneg recipe run ance-warm-rand-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10 .576,
+    reranking .609; dev MRR@10 .280, R@1k .948.
+    """
+    return ranked("BM25 → Rand Neg on passages, ANCE's baseline", preset, "bm25-neg", "warm-rand-neg").tree()
+
+
+def ance_warm_nce_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 → NCE Neg of the ANCE paper: the hardest of the batch after a warm-up.
+
+    `hardneg recipe run ance-warm-nce-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10 .571,
+    reranking .608; dev MRR@10 .279, R@1k .942.
+    """
+    return ranked("BM25 → NCE Neg on passages, ANCE's baseline", preset, "bm25-neg", "warm-nce-neg").tree()
+
+
+def ance_warm_bm25_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """BM25 → BM25+Rand Neg of the ANCE paper: both kinds after a warm-up.
+
+    `hardneg recipe run ance-warm-bm25-rand-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10
+    .591, reranking .648; dev MRR@10 .306, R@1k .939.
+    """
+    title = "BM25 → BM25+Rand Neg on passages, ANCE's baseline"
+    return ranked(title, preset, "bm25-neg", "warm-bm25-rand-neg").tree()
+
+
+def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
+    """The dense rows of the ANCE paper's Table 1 on passages: ANCE and seven baselines, in retrieval and reranking.
+
+      hardneg recipe run ance-table1                  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores
+      hardneg recipe run ance-table1 --set dataset=beir:path/to/folder      on one's own collection
+      hardneg recipe plan ance-table1 --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
+    2021, section 5 and Table 1.
+    To expect from the paper preset, NDCG@10 on the TREC 2019 DL queries, in retrieval / reranking BM25's top 100 (not
+    run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25 Neg .591 / .664, BM25+Rand Neg .600 / .653; after a
+    warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 / .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677.
+    Signs: better than BM25 (*), than each baseline without a warm-up (†), than each with one (‡), all in retrieval.
+    """
+    book = ranked("ANCE, Table 1 on passages", preset, *BASELINES, *WARM, "ance")
+    marks = {"*": ["BM25"], "†": [*BASELINES.values()], "‡": [*WARM.values()]}
+    book.change("scores", baselines=["BM25 Neg"], marks=marks)
+    compare(book, "BM25 Neg")
+    return book.tree()
+
+
+def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """ANCE by learning rate, depth of its negatives and refreshes: what the paper tried.
+
+      hardneg recipe run ance-rates-passage                     demo: docstrings, all-MiniLM-L6-v2; an hour, no network
+      hardneg recipe plan ance-rates-passage --preset paper     MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first version, Table 5.
+    To expect from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by us): .33, .31, .29,
+    .303, .302. A failed setting often diverges early: the report has the losses.
+    """
+    book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
+    paper: Tree = {
+        "1e-6, top 500, every 10k": (1e-6, 500, 10000),
+        "2e-6, top 200, every 10k": (2e-6, 200, 10000),
+        "2e-7, top 500, every 20k": (2e-7, 500, 20000),
+        "2e-7, top 1000, every 20k": (2e-7, 1000, 20000),
+    }
+    add_rates(book, preset, paper)
+    if preset == "paper":
+        book.change("report", evaluation="dev-scores")
+    return book.tree()
+
+
+def add_rates(book: Book, preset: str, paper: Tree) -> None:
+    """Add ANCE by learning rate, depth of its negatives and steps between refreshes: the paper's, or a demo's."""
+    demo: Tree = {
+        "base, top 50, every 50": (5e-5, 50, 50),
+        "base, top 200, every 25": (5e-5, 200, 25),
+        "twice, top 200, every 50": (1e-4, 200, 50),
+        "a fifth, top 200, every 100": (1e-5, 200, 100),
+    }
+    own: Tree = {"options": {}}
+    if preset == "paper":
+        own = {"devices": {"trainer": 1, "inferencer": 1}, "options": {"stop_at": 600000, "evaluate_every": 50000}}
+    del book.searches["rerank"]
+    for name, (label, (rate, depth, every)) in zip("abcd", (paper if preset == "paper" else demo).items(), strict=True):
+        whole = deep(own, {"refresh": {"every": every, "depth": depth}, "options": {"learning_rate": rate}})
+        book.system(f"ance-{name}", label, "train-refreshed", **whole)
+    compare(book, "ANCE")
+    book.top["outputs"] = {"model": "ance-d", "index": "ance-d-index"}
+
+
+def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
+    """ANCE for learned sparse retrieval: SPLADE on negatives of its own top 200, mined again while it trains.
+
+      hardneg recipe run ance-splade  demo: docstrings, from all-MiniLM-L6-v2; half an hour on two cores, no network
+      hardneg recipe plan ance-splade --preset paper        MS MARCO passages, DistilBERT; needs GPUs
+
+    Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
+    2109.10086, section 4, for the model. To expect from the paper preset: no paper has figures of the two together.
+
+    all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own embeddings. The row "as shipped" is
+    that model before any training.
+    """
+    title = "ANCE for SPLADE"
+    flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
+    own: Tree = {}
+    book = setting(title, preset)
+    if preset == "paper":
+        # DistilBERT has the head that it was pretrained with.
+        del book.top["model"]["projection"]
+        texts = {"query_length": 256, "document_length": 256}
+        name = "distilbert/distilbert-base-uncased"
+        book.top["model"] |= {"name": name, "pooling": "own", "layer_norm": False, **texts}
+        flops |= {"query_weight": 0.0003, "document_weight": 0.0001}
+        whole = {"optimizer": "adamw", "learning_rate": 2e-5, "weight_decay": 0.01, "warmup_steps": 6000}
+        book.defaults = deep(book.defaults, {"train": {"options": whole}})
+        own = {"options": {"learning_rate": 2e-5}}
+    book.top["model"]["encoder"] = "sparse"
+    book.defaults = deep(book.defaults, {"train": {"loss": {"temperature": 1.0}, "regularizer": flops}})
+    add_system(book, preset, "bm25-neg")
+    # The weights of the regularizer are whole from the start: the warm-up has raised them.
+    add_system(book, preset, "ance", regularizer={"schedule": "constant"}, **own)
+    # For Pyserini's LuceneImpactSearcher.
+    book.add("ance-impact", "index", backend="impact", vectors="ance-index")
+    book.top["outputs"] = {"model": "ance", "index": "ance-impact"}
+    return book.tree()
+
+
+def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """ADORE on ANCE: its query encoder trained on, with what it retrieves at each step, beside ANCE and RankNet alone.
+
+      hardneg recipe run adore-ance-passage  demo: docstrings, all-MiniLM-L6-v2; half an hour, no network
+      hardneg recipe plan adore-ance-passage --preset paper     MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5: their rows of ANCE, which the other recipes have not,
+    as ANCE reads queries of 64 and passages of 512 tokens.
+    To expect from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
+    and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
+    on 4 GPUs, ADORE 4.
+    """
+    book = ranked("ADORE on ANCE, passages", preset, "bm25-neg", "ance")
+    add_adore(book, preset)
+    add_adore(book, preset, "RankNet", {"name": "ranknet"}, report=False)
+    if preset == "paper":
+        book.change("dev-scores", metrics=["mrr@10", "recall@100", "recall@1000"])
+    add_behind(book, preset)
+    return book.tree()
+
+
+def add_adore(book: Book, preset: str, label: str = "ADORE", loss: Tree | None = None, report: bool = True) -> None:
+    """Add ADORE, or another training of the query encoder, on ANCE's model and index."""
+    own = {"model": "ance", "index": "ance-index", **adoring("ance", preset == "paper", loss)}
+    if preset == "paper":
+        own["validation_run"] = "ance-dev"
+    name = book.system(f"{label.lower()}-ance", f"{label}+ANCE", "train-queries", report=report, **own)
+    book.top["outputs"] = {"model": name, "index": "ance-index"}
+    compare(book, "ANCE")
+
+
+def add_behind(book: Book, preset: str) -> None:
+    """Add what lies behind ADORE's rows on ANCE: errors and costs."""
+    warm = [] if book.stages["ance"]["model"] == "start" else ["ance-bm25-neg-train"]
+    start = "ance-bm25-neg-index" if warm else "start-index"
+    analysis = {
+        "errors": {
+            "indexes": {"BM25 Neg": start, "ANCE": "ance-index", "ADORE+ANCE": "ance-index"},
+            "models": {"ADORE+ANCE": "adore-ance"},
+        },
+        "costs": {"methods": {"ANCE": [*warm, "ance-first", "ance"], "ADORE": "adore-ance"}},
+    }
+    book.add("behind", "analyze", analysis=analysis, **({"split": "dev"} if preset == "paper" else {}))
+    book.change("report", analyses={"Behind the metrics": "behind"})
+    if preset == "paper":
+        # The STAR and ADORE paper's threshold on TREC's queries; .01 is that of the dev queries.
+        book.change("scores", metrics=["ndcg@10", "recall@100"], significance_level=0.05)

@@ -1,0 +1,228 @@
+"""What lies behind ANCE: the analyses of the paper's figures and appendices, and of its first version."""
+
+from hardneg_papers.ance import RANDOM, add_refreshed, ranked, rows_last
+from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
+
+
+def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
+    """What lies behind ANCE: loss and gradients, tails of scores, overlaps, refreshes, unjudged documents, wins, times.
+
+      hardneg recipe run ance-analyses  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores, no network
+      hardneg recipe run ance-analyses --set dataset=beir:path/to/folder      on one's own collection
+      hardneg recipe plan ance-analyses --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
+    2021, Figures 3, 4 and 5, Tables 3, 6, 8 and 9.
+    To expect (the paper's figures on MS MARCO, not run by us): gradients of random and in-batch negatives near zero,
+    those of ANCE's larger by orders of magnitude; of BM25's negatives 15 % are met in testing, of ANCE's 63 % at the
+    beginning and 100 % at the end; overlap with BM25 at most 25 %; a low refresh rate or a high learning rate makes the
+    dev metric fluctuate. The demo's qrels are positives alone: unjudged documents say little. Figure 5 has the loss and
+    a metric over the steps: the report's training curves and `history.jsonl` have the dev queries, ranked in a pool of
+    BM25 Neg's top 50.
+    """
+    book = ranked("What lies behind ANCE", preset, "bm25-neg", "warm-rand-neg", "warm-nce-neg", "ance")
+    paper = preset == "paper"
+    refreshes = _add_variants(book, paper)
+    # Figure 3: the lists that each training draws its negatives from, and what its model finds for the same queries. Of
+    # ANCE that is the first 100 of what the first refresh found, as many as are looked at in testing. What it trains
+    # on, `ance-first`, is 20 drawn of the first 200: were the model to stay as it is, half of those would be met, and
+    # all of the first 100, as the paper has it.
+    for name in ("ance-warm-rand-neg", "ance"):
+        book.add(f"{name}-train", "search", index=f"{name}-index", split="train", depth=110)
+    book.add("ance-first-top", "mine", runs={"dense": "ance-bm25-neg-train"}, miner={"name": "topk", "depth": 100})
+    trainings = {"BM25 → Rand Neg": "ance-warm-rand-neg", "BM25 → NCE Neg": "ance-warm-nce-neg", "ANCE": "ance"}
+    tests = {label: f"{name}-test" for label, name in {"BM25 Neg": "ance-bm25-neg", **trainings}.items()}
+    runs = {"BM25": "bm25", **tests}
+    drawn = {"BM25 Neg": "bm25-top100", "BM25 → Rand Neg": "random-negatives", "ANCE, first refresh": "ance-first-top"}
+    found = ("ance-bm25-neg-train", "ance-warm-rand-neg-train", "ance-train")
+    met = dict(zip(drawn, found, strict=True))
+    operations = {
+        "BM25 index": "bm25-index",
+        "BM25 search": "bm25",
+        "encoding": "ance-index",
+        "dense search": "ance-test",
+        "ANCE training": "ance",
+    }
+    analysis = {
+        "gradients": {"trainings": trainings},
+        "refreshes": {"trainings": refreshes},
+        "operations": {"stages": operations},
+        "scores": {"single": 10, "runs": runs},
+        "overlap": {"negatives": drawn, "met": met},
+        "unjudged": {"runs": runs, "against": "BM25"},
+        "query-wins": {"run": "ance-test", "against": "bm25"},
+    }
+    book.add("behind", "analyze", analysis=analysis)
+    book.change("report", analyses={"Behind ANCE": "behind"})
+    return book.tree()
+
+
+def _add_variants(book: Book, paper: bool) -> Tree:
+    """Figure 5: the same training with fewer refreshes, and at a higher rate; returns the stages by label."""
+    if paper:
+        labels = ["every 20000 steps", "every 5000", "every 10000, five times the rate"]
+        variants = [(20000, 1e-6, 1), (5000, 1e-6, 2), (10000, 5e-6, 1)]
+    else:
+        labels = ["every 100 steps", "every 25", "five times the rate"]
+        variants = [(100, 5e-5, 0), (25, 5e-5, 0), (25, 2.5e-4, 0)]
+    stages = ["ance-seldom", "ance-often", "ance-fast"]
+    for stage, (every, rate, inferencers) in zip(stages, variants, strict=True):
+        options = {
+            "learning_rate": rate,
+            "evaluate_every": 10000 if paper else 20,
+            **({"stop_at": 300000} if paper else {}),
+        }
+        own: Tree = {"devices": {"trainer": 1, "inferencer": inferencers}} if paper else {}
+        book.add(stage, "train-refreshed", refresh={"every": every}, options=options, **own)
+    return dict(zip(labels, stages, strict=True))
+
+
+def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
+    """How far the judgements of TREC 2019 DL reach: recall to 1,000, what nobody judged, and the overlap with BM25.
+
+      hardneg recipe run ance-coverage  demo: docstrings, all-MiniLM-L6-v2; half an hour, no network
+      hardneg recipe plan ance-coverage --preset paper          MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first version, Table 4. On documents: ance-document,
+    ance-maxp-document and ance-baselines-document.
+    To expect from the paper preset (not run by us), R@1K (grades from 1 on), holes among the first 10, overlap: BM25
+    .685, 5.9 %, 100 %; BM25 Neg .569, 25.8 %, 11.9 %; BM25+Rand Neg .662, 20.2 %, 16.4 %; ANCE .661, 14.8 %, 17.4 %.
+    """
+    book = ranked("What TREC 2019 DL's judgements cover", preset, "bm25-rand-neg", "bm25-neg", "ance")
+    labels = {"BM25 Neg": "ance-bm25-neg", "BM25+Rand Neg": "ance-bm25-rand-neg", "ANCE": "ance"}
+    bm25 = "bm25"
+    if preset == "paper":
+        # `bm25` keeps its first 100, which others rerank.
+        bm25 = book.add("bm25-deep", "search", index="bm25-index", depth=1000)
+        for name in labels.values():
+            book.change(f"{name}-test", depth=1000)
+        rows_last(book, "BM25+Rand Neg", "BM25 Neg", "ANCE")
+    runs = {"BM25": bm25, **{label: f"{name}-test" for label, name in labels.items()}}
+    metrics = ["recall@1000" if preset == "paper" else "recall@100"]
+    unjudged = {"runs": runs, "against": "BM25", "metrics": metrics}
+    book.add("coverage", "analyze", analysis={"unjudged": unjudged})
+    book.change("report", analyses={"Coverage": "coverage"})
+    return book.tree()
+
+
+def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
+    """How many training negatives the model meets in testing, through training: BM25's, random ones, and ANCE's.
+
+      hardneg recipe run ance-overlap  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores
+      hardneg recipe plan ance-overlap --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Xiong et al., first version of ANCE, section 5.3 and Figure 3; the lists are of dev queries there too.
+    To expect: at most 20 % of BM25's, random ones hardly; ANCE's rise towards 100 % (docs/results/more-recipes.md).
+    A model of each step is trained from the beginning, as far as that step; it is that step's, not the best so far.
+    ANCE trains on the top of the model of one refresh before; it goes over to the next in the step behind it.
+    """
+    book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
+    add_refreshed(book, preset)
+    paper = preset == "paper"
+    every = 10000 if paper else 25
+    book.add("random-negatives", "mine", miner=RANDOM)
+    refresh: Tree = {"every": every, **({"policy": "synchronous", "query_chunks": 1} if paper else {})}
+    trainings: Tree = {
+        "BM25 Neg": ("train", {"negatives": "bm25-top100"}),
+        "Rand Neg": ("train", {"negatives": "random-negatives"}),
+        "ANCE": ("train-refreshed", {"refresh": refresh}),
+    }
+    # What each would train on, of the dev queries.
+    if not paper:
+        book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=110)
+    _add_top(book, "bm25-dev-negatives", bm25="bm25-dev")
+    book.add("random-dev-negatives", "mine", split="dev", miner={"name": "random", "count": 100})
+    book.add("ance-start-top", "search", index="ance-bm25-neg-index", split="dev", depth=110)
+    _add_top(book, "ance-start-negatives", dense="ance-start-top")
+    start = {"BM25 Neg": "bm25-dev", "Rand Neg": "random-dev", "ANCE": "ance-start"}
+    negatives: Tree = {label: {"0": f"{name}-negatives"} for label, name in start.items()}
+    met: Tree = {"BM25 Neg": {}, "Rand Neg": {}, "ANCE": {"0": "ance-start-top"}}
+    for step, name in enumerate(("early", "middle", "late", "end"), 1):
+        at = step * every
+        for label, (verb, own) in trainings.items():
+            stage = f"{label.lower().replace(' ', '-')}-{name}"
+            book.add(stage, verb, options={"stop_at": at, "keep_best": False}, **own)
+            book.add(f"{stage}-index", "encode", model=stage)
+            met[label][str(at)] = book.add(f"{stage}-top", "search", index=f"{stage}-index", split="dev", depth=110)
+        negatives["ANCE"][str(at + 1)] = _add_top(book, f"ance-{name}-negatives", dense=f"ance-{name}-top")
+    analysis: Tree = {"overlap-curve": {"negatives": negatives, "met": met}}
+    if not paper:
+        # The start model can rank before it is trained.
+        book.add("start-top", "search", index="start-index", split="dev", depth=110)
+        start_top = {"0": "start-top"}
+        analysis = deep({"overlap-curve": {"met": {"BM25 Neg": start_top, "Rand Neg": start_top}}}, analysis)
+    book.add("overlap", "analyze", split="dev", analysis=analysis)
+    book.change("report", analyses={"Through training": "overlap"})
+    book.top["outputs"] = {"model": "ance-end", "index": "ance-end-index"}
+    return book.tree()
+
+
+def _add_top(book: Book, name: str, **run: str) -> str:
+    """Mine the first 100 of what is found for the dev queries."""
+    return book.add(name, "mine", split="dev", runs=run, miner={"name": "topk", "depth": 100})
+
+
+def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
+    """Where ANCE's vectors put a query, its relevant passages, each kind of negative; queries that it wins and loses.
+
+      hardneg recipe run ance-projections                       demo: docstrings, all-MiniLM-L6-v2; twenty minutes
+      hardneg recipe plan ance-projections --preset paper       MS MARCO passages, RoBERTa-base; needs GPUs
+
+    It needs `pip install "hardneg[analysis]"`.
+    Source: Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
+    To expect (not run by us): negatives of BM25 and random ones far from those that dense retrieval meets; queries that
+    are won have groups of passages of their own, those that are lost are mixed.
+    """
+    book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
+    book.add("random-negatives", "mine", miner=RANDOM)
+    book.add("ance-train", "search", index="ance-index", split="train", depth=110)
+    book.add("ance-top", "mine", runs={"dense": "ance-train"}, miner={"name": "topk", "depth": 100})
+    indexes = {"ANCE": "ance-index"}
+    # Of one training query; another by `analysis.projection.query`.
+    mined = {"BM25 Neg": "bm25-top100", "Rand Neg": "random-negatives", "DR Neg": "ance-top"}
+    projection = {"indexes": indexes, "mined": mined, "negatives": 50}
+    book.add("kinds", "analyze", split="train", analysis={"projection": projection})
+    runs = {"ANCE": "ance-test", "BM25": "bm25"}
+    projection = {"indexes": indexes, "runs": runs, "wins": 3, "negatives": 30}
+    book.add("cases", "analyze", analysis={"projection": projection})
+    book.change("report", analyses={"Kinds of negatives": "kinds", "Won and lost": "cases"})
+    return book.tree()
+
+
+def ance_times(preset: DemoOrPaper = "demo") -> Tree:
+    """What a query waits for: BM25 and a cross-encoder over its top 100, or ANCE; one query alone, and in a batch.
+
+      hardneg recipe run ance-times  demo: docstrings, all-MiniLM-L6-v2; half an hour
+      hardneg recipe plan ance-times --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
+
+    Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3. To expect on the paper's machine, of documents
+    (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms and searched in 9 ms; 4.5 ms for a document, 72
+    ms a step for negatives and 19 ms for the rest. The cross-encoder is trained for a few steps alone: its time is
+    looked at, not its ranking.
+    """
+    book = ranked("What a query waits for", preset, "bm25-neg", "ance")
+    options: Tree = {"batch_size": 8, "negatives_per_query": 1, "max_steps": 20, "learning_rate": 1e-4}
+    reranker = {"name": "cross-encoder", "source": "packaged:all-MiniLM-L6-v2", "length": 160}
+    judged: Tree = {}
+    if preset == "paper":
+        reranker |= {"source": "google-bert/bert-base-uncased", "length": 512}
+        options |= {"max_steps": 100, "learning_rate": 1e-5, "evaluate_every": 100, "keep_best": False}
+        judged = {"validation_run": "ance-bm25-neg-dev", "validation": {"depth": 50, "queries": 100}}
+    own = {"reranker": reranker, "negatives": "bm25-top100", "options": options, **judged}
+    book.add("cross-encoder", "train-reranker", **own)
+    book.add("bm25-reranked", "rerank", reranker="cross-encoder", run="bm25", depth=100)
+    stages = {
+        "BM25 index": "bm25-index",
+        "BM25": "bm25",
+        "reranking": "bm25-reranked",
+        "encoding": "ance-index",
+        "ANCE": "ance-test",
+        "ANCE training": "ance",
+    }
+    dense = ["ANCE: encode queries", "ANCE: search"]
+    totals = {"BM25 and reranking": ["BM25", "reranking"], "dense retrieval": dense}
+    operations = {"stages": stages, "totals": totals}
+    latency = {"indexes": {"ANCE": "ance-index"}}
+    book.add("times", "analyze", analysis={"operations": operations, "latency": latency})
+    book.change("report", analyses={"Times": "times"})
+    return book.tree()

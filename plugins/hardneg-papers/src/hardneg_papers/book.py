@@ -1,0 +1,121 @@
+"""A recipe as a Python function: a tree of plain stages, whose language is Python itself."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from hardneg.plugin import recipe_tree
+
+Tree = dict[str, Any]
+DemoOrPaper = Literal["demo", "paper"]
+_INSTEAD_OF = {
+    "epochs": ("max_steps", "stop_at"),
+    "max_steps": ("epochs", "stop_at"),
+    "warmup_ratio": ("warmup_steps",),
+    "warmup_steps": ("warmup_ratio",),
+}
+_LAST = ("evaluate", "analyze", "report")
+
+
+def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
+    """`base` with changes laid over it, mapping by mapping; how long a training is replaces how long it was."""
+    out = dict(base)
+    for change in changes:
+        for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
+            out.pop(other, None)
+        for key, value in change.items():
+            below = out.get(key)
+            out[key] = deep(below, value) if isinstance(value, Mapping) and isinstance(below, Mapping) else value
+    return out
+
+
+class Book:
+    """The stages of a recipe, and the defaults of its verbs.
+
+    top: what stands at the top of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb,
+    laid under each stage that is added. searches: of each system, by what their stages' names end in; `row` is the
+    label in the table, with `{name}` for the system's, and `table` another evaluation.
+    """
+
+    def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
+        self.top: Tree = {"title": title, "dataset": dataset, "model": model, **top}
+        self.defaults: Tree = defaults or {}
+        self.stages: Tree = {}
+        self.searches: dict[str, Tree] = {"test": {}}
+
+    @classmethod
+    def of(cls, recipe: str, preset: str, title: str) -> "Book":
+        """The tree of a shipped recipe, to change and to add to."""
+        tree = recipe_tree(recipe, preset)
+        top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
+        book = cls(title, tree["dataset"], tree["model"], **top)
+        book.stages = tree["stages"]
+        return book
+
+    def like(self, name: str, other: str, label: str, **options: Any) -> str:
+        """Add a system with the options of another one and those that differ, searched as that is."""
+        search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
+        own = {key: value for key, value in self.stages[other].items() if key != "stage"}
+        rows = {key: options.pop(key) for key in ("table", "report") if key in options}
+        self.searches = {"test": search}
+        return self.system(name, label, self.stages[other]["stage"], **rows, **deep(own, options))
+
+    def add(self, name: str, stage: str, **options: Any) -> str:
+        """Add a stage, with the defaults of its verb; returns its name, for others to refer to."""
+        self.stages[name] = {"stage": stage, **deep(self.defaults.get(stage, {}), options)}
+        return name
+
+    def change(self, name: str, **options: Any) -> None:
+        """Lay options over a stage that is there."""
+        self.stages[name] = deep(self.stages[name], options)
+
+    def bm25(self, **options: Any) -> None:
+        """Add BM25's index `bm25-index` and its search `bm25`."""
+        self.add("bm25-index", "index", backend={"name": "bm25", **options} if options else "bm25")
+        self.add("bm25", "search", index="bm25-index")
+
+    def start(self, **encode: Any) -> None:
+        """Add the index and the search of the start model."""
+        self.add("start-index", "encode", model="start", **encode)
+        self.add("start-test", "search", index="start-index")
+
+    def tables(self, runs: Tree, baselines: list[str], metrics: list[str], end: str = "", title: str = "") -> None:
+        """Add the evaluation `scores` and its page `report`, under names with an end if there are others."""
+        self.add(f"scores{end}", "evaluate", runs=runs, baselines=baselines, metrics=metrics)
+        self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
+
+    def row(self, label: str, run: str, table: str = "scores", field: str = "runs") -> None:
+        """Add a row to a table; rows stand in the order of the calls."""
+        self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
+
+    def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
+        """Add a search of the training queries, and what the miner takes of it; returns the negatives' name."""
+        run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
+        return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
+
+    def system(
+        self, name: str, label: str, verb: str = "train", *, table: str = "scores", report: bool = True, **options: Any
+    ) -> str:
+        """Add a stage that gives a model, with its index, its searches, and its rows; returns its name.
+
+        It is searched in `index` if it has one, as those that train query encoders, else in an index of its own.
+        table: the evaluation of its rows; the page is `report` with the same end. Without a table it has no rows.
+        report: whether the page tells of its training.
+        """
+        self.add(name, verb, **options)
+        if "index" in options:
+            searched = {"index": options["index"], "model": name}
+        else:
+            searched = {"index": self.add(f"{name}-index", "encode", model=name)}
+        for end, search in self.searches.items():
+            own = {key: value for key, value in search.items() if key not in ("row", "table")}
+            run = self.add(f"{name}-{end}", "search", **{**searched, **own})
+            if table:
+                self.row(search.get("row", "{name}").replace("{name}", label), run, search.get("table", table))
+        if table and report:
+            self.row(label, name, table.replace("scores", "report"), "training")
+        return name
+
+    def tree(self) -> Tree:
+        """The whole recipe; tables and pages stand last."""
+        last = {name: stage for name, stage in self.stages.items() if stage["stage"] in _LAST}
+        return {**self.top, "stages": {**{n: s for n, s in self.stages.items() if n not in last}, **last}}

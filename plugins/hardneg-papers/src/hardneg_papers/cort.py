@@ -1,0 +1,101 @@
+"""CoRT (Wrzalik and Krechel, TREC 2020): alone, with BM25, and on the queries of TREC 2020 DL."""
+
+from hardneg_papers.book import Book, DemoOrPaper, Tree
+
+
+def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
+    """CoRT on passages: a dense ranker that complements BM25, trained on BM25's negatives from rank 8 on, with angular.
+
+    scores
+
+      hardneg recipe run cort-passage                       demo: docstrings, all-MiniLM-L6-v2; minutes, no network
+      hardneg recipe plan cort-passage --preset paper       MS MARCO passages, ALBERT-base; needs a GPU
+      hardneg recipe run cort-passage --set model.projection=32       another size of the vectors
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, 2020, sections 3 and A; what the paper
+    leaves open as the program of Wrzalik and Krechel, CoRT: Complementary Rankings from Transformers, 2020, has it.
+    To expect from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
+    from 2 on: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
+    On the dev queries MRR@10 .271.
+    """
+    book = _without_reranker("CoRT on passages", preset)
+    mixed = ("cort-bm25", "cort-bm25-dev", "cort-bm25-weighted", "cort-dev-lists", "bm25-dev-lists", "complement")
+    _leave_out(book, *mixed)
+    for table in ("scores", "dev-scores"):
+        if table in book.stages:
+            book.change(table, baselines=["BM25"])
+    return book.tree()
+
+
+def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
+    """CoRT and BM25 zipped: one document of each list in turn, CoRT's first, against each list alone.
+
+      hardneg recipe run cort-bm25                          demo: docstrings, all-MiniLM-L6-v2; minutes, no network
+      hardneg recipe plan cort-bm25 --preset paper          MS MARCO passages, ALBERT-base; needs a GPU
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, 2020, section 3.4 and Table 2.
+    To expect from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
+    from 2 on: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
+    recall@1000 .949. Of CoRT's first 10 26 % without a judgement, P@10 .542 (BM25 .405). The demo's qrels are positives
+    alone: there nearly all is unjudged.
+    """
+    return _without_reranker("CoRT and BM25 on passages", preset).tree()
+
+
+def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
+    """CoRT and BM25 on the queries of TREC 2020 DL, its authors' track.
+
+      hardneg recipe run cort-dl20  demo: as cort-bm25; docstrings have no such track
+      hardneg recipe plan cort-dl20 --preset paper  MS MARCO passages of ir_datasets, ALBERT-base; needs a GPU
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, 2020, Table 2, columns of 2020. To expect
+    from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance from 2 on: BM25 .588,
+    .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850. The columns of 2019: cort-bm25.
+    """
+    book = _without_reranker("CoRT and BM25, TREC 2020 DL", preset)
+    _take_dl20(book, preset)
+    return book.tree()
+
+
+def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
+    """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: what is found, mixed and reranked.
+
+      hardneg recipe run cort-electra-dl20  demo: as cort-electra-passage; docstrings have no such track
+      hardneg recipe plan cort-electra-dl20 --preset paper      MS MARCO passages of ir_datasets; needs a GPU
+
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, 2020, Table 3 and Figure 2.
+    To expect from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10 .759, nDCG@1000 .711;
+    CoRT+BM25 reranked .870, .540, .757, .744. The columns of 2019: cort-electra-passage.
+    """
+    book = Book.of("cort-electra-passage", preset, "CoRT and ELECTRA, TREC 2020 DL")
+    _take_dl20(book, preset)
+    return book.tree()
+
+
+def _without_reranker(title: str, preset: str) -> Book:
+    """CoRT and BM25, without what ELECTRA makes of them."""
+    book = Book.of("cort-electra-passage", preset, title)
+    candidates = ("bm25-candidates", "cort-candidates", "mixed-candidates", "mixed-negatives")
+    _leave_out(book, *candidates, "reranker", "bm25-reranked", "cort-bm25-reranked", "first-stages")
+    demo, paper = ["mrr@10", "ndcg@10", "recall@100"], ["ndcg@1000", "recall@100", "recall@200", "recall@1000"]
+    book.change("scores", baselines=["CoRT", "BM25"], metrics=paper if preset == "paper" else demo)
+    return book
+
+
+def _leave_out(book: Book, *names: str) -> None:
+    """Take stages out of a book, and out of its tables and its report."""
+    book.stages = {name: stage for name, stage in book.stages.items() if name not in names}
+    for table, fields in {"scores": ["runs"], "dev-scores": ["runs"], "report": ["analyses", "training"]}.items():
+        for field in fields if table in book.stages else ():
+            rows = {label: of for label, of in book.stages[table].pop(field, {}).items() if of not in names}
+            if rows:
+                book.stages[table][field] = rows
+
+
+def _take_dl20(book: Book, preset: str) -> None:
+    """Take the queries of TREC 2020 DL in place of those of 2019."""
+    if preset == "paper":
+        names = {"train": "train/judged", "dev": "dev/small", "test": "trec-dl-2020/judged"}
+        splits = {split: f"msmarco-passage/{name}" for split, name in names.items()}
+        book.top["dataset"] = {"name": "ir-datasets", "source": "msmarco-passage", "splits": splits}
+        book.top["sizes"]["queries"]["test"] = 54

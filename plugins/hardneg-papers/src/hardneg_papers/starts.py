@@ -1,0 +1,118 @@
+"""What recipes begin with: docstrings for demos, MS MARCO for papers, and their documents in place of passages."""
+
+from typing import Any
+
+from hardneg_papers.book import Book, Tree, deep
+
+DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_share": 0.12}
+"""More of the docstrings than a first look has."""
+BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
+"""A demo's training that is judged on the way, in a list of the start model."""
+WARM: Tree = {"max_steps": 60000, "batch_size": 32, "weight_decay": 0.0, "decay": "constant", "checkpoint_every": 2000}
+"""How the papers on STAR and ANCE train on BM25's negatives."""
+
+
+def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
+    """A demo: docstrings, BM25, the model as it is shipped, and the table of both.
+
+    validated: trainings are judged on dev queries, in a list of the start model.
+    """
+    whole = {"name": "packaged:all-MiniLM-L6-v2", "query_length": 128, "document_length": 128, **model}
+    options = {"max_steps": 100, "batch_size": 24, "learning_rate": 5e-5, "warmup_steps": 10}
+    train: Tree = {"loss": {"temperature": 0.05}, "options": options}
+    if validated:
+        train = deep(train, BY_START, {"options": {"evaluate_every": 50}})
+    book = Book(title, dataset, whole, {"train": train})
+    book.bm25()
+    book.start()
+    book.tables(
+        {"BM25": "bm25", "as shipped": "start-test"}, ["as shipped", "BM25"], ["mrr@10", "ndcg@10", "recall@100"]
+    )
+    if validated:
+        book.add("start-dev", "search", index="start-index", split="dev", depth=50)
+    return book
+
+
+def msmarco(title: str, **model: Any) -> Book:
+    """A paper: MS MARCO passages, BM25 and its table, and how the papers' programs train.
+
+    There is no row of the start model: RoBERTa and BERT cannot rank before they are trained.
+    """
+    prompts = {"query_prompt": "", "document_prompt": "", "similarity": "dot"}
+    options = {
+        "optimizer": "lamb",
+        "learning_rate": 2e-4,
+        "warmup_steps": 1000,
+        "warmup_from_zero": True,
+        "evaluate_every": 10000,
+        "keep_best": False,
+    }
+    validation = {"split": "dev", "depth": 50, "queries": 1000}
+    train = {"validation_run": "bm25", "validation": validation, "options": options}
+    # MTEB's commit; its splits train, dev (6,980 queries) and test (the 43 of TREC 2019 DL) are the papers'.
+    source = {"name": "hf", "source": "mteb/msmarco", "revision": "c5a29a104738b98a9e76336939199e264163d4a0"}
+    book = Book(
+        title,
+        source,
+        {**prompts, "query_length": 32, "document_length": 120, **model},
+        {"search": {"split": "dev"}, "evaluate": {"split": "dev"}, "train": train},
+        sizes={"documents": 8841823, "queries": {"train": 502939, "dev": 6980}},
+    )
+    book.bm25(k1=0.82, b=0.68)  # Anserini's, tuned on MS MARCO passages
+    book.tables({"BM25": "bm25"}, ["BM25"], ["mrr@10", "recall@100"])
+    return book
+
+
+def roberta(title: str) -> Book:
+    """A paper on STAR, ADORE or ANCE: RoBERTa with a new head on MS MARCO, and no temperature."""
+    book = msmarco(title, name="FacebookAI/roberta-base", pooling="cls", projection=768, layer_norm=True)
+    book.defaults["train"]["loss"] = {"temperature": 1.0}
+    return book
+
+
+def passages(title: str, preset: str) -> Book:
+    """Docstrings with trainings that are judged on the way; in the preset `paper` RoBERTa on MS MARCO."""
+    return roberta(title) if preset == "paper" else docstrings(title, validated=True)
+
+
+def documents(book: Book, preset: str) -> None:
+    """Take documents in place of passages: those of MS MARCO; docstrings are read further."""
+    book.top["model"]["document_length"] = 512 if preset == "paper" else 256
+    if preset == "paper":
+        names = {"train": "train", "dev": "dev", "test": "trec-dl-2019/judged"}
+        splits = {split: f"msmarco-document/{name}" for split, name in names.items()}
+        book.top["dataset"] = {"name": "ir-datasets", "source": "msmarco-document", "splits": splits}
+        book.top["sizes"] = {"documents": 3213835, "queries": {"train": 367013, "dev": 5193, "test": 43}}
+
+
+def trained(title: str, folder: str) -> Book:
+    """RoBERTa's book, which goes on from the model that another recipe's run has made."""
+    book = roberta(title)
+    model = book.top["model"]
+    del model["pooling"], model["projection"], model["layer_norm"]
+    model["name"] = folder
+    return book
+
+
+def rand_neg(book: Book, paper: bool) -> None:
+    """Rand Neg: negatives drawn from the whole corpus, each query against those of the whole batch."""
+    negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
+    # The paper does not tell the number of steps: 100,000 are ours.
+    options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}
+    loss = {"name": "ranknet", "pairs": "mined"}
+    book.system("rand-neg", "Rand Neg", negatives=negatives, loss=loss, options=options)
+
+
+def inbatch_neg(book: Book, paper: bool, **options: Any) -> None:
+    """In-Batch Neg: the other queries' positives as negatives."""
+    # The paper does not tell the number of steps: 100,000 are ours.
+    steps = {"max_steps": 100000, "batch_size": 256} if paper else {}
+    loss = {"name": "ranknet", "pairs": "all"}
+    book.system("inbatch-neg", "In-Batch Neg", loss=loss, options={"negatives_per_query": 0, **steps, **options})
+
+
+def bm25_neg(book: Book, paper: bool) -> None:
+    """BM25 Neg: static hard negatives from the top of BM25."""
+    negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
+    loss = {"name": "ranknet", "pairs": "own"}
+    book.system("bm25-neg", "BM25 Neg", negatives=negatives, loss=loss, options=WARM if paper else {})

@@ -1,0 +1,193 @@
+"""A function's signature says each argument once: its command has the same, and the stages of recipes too."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import get_origin
+
+import pytest
+from cli.commands import every_command
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.api.argument_values import verb_field
+from hardneg.api.arguments import REQUIRED, Where, arguments_of
+from hardneg.cli.adaptor import parameter
+from hardneg.cli.main import app
+from hardneg.cli.options import flag
+from hardneg.records.errors import HardnegError, UsageError
+
+PACKAGE = Path(hn.__file__).parent
+FUNCTIONS = {name: getattr(hn, name) for name in hn._FUNCTIONS}
+WORDS = {"index": "index build", "write_queries": "write-queries"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_command_has_what_the_function_has(name):
+    function, commands = FUNCTIONS[name], {" ".join(words): command for words, command in every_command().items()}
+    assert f"def {name}(" in inspect.getsource(function)
+    options = {option.name: option for option in commands[WORDS.get(name, name)].params}
+    for called, argument in arguments_of(function).items():
+        assert argument.help.endswith("."), called
+        if called in Where.__annotations__:
+            continue
+        option = options[called]
+        assert argument.operand or flag(argument) == option.opts[0]
+        assert option.help == argument.help
+        free = (name, called) == ("evaluate", "runs")  # which --mteb has none of
+        assert option.required == (argument.default is REQUIRED and not free)
+        if not option.required and get_origin(argument.cli) is not dict and not option.multiple:
+            assert option.default == argument.default
+        if argument.least is not None:
+            assert parameter(argument).annotation.__metadata__[0].min == argument.least
+
+
+STAGES = {
+    "encode": "encode",
+    "evaluate": "evaluate",
+    "fuse": "fuse",
+    "index": "index",
+    "mine": "mine",
+    "rerank": "rerank",
+    "search": "search",
+    "train": "mine",
+    "write_queries": "write-queries",
+}
+"""The stage whose fields a function's arguments are."""
+OTHER_NAMES = {
+    ("bench", "equivalence_margin"): "evaluate.equivalence_margin",
+    ("fuse", "grid"): "fuse.tuning.grid",
+    ("fuse", "metric"): "fuse.tuning.metric",
+    ("fuse", "relevance_level"): "fuse.tuning.relevance_level",
+    ("mine", "depth"): "search.depth",
+    ("rerank", "reranker"): "rerank.plugin",
+    ("train", "depth"): "search.depth",
+    ("train", "loss"): "train.loss",
+    ("write_queries", "first_k"): "round-trip.depth",
+    ("write_queries", "reranker"): "rerank.plugin",
+}
+"""Arguments that are fields of other stages, or have other names there."""
+OTHERS = {
+    *(("encode", "model"), ("search", "candidates"), ("search", "index"), ("search", "model")),
+    *(("search", "query_ids"), ("search", "query_vectors"), ("train", "options"), ("rerank", "run")),
+    *(("fuse", "runs"), ("evaluate", "runs"), ("evaluate", "metrics"), ("evaluate", "baselines"), ("index", "vectors")),
+}
+"""Arguments of other meaning than the fields of their names."""
+OWN_DEFAULTS = {
+    ("bench", "equivalence_margin"),  # of the bench's protocol
+    ("index", "backend"),  # what can be built without a model
+    ("mine", "depth"),  # lists of what mines are longer than what is measured
+    ("mine", "miner"),  # a stage has to name one
+    ("train", "depth"),
+    ("train", "loss"),  # a stage has to name one
+    ("train", "miner"),
+}
+"""The arguments that have another default than their stage."""
+
+
+def test_arguments_are_as_the_stages_of_recipes_have_them():
+    checked, own_defaults = 0, set()
+    for name, function in FUNCTIONS.items():
+        for called, argument in arguments_of(function).items():
+            if name not in STAGES and (name, called) not in OTHER_NAMES:
+                continue
+            path = OTHER_NAMES.get((name, called), f"{STAGES.get(name)}.{called}")
+            if called in {*Where.__annotations__, "dataset"} or (name, called) in OTHERS:
+                continue
+            try:
+                field = verb_field(path)
+            except (HardnegError, KeyError):
+                continue
+            checked += 1
+            assert argument.help == field.description, path
+            wanted = REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
+            optional = (name, called) == ("write_queries", "reranker") or (name, called) == ("rerank", "reranker")
+            if argument.default != wanted and not optional:
+                own_defaults.add((name, called))
+    assert checked > 30
+    assert own_defaults == OWN_DEFAULTS
+
+
+def test_an_error_calls_an_argument_as_its_caller_does(tmp_path):
+    runs = {"one": {"q": {"d": 1.0}}, "two": {"q": {"e": 1.0}}}
+    with pytest.raises(UsageError, match=r"^fuse: tune_runs needs qrels, the judgements"):
+        hn.fuse(runs, tune_runs=runs, store=tmp_path / "store")
+    for name in ("one", "two"):
+        (tmp_path / name).write_text("q Q0 d 1 1 x\n")
+    given = [f"--run={tmp_path / name}" for name in runs]
+    tuning = [f"--tune-run={tmp_path / name}" for name in runs]
+    told = CliRunner().invoke(app, ["fuse", *given, *tuning, "--output", str(tmp_path / "x.trec.gz")])
+    assert str(told.exception) == "fuse: --tune-run needs --qrels, the judgements of its queries"
+
+
+def test_a_default_stands_in_one_place():
+    """What several verbs, commands and functions share is said once; a recipe's demo may say otherwise."""
+    sources = {path: path.read_text("utf-8") for path in PACKAGE.rglob("*.py")}
+    said = {
+        "seed": r"\bseed\b.*\b42\b|\bSEED = ",
+        "the depth to mine from": r"\b210\b(?!\d|9)",
+        "constant": r"(?i:constant).*\b60\b",
+        "also_qrels": r"\balso_qrels: Annotated",
+    }
+    for what, form in said.items():
+        lines = [f"{path.name}: {line.strip()}" for path, text in sources.items() for line in text.splitlines()]
+        assert len([line for line in lines if re.search(form, line.partition(": ")[2])]) == 1, what
+
+
+def test_a_name_that_means_two_things_in_a_command_is_refused(tmp_path):
+    given = ["mine", "--dataset", "pydocs", "--model", "m", "--output", str(tmp_path / "x.parquet")]
+    told = CliRunner().invoke(app, [*given, "--depth", "100", "--option", "depth=50"])
+    say = "say miner.depth=50 for that of the miner, or --depth 50"
+    assert str(told.exception) == f"--option depth: means two things here: {say}"
+    told = CliRunner().invoke(app, [*given, "--option", "loss.depth=50"])
+    assert "names no plugin of this command; it has: miner" in str(told.exception)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "plugin"), [("search", "x.trec.gz", "--backend"), ("recommend", "x.yaml", "--reranker")]
+)
+def test_options_of_a_plugin_that_is_not_named_are_refused(command, output, plugin):
+    told = CliRunner().invoke(app, [command, "--dataset=pydocs", "--option=k1=1", f"--output={output}"])
+    assert str(told.exception) == f"--option k1: is an option of {plugin}, which is missing"
+
+
+COLLECTION = {"corpus": {"d1": "a river", "d2": "a hill"}, "queries": {"q1": "river"}, "qrels": {"q1": {"d1": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("call", "command", "names"),
+    [
+        (
+            lambda: hn.rerank(COLLECTION, {"q1": {"d1": 1.0}}, "nope"),
+            ["rerank", "--reranker=nope", "--run=README.md", "--output=x.trec.gz"],
+            ("reranker: no rerankers plugin", "--reranker: no rerankers plugin"),
+        ),
+        (
+            lambda: hn.mine(COLLECTION, "packaged:wordllama", filters=["nope"]),
+            ["mine", "--model=packaged:wordllama", "--filter=nope", "--output=x.parquet"],
+            ("filters.0: no filters plugin", "--filter.0: no filters plugin"),
+        ),
+        (
+            lambda: hn.encode(COLLECTION, "packaged:wordllama", settings=["x"]),
+            ["encode", "--model=packaged:wordllama", "--set=x", "--output=x"],
+            ("settings x: must be of the form", "--set x: must be of the form"),
+        ),
+        (
+            lambda: hn.train(COLLECTION, "packaged:wordllama", options={"nope": 1}),
+            ["train", "--model=packaged:wordllama", "--train-option=nope=1", "--output=x"],
+            ("options.nope: no such option", "--train-option.nope: no such option"),
+        ),
+        (
+            lambda: hn.mine(COLLECTION, "packaged:wordllama", settings=["stages.negatives.filters=nope"]),
+            ["mine", "--model=packaged:wordllama", "--set=stages.negatives.filters=nope", "--output=x.parquet"],
+            ("stages.negatives.filters", "stages.negatives.filters"),
+        ),
+    ],
+)
+def test_a_mistake_in_the_recipe_of_a_function_names_the_argument_and_the_flag(call, command, names):
+    """One of a setting keeps the path that was written."""
+    with pytest.raises(UsageError) as raised:
+        call()
+    told = CliRunner().invoke(app, [command[0], "--dataset=pydocs", *command[1:]])
+    for error, name in zip((raised.value, told.exception), names, strict=True):
+        assert str(error).splitlines()[1].strip().startswith(name), str(error)

@@ -80,8 +80,8 @@ def _below(words: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ..
     if not hasattr(command, "commands"):
         yield words, command
         return
-    for name, inner in command.commands.items():
-        if not inner.hidden:
+    for name in command.list_commands(None):
+        if not (inner := command.get_command(None, name)).hidden:
             yield from _below((*words, name), inner)
 
 
@@ -242,7 +242,8 @@ def functions() -> Iterator[str]:
     from hardneg.api import analyzing, evaluation, mined, recipes, recommending, results
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
-    public = {name: getattr(hardneg, name) for name in sorted(hardneg._PUBLIC)}
+    apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
+    public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *apart})}
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"

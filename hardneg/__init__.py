@@ -4,6 +4,7 @@ What is public is imported when it is asked for.
 """
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
     from hardneg.api.recipes import load_recipe as load_recipe
     from hardneg.api.starting import start as start
     from hardneg.diagnosis.diagnose import diagnose as diagnose
-    from hardneg.doors.browse.serving import browse as browse
-    from hardneg.doors.hub.push import push as push
-    from hardneg.doors.mteb.model import mteb_model as mteb_model
     from hardneg.functions.average import average as average
     from hardneg.functions.bench import bench as bench
     from hardneg.functions.encode import encode as encode
@@ -47,22 +45,37 @@ _FUNCTIONS = [
 _PUBLIC = {
     "HardnegError": "hardneg.records.errors",
     "analyze": "hardneg.api.analyzing",
-    "browse": "hardneg.doors.browse.serving",
     "diagnose": "hardneg.diagnosis.diagnose",
     "load_recipe": "hardneg.api.recipes",
-    "mteb_model": "hardneg.doors.mteb.model",
-    "push": "hardneg.doors.hub.push",
     "start": "hardneg.api.starting",
     **{name: f"hardneg.functions.{name}" for name in _FUNCTIONS},
 }
 """The module that holds each public name."""
+_APART = {"browse": "hardneg-browse", "mteb_model": "hardneg-mteb", "push": "hardneg-hub"}
+"""The package, of the folder `plugins`, that holds each of these names."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _APART:
+        return _apart(name)
     if name not in _PUBLIC:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)
 
 
+def _apart(name: str) -> Any:
+    module = _APART[name].replace("-", "_")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        from hardneg.records.errors import MissingDependency
+
+        message = f"{name}: pip install ./plugins/{_APART[name]}, from a checkout of hardneg"
+        raise MissingDependency(message) from None
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PUBLIC})
+    apart = [name for name, package in _APART.items() if find_spec(package.replace("-", "_"))]
+    return sorted({*globals(), *_PUBLIC, *apart})

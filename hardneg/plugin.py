@@ -10,29 +10,29 @@ from typing import TYPE_CHECKING, Any
 # fmt: off
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, Files, System
+    from hardneg.analysis.inputs import AnalysisInputs, System
     from hardneg.analysis.overlap import negatives_overlap, run_overlap
-    from hardneg.api.workplace import usual_store
-    from hardneg.batches.batch_order import BatchOrder, TrainingQueries
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.api.adhoc_recipe import checked_tree
+    from hardneg.api.dataset_argument import named_dataset
+    from hardneg.api.evaluation import Evaluation
+    from hardneg.api.run_argument import run_file
+    from hardneg.api.workplace import Workplace, usual_store
+    from hardneg.cli.console import bars as progress_bars
+    from hardneg.cli.console import say
+    from hardneg.cli.options import flags_named
+    from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
-    from hardneg.encoders.open.model_files import read_json
-    from hardneg.encoders.open.resolved import ResolvedModel, load_encoder, model_content
+    from hardneg.encoders.open.model_files import module_folders, read_json
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
+    from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
-    from hardneg.encoders.protocol import (
-        EncodeOptions,
-        EncoderFamily,
-        Form,
-        StoredRows,
-        StoreWriter,
-        TextEncoder,
-        TextWindows,
-    )
+    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
-        LATER,
         MEASURED,
         InputFile,
         MetricName,
@@ -63,19 +62,20 @@ if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
+    from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
+    from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
-    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter, is_complete
-    from hardneg.formats.vectors.sparse_store import SparseWriter
-    from hardneg.formats.vectors.token_store import TokenWriter
+    from hardneg.formats.vectors.flat_vectors import FlatVectors
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.backends.product import OpqPq
     from hardneg.indexes.exact_ranks import counts_above, pair_scores
+    from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
@@ -83,23 +83,29 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import save as save_index
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.open_store import open_store
     from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
+    from hardneg.recipe.load import check_recipe
     from hardneg.recipe.opened_index import OpenedIndex
+    from hardneg.recipe.plan import make_plan
+    from hardneg.recipe.run_folder import artifacts_of, read_lock
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
         HardnegError,
+        HubError,
         MissingDependency,
         ModelError,
         PluginError,
-        RecipeError,
         TrainingError,
         UsageError,
     )
     from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
+    from hardneg.records.private_paths import dataset_name, without_paths
+    from hardneg.records.terms import term_spans, terms
     from hardneg.records.types import (
         Answers,
         Candidates,
@@ -107,10 +113,8 @@ if TYPE_CHECKING:
         Document,
         Drops,
         Encoded,
-        EncodedBatch,
         HasAnswers,
         HasGroups,
-        HasWithheld,
         Hits,
         Judgement,
         Lookup,
@@ -127,33 +131,21 @@ if TYPE_CHECKING:
     from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
-        DatasetLoader,
         DenseSearcher,
-        EstimatedBackend,
-        EstimatedWriter,
         FilterTexts,
-        IndexBackend,
-        Loss,
-        NegativeFilter,
-        NegativeMiner,
         ProductSearcher,
         QueryWriter,
-        Regularizer,
         Reranker,
         RowLookup,
         Searcher,
         StageBlocks,
-        StoredSearcher,
         TrainableReranker,
         WriterCost,
     )
+    from hardneg.report import figure as figures
+    from hardneg.report import numbers
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
-    from hardneg.report.figure import COLOURS, bar_width, bars, figure, lines, plain_axes
-    from hardneg.report.numbers import bounds as format_interval
-    from hardneg.report.numbers import number as format_score
-    from hardneg.report.numbers import p_value as format_p_value
-    from hardneg.report.numbers import signed as format_difference
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
@@ -167,13 +159,15 @@ if TYPE_CHECKING:
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
+    from hardneg.store.identity import plugin_identity
+    from hardneg.store.replaced_files import Target
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
     from hardneg.training.method import ExampleTraining
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
-    from hardneg.verbs.shared.context import ArtifactInput, Engine, Facts, StageContext
+    from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.verbs.shared.training_options import Judging, of_the_run
@@ -181,17 +175,23 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analysis.base": "Analysis Runs",
-    "analysis.inputs": "AnalysisInputs Files System",
+    "analysis.inputs": "AnalysisInputs System",
     "analysis.overlap": "negatives_overlap run_overlap",
-    "api.workplace": "usual_store",
-    "batches.batch_order": "BatchOrder TrainingQueries",
-    "encoders.encoder": "Encoder",
+    "api.adhoc_recipe": "checked_tree",
+    "api.dataset_argument": "named_dataset",
+    "api.evaluation": "Evaluation",
+    "api.run_argument": "run_file",
+    "api.workplace": "Workplace usual_store",
+    "cli.console": "progress_bars=bars say",
+    "cli.options": "flags_named",
+    "cli.planned_work": "plugin_options store_outputs",
+    "doors.pyserini.openings": "QuerySide opening openings",
     "encoders.open.loading": "most_positions=positions",
-    "encoders.open.model_files": "check_model_files=check_files read_json weight_options=load_options",
-    "encoders.open.resolved": "ResolvedModel load_encoder model_content opening_model=opening",
+    "encoders.open.model_files": "check_model_files=check_files module_folders read_json weight_options=load_options",
+    "encoders.open.resolved": "FolderFamily ResolvedModel model_content opening_model=opening resolve_model=resolve",
     "encoders.open.save": "forget_last_call writing_model=written_whole",
     "encoders.open.source": "locate_model=locate",
-    "encoders.protocol": "EncodeOptions EncoderFamily Form StoreWriter StoredRows TextEncoder TextWindows",
+    "encoders.protocol": "EncodeOptions Form StoreWriter StoredRows TextWindows",
     "encoders.representation": "Representation",
     "encoders.spec": "FullSpec ModelSpec Side whole_prompts",
     "encoders.speed.fastest": "takes_bf16 usual_tokens_per_batch=usual_budget",
@@ -203,56 +203,59 @@ _HOMES = {
     "evaluation.significance": "Comparison compare_all holm",
     "evaluation.two_level": "spread_over_collections",
     "fields": (
-        "FREE InputFile LATER MEASURED MetricName Name Option Reference Setting Trait has_answers marked_references "
+        "FREE InputFile MEASURED MetricName Name Option Reference Setting Trait has_answers marked_references "
         "parse_model without_problems"
     ),
     "formats.answer_matching": "PassageAnswers answer_spans",
     "formats.collection": "StoredCollection",
     "formats.corpus": "Corpus",
+    "formats.export.forms": "WriteOptions write_form",
     "formats.id_pairs": "Exclusion HasExcluded",
     "formats.negatives": "drop_batches read_negatives recording_drops=recorded write_negatives",
-    "formats.qrels": "positives_by_query=positives",
+    "formats.qrels": "positives_by_query=positives read_qrels write_qrels",
     "formats.runs": "lists_in_order lists_side_by_side read_run stream_run write_run",
     "formats.segments": "Segments",
     "formats.source_files": "HasParts",
-    "formats.vectors.flat_vectors": "FlatVectors FlatWriter is_complete",
-    "formats.vectors.sparse_store": "SparseWriter",
-    "formats.vectors.token_store": "TokenWriter",
+    "formats.vectors.flat_vectors": "FlatVectors",
     "indexes.backends.compressed": "CompressedSearcher",
     "indexes.backends.product": "OpqPq",
     "indexes.exact_ranks": "counts_above pair_scores",
+    "indexes.kernels.candidate_scoring": "rank_candidates",
     "indexes.kernels.checks": "vector_blocks",
     "indexes.kernels.exact.exact": "ExactOptions",
     "indexes.kernels.faiss.compression": (
         "encode_blocks faiss_threads=threads load_faiss reserve_vectors=make_room save_index=save"
     ),
     "indexes.kernels.lucene.java": "start_java",
+    "indexes.open_store": "open_store",
     "indexes.truncated": "search_truncated",
     "mining.miners.selection": "FILTER_RULES=RULES",
     "recipe.laid_indexes": "LaidIndex laid_indexes",
     "recipe.language": "recipe_tree",
+    "recipe.load": "check_recipe",
     "recipe.opened_index": "OpenedIndex",
+    "recipe.plan": "make_plan",
+    "recipe.run_folder": "artifacts_of read_lock",
     "records.errors": (
-        "ArtifactError DataError HardnegError MissingDependency ModelError PluginError RecipeError TrainingError "
+        "ArtifactError DataError HardnegError HubError MissingDependency ModelError PluginError TrainingError "
         "UsageError"
     ),
     "records.layout": "ANSWERS DROPPED HISTORY METRICS MODEL_FOLDER NEGATIVES QUERIES RUN",
+    "records.private_paths": "dataset_name without_paths",
+    "records.terms": "term_spans terms",
     "records.types": (
-        "Answers Candidates Collection Document Drops Encoded EncodedBatch HasAnswers HasGroups HasWithheld Hits "
-        "Judgement Lookup Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors "
-        "Written"
+        "Answers Candidates Collection Document Drops Encoded HasAnswers HasGroups Hits Judgement Lookup "
+        "Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors Written"
     ),
     "records.wording": "suggestion",
     "registry.plugins": "configure plugin_errors",
     "registry.protocols": (
-        "DatasetLoader DenseSearcher EstimatedBackend EstimatedWriter FilterTexts IndexBackend Loss NegativeFilter "
-        "NegativeMiner ProductSearcher QueryWriter Regularizer Reranker RowLookup Searcher StageBlocks "
-        "StoredSearcher TrainableReranker WriterCost"
+        "DenseSearcher FilterTexts ProductSearcher QueryWriter Reranker RowLookup Searcher StageBlocks "
+        "TrainableReranker WriterCost"
     ),
+    "report": "figures=figure numbers",
     "report.content": "estimates",
     "report.curve": "measurements",
-    "report.figure": "COLOURS bar_width bars figure lines plain_axes",
-    "report.numbers": "format_difference=signed format_interval=bounds format_p_value=p_value format_score=number",
     "report.table": "Section Table",
     "rerankers.kept_scores": "CachedScorer CachedScores",
     "rerankers.pair_scoring": "PairScorer best_device",
@@ -264,12 +267,14 @@ _HOMES = {
     "store.atomic_write": "link_file replace_text replacing",
     "store.choices": "CHOICE cache_folder",
     "store.digest": "digest file_digest",
+    "store.identity": "plugin_identity",
+    "store.replaced_files": "Target",
     "training.batches": "own_share",
     "training.examples": "Examples SampledBatch TrainingData",
     "training.loop": "learn",
     "training.method": "ExampleTraining",
-    "training.options": "option_again=again LearningOptions",
-    "verbs.shared.context": "ArtifactInput Engine Facts StageContext",
+    "training.options": "LearningOptions option_again=again",
+    "verbs.shared.context": "ArtifactInput Facts StageContext",
     "verbs.shared.inputs": "open_collection open_queries own_queries",
     "verbs.shared.stage_spec": "PAIR_TOKENS RecipeView Row RunSpec Sizes StageSpec source_of",
     "verbs.shared.training_options": "Judging of_the_run",
@@ -278,38 +283,39 @@ _HOMES = {
 _PAIRS = [(home, *each.partition("=")[::2]) for home, names in _HOMES.items() for each in names.split()]
 _NAMES = {name: (home, called or name) for home, name, called in _PAIRS}
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BatchOrder", "CHOICE",
-    "CHOICES", "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison", "CompressedSearcher",
-    "Corpus", "DROPPED", "DataError", "DatasetLoader", "DenseSearcher", "Document", "Drops", "EncodeOptions",
-    "Encoded", "EncodedBatch", "Encoder", "EncoderFamily", "Endpoint", "Engine", "EstimatedBackend",
-    "EstimatedWriter", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FREE", "Facts", "Files",
-    "FilterTexts", "FlatVectors", "FlatWriter", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
-    "HasExcluded", "HasGroups", "HasParts", "HasWithheld", "Hits", "IndexBackend", "InputFile", "Judgement",
-    "Judging", "KEPT", "LATER", "LaidIndex", "LearningOptions", "Lookup", "Loss", "MANIFEST", "MEASURED", "METRICS",
-    "MODEL_FOLDER", "Measured", "Membership", "MissingDependency", "ModelError", "ModelServer", "ModelSpec",
-    "NEGATIVES", "Name", "NegativeFilter", "NegativeMiner", "Negatives", "OpenedIndex", "OpqPq", "Option",
-    "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress",
-    "QUERIES", "Query", "QueryWriter", "RUN", "RankedList", "RecipeError", "RecipeView", "Reference", "Regularizer",
-    "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED",
-    "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes",
-    "SparseRows", "SparseWriter", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter",
-    "StoredCollection", "StoredRows", "StoredSearcher", "Table", "Task", "TextEncoder", "TextWindows", "TokenVectors",
-    "TokenWriter", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "TrainingQueries", "Trait",
-    "UsageError", "World", "WriterCost", "Written", "answer_spans", "bar_width", "bars", "best_device",
-    "cache_folder", "check_model_files", "check_server_address", "compare_all", "configure", "digest",
-    "encode_blocks", "estimates", "evaluating", "faiss_threads", "figure", "file_digest", "forget_last_call",
-    "format_difference", "format_interval", "format_p_value", "format_score", "gather", "generator", "has_answers",
-    "is_complete", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
-    "load_faiss", "locate_model", "marked_references", "means", "model_content", "most_positions", "of_the_run",
-    "one_ahead", "open_collection", "open_queries", "opening_model", "option_again", "own_queries", "own_share",
-    "parse_model", "plain_axes", "plugin_errors", "positives_by_query", "read_json", "read_metrics", "read_negatives",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "save_index",
-    "server_key", "settle_by", "source_of", "start_java", "stream_run", "takes_bf16", "token_batches", "usual_store",
-    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_problems", "world",
-    "write_metrics", "write_negatives", "write_run", "writing_model",
-    "COLOURS", "FILTER_RULES", "MetricName", "System", "counts_above", "drop_batches", "evaluate", "holm", "lines",
-    "measurements", "negatives_overlap", "pair_scores", "run_overlap", "search_truncated", "spread_over_collections",
-    "suggestion",
+    "figures", "numbers",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
+    "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison", "CompressedSearcher",
+    "Corpus", "DROPPED", "DataError", "DenseSearcher", "Document", "Drops", "EncodeOptions", "Encoded", "Endpoint",
+    "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts",
+    "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
+    "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "Judging", "KEPT",
+    "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
+    "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name",
+    "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError",
+    "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN",
+    "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
+    "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments",
+    "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
+    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows",
+    "TokenVectors", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
+    "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", 
+    "best_device", "cache_folder", "check_model_files", "check_recipe", "check_server_address",
+    "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "digest", "drop_batches",
+    "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads", "file_digest", "flags_named",
+    "forget_last_call", "gather",
+    "generator", "has_answers", "holm", "laid_indexes", "learn", "link_file", "lists_in_order",
+    "lists_side_by_side", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors",
+    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_json",
+    "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops",
+    "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say",
+    "search_truncated", "server_key", "settle_by", "source_of", "spread_over_collections", "start_java",
+    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
+    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 
@@ -317,7 +323,8 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, called = _NAMES[name]
-    return getattr(import_module(f"hardneg.{home}"), called)
+    found = getattr(import_module(f"hardneg.{home}"), called, None)
+    return import_module(f"hardneg.{home}.{called}") if found is None else found
 
 
 def __dir__() -> list[str]:

@@ -10,19 +10,16 @@ from types import FrameType
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
-from hardneg.cli.browse import browse
 from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
-from hardneg.cli.mteb import mteb
-from hardneg.cli.push import push
+from hardneg.cli.packages import PackageGroup
 from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
@@ -42,7 +39,7 @@ _ROOM = {
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
-class _Group(TyperGroup):
+class _Group(PackageGroup):
     """All commands."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -74,10 +71,7 @@ app.command("report", rich_help_panel=options.RESULTS)(report)
 app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
-app.command("browse", rich_help_panel=options.RESULTS)(browse)
 app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
-app.command("mteb", rich_help_panel=options.RESULTS)(mteb)
-app.command("push", rich_help_panel=options.RESULTS)(push)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 
 

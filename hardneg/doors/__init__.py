@@ -1,1 +1,1 @@
-"""What opens hardneg to others: a browser, the Hugging Face hub, mteb, trainers, Pyserini."""
+"""What opens hardneg to others: trainers, Pyserini."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from hardneg.api.arguments import AnyQrels, Arg, Runs, Where, spelled_out
 from hardneg.functions.evaluate import RELEVANCE
-from hardneg.fusion.methods import Method, Missing, Norm
+from hardneg.fusion.methods import RRF_CONSTANT, Method, Missing, Norm
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 
@@ -47,7 +47,7 @@ def fuse(
     *,
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
-    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = 60,
+    constant: Annotated[int, Arg("The constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("Of ranx's methods: min-max (the default), none, zmuv, ...")] = None,
     depth: Annotated[int, Arg("How many documents are kept for each query.", least=1)] = LIST_DEPTH,
     tune_runs: TuneRuns = None,

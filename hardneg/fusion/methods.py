@@ -25,6 +25,8 @@ WITH_WEIGHTS = ("weighted-sum", "reciprocal-rank", "wsum")
 Missing = Literal["lowest", "zero"]
 """The score of a document in a list that lacks it: that list's lowest score, or 0."""
 
+RRF_CONSTANT = 60
+"""Of reciprocal-rank, as its paper has it (Cormack, Clarke and Buettcher, SIGIR 2009)."""
 _AT_ONCE = 512
 _NAME = "{:08d}"
 
@@ -41,7 +43,7 @@ class Fusion:
     method: str
     weights: tuple[float, ...]
     missing: Missing = "lowest"
-    constant: int = 60
+    constant: int = RRF_CONSTANT
     norm: Norm | None = None
     depth: int = LIST_DEPTH
 

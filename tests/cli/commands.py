@@ -1,8 +1,15 @@
-"""Every command of the command line, found by walking its groups."""
+"""Every command of the command line, found by walking its groups; those of packages apart."""
 
 import typer
 
+from hardneg.cli import packages
 from hardneg.cli.main import app
+
+
+def package_commands():
+    """Those of packages that are installed."""
+    group = typer.main.get_command(app)
+    return {(name,): group.get_command(None, name) for name in packages._points()}
 
 
 def every_command():

@@ -4,14 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 import yaml
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.doors.hub.prepare import Wanted, prepare
-from hardneg.store.artifacts import Store
 
 PAGES = Path(__file__).parents[2] / "docs"
 
@@ -41,8 +38,3 @@ def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
     data = yaml.safe_load((tmp_path / "out" / "ir-metadata.yml").read_text())["data"]
     by = "written from its passages by heading, inverse-cloze, crop"
     assert data["test collection"]["topics"] == by and data["training data"][0]["topics"] == by
-    wanted, store = Wanted("negatives", form="n-tuple", count=2), Store(tmp_path / "store")
-    upload = prepare(tmp_path / "out", "org/name", wanted, store, tmp_path)
-    assert "Negatives of the train queries that stage `kept` made of docs" in upload.card
-    rows = pq.read_table(tmp_path / "train-00000-of-00001.parquet").to_pylist()
-    assert len(rows) > 200 and all(row["anchor"] and row["positive"] for row in rows)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part, small_tree
 
-from hardneg.doors.hub.cards import RecordedRun
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.exported_runs import export_runs
@@ -46,12 +45,7 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
 
 @pytest.mark.parametrize(
     "read",
-    [
-        read_lock,
-        lambda folder: export_runs(folder, folder / "out"),
-        lambda folder: laid_indexes(folder, Store(folder)),
-        lambda folder: RecordedRun.open(folder, Store(folder)),
-    ],
+    [read_lock, lambda folder: export_runs(folder, folder / "out"), lambda folder: laid_indexes(folder, Store(folder))],
 )
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]

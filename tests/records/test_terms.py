@@ -1,8 +1,6 @@
 """The words by which texts are compared, and what compares by them."""
 
 from hardneg.datasets.held_out import half
-from hardneg.doors.browse.query_page import content_words as wanted
-from hardneg.doors.browse.query_page import marked, resemblance, shingles
 from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.terms import term_spans, terms
 from hardneg.writers.mixture import Draft, kept
@@ -21,7 +19,6 @@ def test_one_letter_more_leaves_a_japanese_text_a_near_copy():
     both = [runs(each) for each in (text, near)]
     # One letter in the middle takes the four runs that hold the pair there, and brings five: 52 of 61.
     assert len(both[0] & both[1]) / len(both[0] | both[1]) == 52 / 61
-    assert len(shingles(text) & shingles(near)) == 57 - 3 and resemblance(shingles(text), shingles(near)) == 54 / 61
 
 
 def test_queries_with_the_same_words_are_one_in_scripts_without_blanks():
@@ -33,12 +30,6 @@ def test_queries_with_the_same_words_are_one_in_scripts_without_blanks():
     from collections import Counter
 
     assert [each.query_id for each in kept(drafts, [], Counter())] == ["1", "3"]
-
-
-def test_terms_of_a_query_are_marked_without_blanks_too():
-    assert marked("冬の北海道へ Snow", wanted("北海道の snow")) == (
-        "冬の<mark>北海</mark><mark>道</mark>へ <mark>Snow</mark>"
-    )
 
 
 def test_a_text_without_blanks_between_words_is_halved_in_its_middle():

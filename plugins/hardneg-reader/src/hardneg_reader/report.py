@@ -4,17 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.plugin import (
-    Section,
-    Table,
-    compare_all,
-    estimates,
-    format_difference,
-    format_interval,
-    format_p_value,
-    format_score,
-    read_metrics,
-)
+from hardneg.plugin import Section, Table, compare_all, estimates, numbers, read_metrics
 from hardneg_reader.read import SYSTEM
 
 if TYPE_CHECKING:
@@ -57,14 +47,14 @@ def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Compari
             tested = ["–"] * 3
             if test is not None:
                 tested = [
-                    format_difference(test.difference),
-                    format_p_value(test.t_holm),
-                    format_p_value(test.randomisation_holm),
+                    numbers.signed(test.difference),
+                    numbers.p_value(test.t_holm),
+                    numbers.p_value(test.randomisation_holm),
                 ]
             measured = [
-                format_score(means[metric].mean),
-                format_interval(means[metric].interval),
-                format_score(means[f"f1@{count}"].mean),
+                numbers.number(means[metric].mean),
+                numbers.bounds(means[metric].interval),
+                numbers.number(means[f"f1@{count}"].mean),
             ]
             rows.append([label, count, *measured, *tested])
     return rows

@@ -21,9 +21,7 @@ from hardneg.plugin import (
     Table,
     UsageError,
     drop_batches,
-    figure,
-    lines,
-    plain_axes,
+    figures,
     read_negatives,
 )
 from hardneg_papers.analyses.shared import Points, percent, shortened
@@ -99,9 +97,9 @@ class Denoising(Analysis):
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
             for label, each in results["filters"].items()
         }
-        with figure(paths, 1, width=5.4) as (axes,):
-            lines(axes, series)
-            plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
+        with figures.figure(paths, 1, width=5.4) as (axes,):
+            figures.lines(axes, series)
+            figures.plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
             axes.set_ylim(bottom=0)
 
 

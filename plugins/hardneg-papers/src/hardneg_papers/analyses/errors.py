@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from hardneg.plugin import COLOURS, Analysis, AnalysisInputs, Option, Runs, Table, UsageError, figure, plain_axes
+from hardneg.plugin import Analysis, AnalysisInputs, Option, Runs, Table, UsageError, figures
 from hardneg_papers.analyses.shared import Encoders, Indexes, Pass, corpus_pass
 
 Rows = NDArray[np.int64]
@@ -132,7 +132,7 @@ class Errors(Analysis):
         """One panel a system: bars are the share of queries by number of errors, the line their share of all errors."""
         shown = {label: [Bucket(**bucket) for bucket in each["distribution"]] for label, each in results.items()}
         names = max(([bucket.label for bucket in buckets] for buckets in shown.values()), key=len, default=[])
-        with figure(paths, max(1, len(shown))) as panels:
+        with figures.figure(paths, max(1, len(shown))) as panels:
             for axes, (label, buckets) in zip(panels, shown.items(), strict=False):
                 _panel(axes, label, buckets)
                 axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
@@ -393,9 +393,9 @@ def errors_of_positives(
 
 def _panel(axes: Any, label: str, buckets: Sequence[Bucket]) -> None:
     positions = range(len(buckets))
-    axes.bar(positions, [100 * b.queries for b in buckets], color=COLOURS[0], width=0.7, label="of all queries")
-    axes.plot(positions, [100 * b.errors for b in buckets], color=COLOURS[1], marker="o", label="of all errors")
-    plain_axes(axes, label, "pairwise errors of a query", "share (%)")
+    axes.bar(positions, [100 * b.queries for b in buckets], color=figures.COLOURS[0], width=0.7, label="of all queries")
+    axes.plot(positions, [100 * b.errors for b in buckets], color=figures.COLOURS[1], marker="o", label="of all errors")
+    figures.plain_axes(axes, label, "pairwise errors of a query", "share (%)")
     axes.set_ylim(0, 120)
     axes.set_yticks(range(0, 101, 20))
     axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")

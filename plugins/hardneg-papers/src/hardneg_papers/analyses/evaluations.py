@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.plugin import (
-    COLOURS,
     Analysis,
     AnalysisInputs,
     Measured,
@@ -20,13 +19,8 @@ from hardneg.plugin import (
     Reference,
     Table,
     UsageError,
-    bar_width,
-    figure,
-    format_difference,
-    format_p_value,
-    format_score,
-    lines,
-    plain_axes,
+    figures,
+    numbers,
     suggestion,
 )
 
@@ -86,11 +80,13 @@ class Ablation(Analysis):
         ends = [results["intervals"].get(label) or [mean, mean] for label, mean in means.items()]
         errors = [[mean - low for mean, (low, _) in zip(means.values(), ends, strict=True)]]
         errors += [[high - mean for mean, (_, high) in zip(means.values(), ends, strict=True)]]
-        with figure(paths, 1, width=bar_width(len(means))) as (axes,):
-            drawn = axes.bar(list(means), list(means.values()), color=COLOURS[0], width=0.65, yerr=errors, capsize=3)
+        with figures.figure(paths, 1, width=figures.bar_width(len(means))) as (axes,):
+            drawn = axes.bar(
+                list(means), list(means.values()), color=figures.COLOURS[0], width=0.65, yerr=errors, capsize=3
+            )
             axes.bar_label(drawn, [f"{mean:.3f}" for mean in means.values()], label_type="center", color="white")
             axes.tick_params("x", rotation=20)
-            plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
+            figures.plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
 
 
 class Matrix(Analysis):
@@ -139,17 +135,17 @@ class Matrix(Analysis):
         down, across = results["axes"]
         title = f"{metric}: {down} by {across}" if down and across else metric
         height = max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2
-        with figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
+        with figures.figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
             if self.figure == "lines":
                 numbered = [[(float(at), each) for at, each in enumerate(row)] for row in results["values"]]
-                lines(
+                figures.lines(
                     axes,
                     {row: [p for p in points if p[1] is not None] for row, points in zip(rows, numbered, strict=True)},
                 )
-                plain_axes(axes, title, across, metric)
+                figures.plain_axes(axes, title, across, metric)
             else:
                 _heatmap(axes, rows, results["values"])
-                plain_axes(axes, title, across, down)
+                figures.plain_axes(axes, title, across, down)
                 axes.grid(visible=False)
             axes.set_xticks(range(len(columns)), columns, fontsize=8)
 
@@ -258,9 +254,9 @@ class AcrossCollections(Analysis):
         rows = [
             [
                 f"{test['system']} − {results['baseline']}",
-                format_difference(test["difference"]),
+                numbers.signed(test["difference"]),
                 _interval(test["interval"]),
-                *(format_p_value(test[name]) for name in ("p", "holm", "seed_p")),
+                *(numbers.p_value(test[name]) for name in ("p", "holm", "seed_p")),
             ]
             for test in results["tests"]
         ]
@@ -271,9 +267,9 @@ class AcrossCollections(Analysis):
         rows = [
             [
                 system,
-                *(format_score(each["means"][name]) for name in self.evaluations),
-                format_score(each["mean"]),
-                "–" if each["deviation"] is None else format_score(each["deviation"]),
+                *(numbers.number(each["means"][name]) for name in self.evaluations),
+                numbers.number(each["mean"]),
+                "–" if each["deviation"] is None else numbers.number(each["deviation"]),
             ]
             for system, each in results["systems"].items()
         ]

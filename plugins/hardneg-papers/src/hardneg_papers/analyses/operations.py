@@ -6,20 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    Name,
-    Option,
-    Reference,
-    Table,
-    UsageError,
-    bar_width,
-    bars,
-    figure,
-    plain_axes,
-    suggestion,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, Name, Option, Reference, Table, UsageError, figures, suggestion
 
 _UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
 _UNITS |= {"model": ("steps", "step")}
@@ -82,13 +69,13 @@ class Operations(Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One bar an operation of known time, on a logarithmic axis."""
         known = {row["operation"]: row for row in results if row["milliseconds"]}
-        with figure(paths, 1, width=bar_width(len(known))) as (axes,):
+        with figures.figure(paths, 1, width=figures.bar_width(len(known))) as (axes,):
             values = {name: row["milliseconds"] for name, row in known.items()}
-            bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
+            figures.bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
             if known:
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter("{x:,g}")
-            plain_axes(axes, "time of one unit", "", "milliseconds")
+            figures.plain_axes(axes, "time of one unit", "", "milliseconds")
 
 
 def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> dict[str, Any]:

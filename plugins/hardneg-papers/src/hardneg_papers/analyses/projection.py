@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
 from hardneg.plugin import (
-    COLOURS,
     Analysis,
     AnalysisInputs,
     MissingDependency,
@@ -22,8 +21,7 @@ from hardneg.plugin import (
     Table,
     UsageError,
     evaluate,
-    figure,
-    plain_axes,
+    figures,
     read_negatives,
 )
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
@@ -32,7 +30,7 @@ _PERPLEXITY = 30.0
 _ROUNDING = 1e-9
 _RELEVANT = "relevant"
 _SIGNS = ("x", "s", "^", "D", "v", "o")
-_SIGN_COLOURS = ("#8a8f94", *COLOURS[2:])
+_SIGN_COLOURS = ("#8a8f94", *figures.COLOURS[2:])
 
 Vectors = NDArray[np.floating]
 
@@ -217,13 +215,13 @@ class Projection(Analysis):
         """
         panels = [(each, label) for each in results for label in each["points"]]
         several, first = len(results) > 1, dict[str, Any]()
-        with figure(paths, len(panels), height=4.2) as drawn:
+        with figures.figure(paths, len(panels), height=4.2) as drawn:
             for axes, (each, label) in zip(drawn, panels, strict=True):
                 _scatter(axes, each["points"][label])
                 words = [shorten(each["text"], 46, placeholder=" …"), each["note"]]
                 words = words if len(each["points"]) == 1 else [*words, label] if several else [label]
                 title = "\n".join(filter(None, words))
-                plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
+                figures.plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
                 if (own := first.setdefault(each["query_id"], axes)) is not axes:
                     axes.sharex(own)
                     axes.sharey(own)
@@ -299,9 +297,11 @@ def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
     groups = {group: np.array(own).reshape(-1, 2).T for group, own in points["documents"].items()}
-    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
+    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=figures.COLOURS[0], label=_RELEVANT)
     for position, (group, own) in enumerate(groups.items()):
         colour, sign = _SIGN_COLOURS[position % len(_SIGN_COLOURS)], _SIGNS[position % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=group, linewidths=0.9, **fill)
-    axes.scatter(*points["query"], marker="*", s=150, color=COLOURS[1], edgecolors="black", label="query", zorder=3)
+    axes.scatter(
+        *points["query"], marker="*", s=150, color=figures.COLOURS[1], edgecolors="black", label="query", zorder=3
+    )

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.plugin import (
-    COLOURS,
     Analysis,
     AnalysisInputs,
     DataError,
@@ -19,10 +18,8 @@ from hardneg.plugin import (
     Runs,
     Table,
     UsageError,
-    figure,
+    figures,
     generator,
-    lines,
-    plain_axes,
 )
 
 Run = Mapping[str, RankedList]
@@ -86,16 +83,18 @@ class ScoreTails(Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a depth, one line a run, eight queries of ten in its band; single ones are thin."""
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
-        with figure(paths, max(1, len(depths))) as panels:
+        with figures.figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
                 own = {label: tail for label, tails in results.items() for tail in tails if tail["depth"] == depth}
-                lines(axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in own.items()})
+                figures.lines(
+                    axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in own.items()}
+                )
                 for position, tail in enumerate(own.values()):
-                    colour = COLOURS[position % len(COLOURS)]
+                    colour = figures.COLOURS[position % len(figures.COLOURS)]
                     axes.fill_between(tail["ranks"], tail["low"], tail["high"], color=colour, alpha=0.15, linewidth=0)
                     for shares in tail.get("single", {}).values():
                         axes.plot(tail["ranks"], shares, color=colour, alpha=0.5, linewidth=0.7)
-                plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
+                figures.plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
 
 
 def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: int) -> list[str]:

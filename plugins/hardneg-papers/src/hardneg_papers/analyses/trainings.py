@@ -9,20 +9,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from hardneg.plugin import (
-    COLOURS,
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    Name,
-    Option,
-    Reference,
-    Table,
-    figure,
-    lines,
-    measurements,
-    plain_axes,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, Reference, Table, figures, measurements
 from hardneg_papers.analyses.shared import Points
 
 _MOST_POINTS = 300
@@ -158,11 +145,11 @@ class Gradients(OfTrainings):
 
 def _draw(panels: Mapping[str, Mapping[str, Points]], paths: Sequence[Path], title: str) -> None:
     """A panel each; title: of those that `_TITLES` lacks."""
-    with figure(paths, max(1, len(panels))) as drawn:
+    with figures.figure(paths, max(1, len(panels))) as drawn:
         for axes, (name, series) in zip(drawn, panels.items(), strict=False):
-            lines(axes, series)
+            figures.lines(axes, series)
             words, unit = _TITLES.get(name, (title.format(name), name))
-            plain_axes(axes, words, "training step", unit)
+            figures.plain_axes(axes, words, "training step", unit)
             if name == "overlap":
                 axes.set_ylim(0, 1)
             else:
@@ -248,13 +235,18 @@ class Refreshes(OfTrainings):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Two panels, the loss and the first dev metric, one line a training; a bar across its line is a refresh."""
         names = ["loss", *_dev_metrics(results)[:1]]
-        with figure(paths, len(names)) as panels:
+        with figures.figure(paths, len(names)) as panels:
             for axes, name in zip(panels, names, strict=True):
-                lines(axes, {label: each["curves"].get(name, []) for label, each in results.items()})
+                figures.lines(axes, {label: each["curves"].get(name, []) for label, each in results.items()})
                 for position, each in enumerate(results.values()):
-                    _mark(axes, each["curves"].get(name, []), each["refreshes"], COLOURS[position % len(COLOURS)])
+                    _mark(
+                        axes,
+                        each["curves"].get(name, []),
+                        each["refreshes"],
+                        figures.COLOURS[position % len(figures.COLOURS)],
+                    )
                 title = "training loss" if name == "loss" else f"{name} on the dev set"
-                plain_axes(axes, f"{title}; bars: refreshes", "training step", name)
+                figures.plain_axes(axes, f"{title}; bars: refreshes", "training step", name)
 
 
 def refreshes(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,378 @@
+"""The pages of the server by address, the address that writes a mark, and one page of a file; no script in any."""
+
+import hmac
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, quote, unquote, urlencode
+
+from hardneg.plugin import HardnegError, replace_text
+from hardneg_browse.browsed import PAGE, Browsed
+from hardneg_browse.guard import FORM_BYTES, Access, Guard
+from hardneg_browse.marks import Marks
+from hardneg_browse.query_page import beginning, clean, moves, query_page, tally
+from hardneg_browse.survey import Survey, TrainingDrift, drifts, margin_histogram
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
+"""Of an id: letters and digits with the signs after them."""
+
+QUERIES = 200
+NEGATIVES = 20
+"""Of each query, the first ones."""
+
+
+def page(name: str, **content: Any) -> str:
+    """One page from the template of a name."""
+    return _environment().get_template(f"{name}.html.j2").render(content)
+
+
+@cache
+def style() -> str:
+    """The one style of all pages."""
+    return (files("hardneg_browse") / "templates" / "style.css").read_text("utf-8")
+
+
+def policy(forms: str) -> str:
+    """A Content-Security-Policy without scripts or fetches; `forms`: the targets of forms."""
+    digest = b64encode(sha256(style().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("hardneg_browse"),
+        autoescape=True,
+        finalize=lambda value: clean(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "breaks": breaks,
+        "quoted": partial(quote, safe=""),  # an id as plain ASCII, whatever is in it
+        "figure": figure,
+        "count": "{:,}".format,
+        "percent": "{:.1%}".format,
+    }
+    environment.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
+    return environment
+
+
+def breaks(name: str) -> Any:
+    """An id that may be broken after punctuation, not inside words."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(_PIECES.findall(clean(name)))
+
+
+def link(path: str, **query: object) -> str:
+    """An address of this server; None values are left out."""
+    parameters = {name: str(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(parameters)}" if parameters else path
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A score in a few digits; a dash for none."""
+    return "–" if value is None else f"{value:.{digits}g}"
+
+
+WIDTH, HEIGHT = 720.0, 220.0
+
+
+def bars(counts: list[int]) -> list[dict[str, float]]:
+    """Rectangles of a drawing of 720 x 220 for these counts, the highest as high as the drawing."""
+    most, width = max(counts, default=0) or 1, WIDTH / max(1, len(counts))
+    return [
+        {"x": number * width + 1, "y": HEIGHT * (1 - n / most), "width": width - 2, "height": HEIGHT * n / most}
+        for number, n in enumerate(counts)
+    ]
+
+
+def line(curve: list[tuple[float, float]]) -> str:
+    """The points of a line in a drawing of 720 x 220: x from the first step to the last, y from 0 to the largest."""
+    steps, values = [step for step, _ in curve], [value for _, value in curve]
+    span, most = (max(steps) - min(steps)) or 1.0, max(1e-9, *values)
+    return " ".join(f"{WIDTH * (s - steps[0]) / span:.1f},{HEIGHT * (1 - v / most):.1f}" for s, v in curve)
+
+
+def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
+    """Writes the first queries that have negatives in a list; returns how many there are.
+
+    Memory: the page, about 40 kB a query.
+    """
+    ids = [query_id for query_id in browsed.search.query_ids if browsed.lists[label].count(query_id)][:count]
+    shown = [query_page(browsed, query_id, label, marks.of(query_id)) for query_id in ids]
+    content = page(
+        "export",
+        title=browsed.sources.title,
+        label=label,
+        negatives=NEGATIVES,
+        shown=shown,
+        total=len(browsed.search.query_ids),
+        judges=browsed.sources.judges,
+        policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
+    )
+    replace_text(target, content)
+    return len(shown)
+
+
+COMPARED = 100
+"""Ranks of a list that are compared."""
+_QUERY = 300
+
+
+@dataclass
+class Site:
+    """The state that all addresses of one server share."""
+
+    browsed: Browsed
+    survey: Survey
+    marks: Marks
+    access: Access
+    _drifts: list[TrainingDrift] | None = field(default=None, init=False)
+
+    def queries(self, request: "Request") -> str:
+        """The search box and a page of queries."""
+        words, label = request.query_params.get("words", ""), self._label(request)
+        matches = self.browsed.search.page(words[:_QUERY], _number(request.query_params.get("page", "1")))
+        search, listed = self.browsed.search, self.browsed.lists[label]
+        rows = [
+            (query_id, beginning(search.texts[position]), listed.count(query_id), len(self.marks.of(query_id)))
+            for position in matches.positions
+            for query_id in [search.query_ids[position]]
+        ]
+        elsewhere = {} if rows else self.browsed.elsewhere(words[:_QUERY])
+        return self._page("queries", label, matches=matches, rows=rows, words=words, elsewhere=elsewhere)
+
+    def query(self, request: "Request") -> str | None:
+        """Show one query; None for an unknown id."""
+        query_id, label = request.query_params.get("q", ""), self._label(request)
+        if query_id not in self.browsed.positions:
+            return None
+        shown = query_page(self.browsed, query_id, label, self.marks.of(query_id))
+        around = self._around(query_id)
+        return self._page("query", label, shown=shown, around=around, judges=self.browsed.sources.judges)
+
+    def suspicious(self, request: "Request") -> str:
+        """The most suspicious negatives of all queries."""
+        label = self._label(request)
+        surveyed = self.survey.lists[label]
+        worst = surveyed.most_suspicious()
+        pages = max(1, -(-len(worst) // PAGE))
+        number = min(_number(request.query_params.get("page", "1")), pages)
+        cut = worst[(number - 1) * PAGE : number * PAGE]
+        beside = {  # the positive that a negative resembles most, or the query's first one
+            (item.query_id, item.doc_id): item.alike or next(iter(self.browsed.positives_of(item.query_id, label)), "")
+            for item in cut
+        }
+        wanted = [name for item in cut for name in (item.doc_id, beside[item.query_id, item.doc_id]) if name]
+        documents = self.browsed.documents(list(dict.fromkeys(wanted)))
+        texts = {doc_id: beginning(document.contents) for doc_id, document in documents.items()}
+        rows = []
+        for rank, item in enumerate(cut, (number - 1) * PAGE + 1):
+            query, marked = beginning(self.browsed.text(item.query_id)), item.doc_id in self.marks.of(item.query_id)
+            positive = beside[item.query_id, item.doc_id]
+            rows.append((rank, item, query, texts.get(item.doc_id, ""), marked, positive, texts.get(positive, "")))
+        shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
+        return self._page("suspicious", label, **shown)
+
+    def compare(self, request: "Request") -> str:
+        """The same query in two lists."""
+        names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
+        lists = list(self.browsed.lists)  # by default two lists of negatives, or else two runs
+        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
+        wanted = request.query_params
+        first = wanted["a"] if wanted.get("a") in names else both[0]
+        others = [name for name in (*both, *names) if name != first]
+        second = wanted["b"] if wanted.get("b") in names else next(iter(others), first)
+        query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
+        known = query_id in self.browsed.positions
+        content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
+        if known:
+            moved = moves(self._ranking(first, query_id), self._ranking(second, query_id))
+            documents = self.browsed.documents([move.doc_id for move in moved])
+            rows = [
+                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in moved
+            ]
+            relevant = {*self.browsed.positives_of(query_id), *self.marks.of(query_id)}
+            text, around = beginning(self.browsed.text(query_id), 2_000), self._around(query_id)
+            content |= {"rows": rows, "tally": tally(moved), "text": text, "relevant": relevant, "around": around}
+        overlap = self.survey.overlap(first, second)
+        return self._page("compare", self._label(request), **content, overlap=overlap)
+
+    def margins(self, request: "Request") -> str:
+        """How far negatives lie below positives."""
+        label, runs = self._label(request), list(self.browsed.runs)
+        run = _one_of(runs, request.query_params.get("run")) if runs else ""
+        surveyed = self.survey.lists[label]
+        shown = margin_histogram(list(surveyed.margins.get(run, [])))
+        without = surveyed.unmargined.get(run, 0)
+        return self._page("margins", label, runs=runs, run=run, histogram=shown, without=without)
+
+    def drift(self, request: "Request") -> str:
+        """How negatives changed over refreshes."""
+        if self._drifts is None:
+            self._drifts = drifts(self.browsed.sources.histories)
+        return self._page("drift", self._label(request), drifts=self._drifts)
+
+    def marked(self, request: "Request") -> str:
+        """All marks."""
+        rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
+        return self._page("marks", self._label(request), rows=rows)
+
+    def mark(self, form: dict[str, str]) -> str | None:
+        """Write the mark of a form and return the next address; None for an unknown query or document.
+
+        Raises:
+            HardnegError: the file of marks cannot be written.
+        """
+        query_id, doc_id = unquote(form.get("q", "")), unquote(form.get("d", ""))
+        if self.browsed.collection is None:
+            known = bool(doc_id) and not doc_id.isspace()
+        else:
+            known = bool(doc_id) and int(self.browsed.collection.corpus.rows([doc_id])[0]) >= 0
+        if query_id not in self.browsed.positions or not known:
+            return None
+        self.marks.set(query_id, doc_id, form.get("relevant") == "1")
+        if form.get("back") == "marks":
+            return "/marks"
+        label = form["list"] if form.get("list") in self.browsed.lists else None
+        number = _number(form.get("page", "1"))
+        if form.get("back") == "suspicious":
+            return link("/suspicious", list=label, page=number)
+        return link("/query", q=query_id, list=label) + f"#negative-{number}"
+
+    def message(self, title: str, text: str, status: int) -> "Response":
+        """A page with one message."""
+        from starlette.responses import HTMLResponse
+
+        return HTMLResponse(page("message", title=title, text=text), status)
+
+    def _page(self, name: str, label: str, **content: Any) -> str:
+        shown: dict[str, Any] = {
+            "title": self.browsed.sources.title,
+            "labels": list(self.browsed.lists),
+            "label": label,
+        }
+        shown |= {"survey": self.survey, "writing": self.access.writing, "marks_file": str(self.marks.path)}
+        return page(name, site=self, here=name, **shown, **content)
+
+    def _label(self, request: "Request") -> str:
+        return _one_of(list(self.browsed.lists), request.query_params.get("list"))
+
+    def _around(self, query_id: str) -> tuple[str | None, str | None]:
+        """The queries before and after one."""
+        position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
+        return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
+
+    def _ranking(self, name: str, query_id: str) -> list[str]:
+        if name in self.browsed.runs:
+            return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
+        mined = self.browsed.negatives(name, query_id)
+        return list(mined.negatives[:COMPARED]) if mined else []
+
+
+def application(site: Site) -> Guard:
+    """The application of ASGI, guarded."""
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+
+    shown = {
+        "/": site.queries,
+        "/query": site.query,
+        "/suspicious": site.suspicious,
+        "/compare": site.compare,
+        "/margins": site.margins,
+        "/drift": site.drift,
+        "/marks": site.marked,
+    }
+    routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
+    pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
+    return Guard(
+        pages,
+        site.access,
+        policy("'self'"),
+        lambda reason: page("message", title="Not shown", text=reason),
+        lambda: page("entered", title=site.browsed.sources.title),
+    )
+
+
+def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Request], Response]":
+    from starlette.responses import HTMLResponse
+
+    def answer(request: "Request") -> "Response":
+        try:
+            content = make(request)
+        except HardnegError as error:
+            return site.message("Not shown", str(error), 500)
+        if content is None:
+            return site.message("Not found", "there is no such query", 404)
+        return HTMLResponse(content)
+
+    return answer
+
+
+def _marking(site: Site) -> Any:
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import RedirectResponse
+
+    async def answer(request: "Request") -> "Response":
+        form = await _form(request)
+        own = site.access.writing.encode()  # the token of this server's forms
+        if form is None or not hmac.compare_digest(form.get("token", "").encode(), own):
+            return site.message("Not written", "this form is not of this server; open the page again", 403)
+        try:
+            target = await run_in_threadpool(site.mark, form)
+        except (HardnegError, OSError) as error:
+            return site.message("Not written", str(error), 500)
+        if target is None:
+            return site.message("Not written", "there is no such query or document", 404)
+        return RedirectResponse(target, 303)
+
+    return answer
+
+
+def _one_of(names: list[str], wanted: str | None) -> str:
+    return wanted if wanted in names else names[0]
+
+
+def _number(text: str) -> int:
+    """A whole number of a few digits; 1 for anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+
+
+async def _form(request: "Request") -> dict[str, str] | None:
+    """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
+    from starlette.requests import ClientDisconnect
+
+    body = b""
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > FORM_BYTES:
+                return None
+    except ClientDisconnect:
+        return None
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        return None
+    return {name: values[0] for name, values in fields.items()}

@@ -1,0 +1,160 @@
+"""The server of the page, on 127.0.0.1 alone, for the command; the page as a function, for notebooks."""
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from hardneg.plugin import Progress, UsageError, Workplace, run_file
+from hardneg_browse.application import Site, application
+from hardneg_browse.browsed import Browsed, opened
+from hardneg_browse.guard import HOST, Access
+from hardneg_browse.marks import Marks
+from hardneg_browse.sources import mined_sources, path_sources, with_others
+from hardneg_browse.survey import Survey
+
+
+@dataclass(frozen=True)
+class BrowseServer:
+    """A listening server. address: with its token; marks: the file of marks."""
+
+    access: Access
+    marks: Marks
+    survey: Survey
+    _server: uvicorn.Server
+    _socket: socket.socket
+
+    @property
+    def address(self) -> str:
+        """The address to open."""
+        return self.access.address
+
+    def serve(self) -> None:
+        """Answer until the process stops."""
+        self._server.run(sockets=[self._socket])
+
+    @contextmanager
+    def beside(self) -> Iterator["BrowseServer"]:
+        """Answer in another thread during the block."""
+        thread = threading.Thread(target=self.serve, name="browse", daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseServer]:
+    """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
+
+    Raises:
+        UsageError: the port is taken.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((HOST, port))
+            bound.listen()
+        except OSError as error:
+            message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
+            raise UsageError(message, "port") from None
+        access, survey = Access(bound.getsockname()[1]), Survey(browsed)
+        app = application(Site(browsed, survey, marks, access))
+        settings = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=2,
+        )
+        survey.start()
+        try:
+            yield BrowseServer(access, marks, survey, uvicorn.Server(settings), bound)
+        finally:
+            survey.stop()
+
+
+class BrowsePage:
+    """A page that is served until `close`, or the end of a `with` block, or of the process.
+
+    address: the address on this machine. marks: the file of marks.
+    """
+
+    def __init__(self, server: BrowseServer, held: ExitStack) -> None:
+        self.address, self.marks = server.address, server.marks.path
+        self._held = held
+
+    def close(self) -> None:
+        """Ends the page."""
+        self._held.close()
+
+    def __enter__(self) -> "BrowsePage":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"BrowsePage({self.address})"
+
+    def _repr_html_(self) -> str:
+        address = escape(self.address)
+        return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
+
+
+def browse(
+    what: str | Path | Sequence[str | Path] | Any,
+    *,
+    dataset: Any = None,
+    split: str | None = None,
+    runs: Sequence[Any] = (),
+    filter_by: Sequence[Any] = (),
+    dropped: str | Path | None = None,
+    marks: str | Path | None = None,
+    port: int = 0,
+    store: str | Path | None = None,
+    progress: bool | Progress = False,
+) -> BrowsePage:
+    """Serve a page of negatives on this machine, in another thread.
+
+    Args:
+        what: a finished recipe's folder, what `hardneg.mine` returned, or files of negatives and runs.
+        dataset: with files, for texts and judgements; in any form that `hardneg.mine` takes.
+        split: the queries' split; default train, or that of the negatives.
+        runs: TREC runs beside the negatives, for ranks and scores.
+        filter_by: like runs, with the scores of a reranker or guide.
+        dropped: what the miner left out, as `hardneg mine` writes it.
+        marks: the file of marks; default NAME.marks.qrels beside what is shown.
+        port: the port; default: a free one.
+        store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
+        progress: whether to show bars, or what shows them.
+
+    Raises:
+        UsageError: arguments do not go together, or the port is taken.
+        DataError, ArtifactError: a file is missing or malformed.
+    """
+    workplace = Workplace.of({"store": store, "progress": progress})
+    if isinstance(what, str | Path | Sequence):
+        paths = [what] if isinstance(what, str | Path) else what
+        sources = path_sources([Path(path) for path in paths], dataset, split, workplace)
+    else:
+        sources = mined_sources(what)
+    listed, judges = ([run_file(each, workplace.store) for each in given] for given in (runs, filter_by))
+    sources = with_others(sources, listed, judges, Path(dropped) if dropped else None)
+    with ExitStack() as stack:
+        browsed = stack.enter_context(opened(sources, workplace.progress))
+        server = stack.enter_context(listening(browsed, Marks(Path(marks or sources.marks)), port))
+        stack.enter_context(server.beside())
+        return BrowsePage(server, stack.pop_all())

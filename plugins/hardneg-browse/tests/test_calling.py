@@ -1,0 +1,147 @@
+"""The page as a function and as a command: what it may be given, and what it says where that is wrong."""
+
+import http.client
+import json
+from pathlib import Path
+
+import pytest
+from hardneg_browse.browsed import opened
+from hardneg_browse.sources import of_run_folder, with_others
+from material import SmallCollection, small_sources
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.cli.main import app
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import LOCK
+from hardneg.runtime.progress import Silent
+from hardneg.store.artifacts import Store
+
+
+@pytest.fixture(scope="module")
+def beir(tmp_path_factory):
+    """The small collection as a BEIR folder, and beside it its negatives and runs."""
+    folder = tmp_path_factory.mktemp("called")
+    small_sources(folder)
+    made, data = SmallCollection(), folder / "data" / "qrels"
+    data.mkdir(parents=True)
+    rows = [{"_id": each.doc_id, "title": each.title, "text": each.text} for each in made.documents()]
+    (data.parent / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": each.query_id, "text": each.text} for each in made.queries("train")]
+    (data.parent / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    (data / "train.tsv").write_text("".join(f"{each.query_id}\tp1\t1\n" for each in made.queries("train")))
+    return folder
+
+
+def get(address):
+    connection = http.client.HTTPConnection(address.removeprefix("http://").partition("/")[0], timeout=60)
+    connection.request("GET", "/?" + address.partition("?")[2])
+    answer = connection.getresponse()
+    cookie = answer.getheader("set-cookie").partition(";")[0]
+    answer.read()
+    connection.request("GET", "/", headers={"Cookie": cookie})
+    return connection.getresponse().read().decode()
+
+
+def test_a_function_serves_the_page_beside_a_program(beir, tmp_path):
+    judge = [{"q/1?a=b&c": {"copy": 2.0, "p1": 1.0}}]
+    files = {"dataset": beir / "data", "runs": [beir / "dense.trec"], "dropped": beir / "dropped.arrow"}
+    own = {"marks": tmp_path / "marks.qrels", "store": tmp_path / "store"}
+    found = hn.browse(beir / "mined.arrow", filter_by=judge, **files, **own)
+    with found as page:
+        assert "folic acid and kidneys" in get(page.address)
+        assert page.marks == tmp_path / "marks.qrels" and page.address in page._repr_html_()
+    with pytest.raises(OSError):
+        get(page.address)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["none.arrow"], "none.arrow: no such file"),
+        (["{beir}"], "holds no finished recipe"),
+        (["{beir}", "{beir}/dense.trec"], "give one folder alone, or files"),
+        (["{beir}/dense.trec", "--dropped", "{beir}/dropped.arrow"], "--dropped: goes with a file of negatives"),
+        (["{beir}/mined.arrow", "--run", "{beir}/other.arrow"], "--run other: is no run"),
+        (["{beir}/dense.trec", "--run", "{beir}/dense.trec"], "--run dense: is no run, or its name is that of another"),
+        (["{beir}/mined.arrow", "--dataset", "beir:{beir}/data", "--split", "x"], "--split x: the dataset has no such"),
+    ],
+)
+def test_what_cannot_be_looked_at_is_one_line(beir, tmp_path, words, told):
+    given = [word.replace("{beir}", str(beir)) for word in words]
+    page = ["--export", str(tmp_path / "page.html"), "--store", str(tmp_path / "store")]
+    result = CliRunner().invoke(app, ["browse", *given, *page])
+    assert result.exit_code != 0 and told in str(result.exception) and "\n" not in str(result.exception)
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir, tmp_path):
+    words = ["browse", str(beir / "mined.arrow"), "--run", str(beir / "dense.trec"), "--export"]
+    result = CliRunner().invoke(app, [*words, str(tmp_path / "page.html")])
+    assert result.exit_code == 0 and "page.html: 4 queries of mined" in result.output
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "page.html")]).exit_code == 0
+    (tmp_path / "mine.html").write_text("my own")
+    result = CliRunner().invoke(app, [*words, str(tmp_path / "mine.html")])
+    assert isinstance(result.exception, UsageError) and (tmp_path / "mine.html").read_text() == "my own"
+
+
+def test_runs_beside_are_judges_where_they_filter(sources):
+    more = sources.runs["dense"].parent / "more.trec"
+    more.write_text("q5 Q0 p1 1 1.0 x\n")
+    found = with_others(sources, filter_by=[more])
+    assert found.judges == {"judge", "more"} and list(found.runs) == ["dense", "judge", "more"]
+
+
+@pytest.mark.slow
+def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_model, monkeypatch):
+    """Two ways to mine, of one split, and runs of it; the run folder has their names, the store their files."""
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"dataset: beir:{beir / 'data'}\nmodel: {tiny_model}\nstages:\n"
+        "  vectors: {stage: encode}\n"
+        "  listed: {stage: search, index: vectors, split: train, depth: 5}\n"
+        "  first: {stage: mine, runs: {dense: listed, scores: listed}, miner: {name: denoised, below: 9.0}}\n"
+        "  second: {stage: mine, miner: {name: random, count: 3}, seed: 7}\n"
+    )
+    store, out = ["--store", str(tmp_path / "store")], tmp_path / "runs" / "r"
+    result = CliRunner().invoke(app, ["recipe", "run", str(recipe), "--output", str(out), "--device", "cpu", *store])
+    assert result.exit_code == 0 and (out / LOCK).is_file(), (result.output, result.exception)
+    found = of_run_folder(out, Store(tmp_path / "store"))
+    assert (list(found.negatives), list(found.dropped)) == (["first", "second"], ["first"])
+    assert (list(found.runs), found.judges, found.split) == (["listed"], {"listed"}, "train")
+    assert found.marks == tmp_path / "runs" / "r.marks.qrels" and found.dataset is not None
+    monkeypatch.chdir(out)
+    here = of_run_folder(Path(), Store(tmp_path / "store"))
+    assert (here.title, here.marks) == ("r", found.marks)
+    with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
+        of_run_folder(out, Store(tmp_path / "store"), "test")
+    result = CliRunner().invoke(app, ["browse", str(out), "--export", str(tmp_path / "page.html"), *store])
+    assert result.exit_code == 0 and "5 queries of first" in result.output
+
+
+@pytest.mark.slow
+def test_written_queries_are_looked_at_with_their_own_collection(beir, tmp_path, tiny_model):
+    """Negatives of a written dataset: its queries and runs, and none of the recipe's own dataset."""
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"dataset: beir:{beir / 'data'}\nmodel: {tiny_model}\nstages:\n"
+        "  written: {stage: write-queries, writers: [crop], dev_share: 0.0, test_share: 0.0, split_by: passage}\n"
+        "  own-vectors: {stage: encode}\n"
+        "  own-run: {stage: search, index: own-vectors, split: train, depth: 5}\n"
+        "  vectors: {stage: encode, dataset: written}\n"
+        "  listed: {stage: search, index: vectors, split: train, depth: 5, dataset: written}\n"
+        "  kept: {stage: round-trip, run: listed, depth: 5, dataset: written}\n"
+        "  again: {stage: search, index: vectors, split: train, depth: 5, dataset: kept}\n"
+        "  mined: {stage: mine, runs: {dense: kept}, miner: topk, dataset: kept}\n"
+    )
+    store, out = ["--store", str(tmp_path / "store")], tmp_path / "out"
+    result = CliRunner().invoke(app, ["recipe", "run", str(recipe), "--output", str(out), "--device", "cpu", *store])
+    assert result.exit_code == 0, (result.output, result.exception)
+    sources = of_run_folder(out, Store(tmp_path / "store"))
+    assert (list(sources.negatives), sorted(sources.runs), sources.split) == (["mined"], ["again", "kept"], "train")
+    with opened(sources, Silent()) as browsed:
+        first = browsed.lists["mined"].query_ids[0]
+        assert first.startswith("crop:") and browsed.text(first) and browsed.positives_of(first)
+    page = tmp_path / "page.html"
+    assert CliRunner().invoke(app, ["browse", str(out), "--export", str(page), *store]).exit_code == 0
+    assert "crop:" in page.read_text()

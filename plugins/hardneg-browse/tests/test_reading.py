@@ -1,0 +1,160 @@
+"""The reading side: queries that are searched, lists side by side, margins, what moved, what was left out."""
+
+import numpy as np
+import pytest
+from hardneg_browse.browsed import PAGE, QuerySearch, opened
+from hardneg_browse.query_page import RankMove, moves, query_page, tally
+from hardneg_browse.sources import BrowseSources, of_files
+from hardneg_browse.survey import Survey, margin_histogram, margins
+from material import DOCUMENTS, MINED, QUERIES, RUNS, falling
+
+from hardneg.formats.runs import write_run
+from hardneg.records.errors import DataError, UsageError
+from hardneg.runtime.progress import Silent
+
+FIRST, SECOND = list(QUERIES)[:2]
+SEARCH = QuerySearch(["Q1", "q2", "x9"], ["Folic ACID", "acid (rain)", "Ärzte"])
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        ("", [0, 1, 2]),
+        ("acid", [0, 1]),
+        ("acid  FOLIC", [0]),
+        ("q2", [1]),
+        ("(rain", [1]),
+        ("ärz", [2]),
+        ("acid x9", []),
+        ("%", []),
+    ],
+)
+def test_queries_are_found_by_all_words_or_by_id(words, places):
+    assert list(SEARCH.page(words, 1).positions) == places
+
+
+def test_what_is_found_comes_in_pages():
+    search = QuerySearch([str(n) for n in range(60)], [f"text {n}" for n in range(60)])
+    second = search.page("text", 2)
+    assert (second.total, second.pages, list(second.positions)) == (60, 3, list(range(PAGE, 2 * PAGE)))
+    assert search.page("text", 99).page == 3 and list(search.page("text", 99).positions) == list(range(50, 60))
+    assert search.page("", 0).page == 1
+
+
+def test_a_query_is_shown_with_all_that_is_known_of_it(browsed):
+    page = query_page(browsed, FIRST, "mined", {"far"})
+    assert [item.doc_id for item in page.positives] == ["p1"]
+    assert [item.doc_id for item in page.negatives] == MINED[FIRST]
+    copy, far, other = page.negatives
+    assert page.systems == ["dense", "judge"]
+    assert copy.standings == ((1, 10.0), (1, 10.0)) and other.standings == (None, None)
+    assert (copy.mined_score, far.marked, copy.marked) == (10.0, True, False)
+    assert copy.suspected.reasons[0].startswith("shares 69 %") and other.suspected is None
+    assert "<mark>folic</mark> <mark>acid</mark>" in copy.text.start
+
+
+def test_what_a_miner_left_out_is_told_with_its_reason(browsed):
+    page = query_page(browsed, FIRST, "mined")
+    assert page.candidates == 5
+    told = [(item.doc_id, item.rank, item.why, item.score) for item in page.left_out]
+    assert told == [("long", 1, "its score was too high", pytest.approx(0.93)), ("p1", 2, "a known positive", None)]
+    assert page.left_out[1].text.startswith("Folic acid folic acid is a vitamin")
+    assert query_page(browsed, FIRST, "other").candidates is None
+
+
+def test_a_query_that_nothing_was_mined_for_has_its_positives(browsed):
+    page = query_page(browsed, "q5", "mined")
+    assert not page.mined and not page.negatives and [item.doc_id for item in page.positives] == ["p1"]
+
+
+def test_the_survey_goes_over_all_queries(browsed):
+    survey = Survey(browsed).run()
+    found = survey.lists["mined"]
+    assert survey.finished and found.negatives == sum(map(len, MINED.values()))
+    worst = found.most_suspicious()[0]
+    # 9 of 13 word triples; the judge has it at 1 before 3: 2/3; dense at 1 before 2: 1/2
+    assert (worst.query_id, worst.doc_id) == (FIRST, "copy") and worst.score == pytest.approx(9 / 13 + 2 / 3 + 1 / 2)
+    assert [part.tolist() for part in found.margins["dense"] if len(part)] == [[-1.0, 1.0], [-3.0, -2.0, -1.0]]
+    assert found.unmargined["dense"] == found.negatives - 5
+    # copy and far of copy, far, d/1 and long; one of four
+    assert survey.overlap("mined", "other") == (pytest.approx((2 / 4 + 1 / 4) / 2), 2)
+    assert survey.overlap("other", "mined") == survey.overlap("mined", "other")
+    assert survey.overlap("mined", "dense") is None
+
+
+def test_a_margin_is_the_best_positives_score_less_the_negatives():
+    assert margins(["a", "z", "c"], ["p", "b"], falling(["a", "b", "c", "p"])).tolist() == [-1.0, 1.0]
+    assert not len(margins(["a"], ["p"], falling(["a"])))
+
+
+def test_the_bars_of_margins_meet_at_zero():
+    found = margin_histogram([np.array([-1.0, -0.5], np.float32), np.array([0.0, 0.5, 3.0], np.float32)], bars=9)
+    assert found.edges.tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+    assert found.counts.tolist() == [1, 1, 1, 1, 0, 0, 0, 1]
+    assert (found.total, found.below_zero) == (5, 2)
+    assert margin_histogram([]) is None
+    assert margin_histogram([np.zeros(3, np.float32)]).counts.sum() == 3
+
+
+def test_what_moved_between_two_lists():
+    found = moves(["a", "b", "c", "d"], ["b", "x", "c", "a"])
+    places = [("b", 2, 1), ("x", None, 2), ("c", 3, 3), ("a", 1, 4), ("d", 4, None)]
+    assert found == [RankMove(*place) for place in places]
+    assert [move.change for move in found] == ["up 1", "entered", "stayed", "down 3", "left"]
+    assert tally(found) == {"entered": 1, "left": 1, "stayed": 1, "moved": 2}
+
+
+def test_without_negatives_the_top_of_a_run_is_looked_at(sources):
+    alone = BrowseSources("runs", sources.marks, runs=sources.runs, dataset=sources.dataset)
+    with opened(alone, Silent()) as found:
+        assert list(found.lists) == ["dense", "judge"]
+        assert list(found.negatives("dense", FIRST).negatives) == ["copy", "far"]
+        assert found.negatives("dense", FIRST).scores.tolist() == [10.0, 8.0]
+        assert found.lists["dense"].count(FIRST) == 2 and found.negatives("dense", "q5") is None
+
+
+def test_without_a_dataset_ids_are_shown(sources):
+    alone = BrowseSources("files", sources.marks, negatives=sources.negatives)
+    with opened(alone, Silent()) as found:
+        assert list(found.search.query_ids) == list(MINED) and found.text(FIRST) == ""
+        page = query_page(found, FIRST, "mined")
+        assert [item.doc_id for item in page.negatives] == MINED[FIRST] and page.negatives[0].text.length == 0
+        assert [item.doc_id for item in page.positives] == ["p1"]
+
+
+def test_files_are_named_by_what_they_are_called(tmp_path):
+    found = of_files([tmp_path / "mined.arrow", tmp_path / "bm25.trec.gz", tmp_path / "b.trec"], "train")
+    assert (list(found.negatives), list(found.runs)) == (["mined"], ["bm25", "b"])
+    assert found.marks == tmp_path / "mined.marks.qrels"
+    with pytest.raises(UsageError, match="bm25: two files of that name"):
+        of_files([tmp_path / "bm25.trec", tmp_path / "bm25.trec.gz"], "train")
+
+
+def test_a_run_of_another_form_is_one_clear_line(sources, tmp_path):
+    (tmp_path / "bad.trec").write_text("q1 Q0 d1\n")
+    with pytest.raises(DataError, match=r"bad\.trec:1"), opened(of_files([tmp_path / "bad.trec"], "train"), Silent()):
+        pass
+
+
+def test_an_empty_run_is_refused(tmp_path):
+    (tmp_path / "none.trec").touch()
+    made = opened(of_files([tmp_path / "none.trec"], "train"), Silent())
+    with pytest.raises(DataError, match=r"none\.trec: the run is empty"), made:
+        pass
+
+
+@pytest.mark.slow
+def test_many_queries_are_searched_and_opened_without_reading_the_others(tmp_path):
+    """Of 100,000 queries one is read; what a page reads is counted, not timed."""
+    count = 100_000
+    lists = ((f"q{n}", falling([f"d{n}", f"d{n + 1}"])) for n in range(count))
+    write_run(tmp_path / "many.trec", lists)
+    with opened(of_files([tmp_path / "many.trec"], "train"), Silent()) as found:
+        assert found.search.page("q99999", 1).total == 1
+        assert found.search.page("", 4000).pages == 4000
+        assert len(found.search.page("q9", 3).positions) == PAGE
+        assert list(found.runs["many"].ranked("q77777").doc_ids) == ["d77777", "d77778"]
+
+
+def test_the_material_holds_what_the_tests_say():
+    assert len(DOCUMENTS["long"][1]) == 1 << 20 and set(RUNS["dense"]) < set(QUERIES)

@@ -1,0 +1,254 @@
+"""The server over real sockets: who may read, who may write, and that no text on a page does harm."""
+
+import asyncio
+import http.client
+import re
+import socket
+from html import unescape
+from html.parser import HTMLParser
+from urllib.parse import quote, urlencode
+
+import pytest
+from hardneg_browse.application import export_page
+from hardneg_browse.browsed import opened
+from hardneg_browse.guard import FORM_BYTES
+from hardneg_browse.marks import Marks
+from hardneg_browse.serving import listening
+from material import DOCUMENTS, QUERIES, small_sources
+
+from hardneg.records.errors import UsageError
+from hardneg.runtime.progress import Silent
+
+FIRST, SECOND, *_ = QUERIES
+PAGES = [
+    *("/", "/?words=kidneys", "/suspicious", "/margins", "/margins?list=other&run=judge", "/drift", "/marks"),
+    *(f"/query?q={quote(query_id, safe='')}" for query_id in QUERIES),
+    f"/compare?a=mined&b=dense&q={quote(SECOND, safe='')}",
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    sources = small_sources(tmp_path_factory.mktemp("served"))
+    with opened(sources, Silent()) as found, listening(found, Marks(sources.marks)) as made, made.beside():
+        yield made
+
+
+def ask(server, path, method="GET", cookie=True, body=None, **headers):
+    """Status, headers and text of an answer; the host, the cookie and the origin are right unless given."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.access.port, timeout=60)
+    sent = {"Host": f"127.0.0.1:{server.access.port}"}
+    if cookie:
+        sent["Cookie"] = f"hardneg-{server.access.port}={server.access.token}"
+    if method == "POST":
+        sent["Origin"] = f"http://127.0.0.1:{server.access.port}"
+        sent["Content-Type"] = "application/x-www-form-urlencoded"
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, {name: value for name, value in sent.items() if value is not None})
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), text
+
+
+def form(server, query_id=FIRST, doc_id="far", **changed):
+    fields = {"token": server.access.writing, "q": quote(query_id, safe=""), "d": quote(doc_id, safe="")}
+    return urlencode({**fields, "relevant": "1", "list": "mined", "back": "query", **changed})
+
+
+def test_the_address_with_its_token_lets_a_reader_in_and_is_kept_in_a_cookie(server):
+    path = server.address.partition(str(server.access.port))[2]
+    status, headers, text = ask(server, path, cookie=False)
+    cookie = headers["set-cookie"]
+    assert status == 200 and 'content="0; url=/"' in text and server.access.token not in text
+    assert cookie.endswith("; Path=/; HttpOnly; SameSite=Strict")
+    assert ask(server, "/", cookie=False, Cookie=f"other=1; {cookie.partition(';')[0]}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/", {"cookie": False}),
+        ("/?token=", {"cookie": False}),
+        ("/?token=wrong", {"cookie": False}),
+        ("/query?q=1", {"cookie": False, "Cookie": "hardneg-1=x; ;;=;"}),
+        ("/", {"Host": "evil.example"}),
+        ("/", {"Host": "evil.example:80"}),
+        ("/", {"Host": ""}),
+        ("/", {"Host": "127.0.0.1"}),
+        ("/", {"Host": "127.0.0.1.evil.example"}),
+        ("/", {"method": "PUT"}),
+        ("/", {"method": "OPTIONS", "Origin": "http://evil.example"}),
+    ],
+)
+def test_nobody_else_reads(server, path, headers):
+    status, _, text = ask(server, path, **headers)
+    assert status in (400, 403) and "kidneys" not in text
+
+
+def test_localhost_is_the_same_machine(server):
+    assert ask(server, "/", Host=f"localhost:{server.access.port}")[0] == 200
+
+
+def test_it_listens_on_this_machine_alone(server):
+    assert server._socket.getsockname()[0] == "127.0.0.1"
+    others = {found[4][0] for found in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    for address in others:
+        with pytest.raises(OSError), socket.create_connection((address, server.access.port), timeout=5):
+            pass
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": None},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Host": "evil.example"},
+        {"cookie": False},
+    ],
+)
+def test_another_page_cannot_write(server, changed):
+    status, _, _ = ask(server, "/mark", "POST", body=form(server), **changed)
+    assert status == 403 and not server.marks.all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"token": ""}, 403),
+        ({"token": "wrong"}, 403),
+        ({"q": "none"}, 404),
+        ({"d": "none"}, 404),
+        ({"d": ""}, 404),
+        ({"more": "x" * FORM_BYTES}, 403),
+        ({f"more{n}": "x" for n in range(20)}, 403),
+    ],
+)
+def test_a_form_that_is_not_the_pages_own_writes_nothing(server, changed, status):
+    assert ask(server, "/mark", "POST", body=form(server, **changed))[0] == status
+    assert ask(server, "/mark", "POST", body=b"\xff\xfe%%%&&=")[0] == 403
+    assert ask(server, "/mark?" + form(server))[0] == 405
+    assert not server.marks.all() and not server.marks.path.exists()
+
+
+@pytest.mark.parametrize(("query_id", "doc_id"), [(FIRST, "far"), (SECOND, "d/1&x=<i>"), ("שאלה", "דג")])
+def test_a_mark_is_written_and_taken_away(server, query_id, doc_id):
+    status, headers, _ = ask(server, "/mark", "POST", body=form(server, query_id, doc_id))
+    assert status == 303 and headers["location"].startswith("/query?q=")
+    assert server.marks.path.read_text() == f"{query_id} 0 {doc_id} 1\n"
+    assert "Take the mark away" in ask(server, headers["location"].partition("#")[0])[2]
+    assert "1 mark." in ask(server, "/marks")[2]
+    taken = form(server, query_id, doc_id, relevant="0", back="marks")
+    assert ask(server, "/mark", "POST", body=taken)[1]["location"] == "/marks"
+    assert server.marks.path.read_text() == ""
+    server.marks.path.unlink()
+
+
+class Seen(HTMLParser):
+    """What a browser would make of a page: elements, attributes that run, and all text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.handlers, self.words = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.handlers += [name for name, value in attrs if name.startswith("on") or name == "style"]
+        self.handlers += [value for name, value in attrs if value and value.strip().lower().startswith("javascript:")]
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_text_on_a_page_does_harm(server, path):
+    status, headers, text = ask(server, path)
+    assert status == 200
+    check_harmless(text)
+    policy = headers["content-security-policy"]
+    assert policy.startswith("default-src 'none'; style-src 'sha256-") and "unsafe" not in policy
+    assert headers["x-frame-options"] == "DENY" and headers["cache-control"] == "no-store"
+    assert len(text) < 100_000
+
+
+def check_harmless(text):
+    seen = Seen(text)
+    assert not {"script", "iframe", "object", "embed", "base"} & set(seen.tags) and "img" not in seen.tags
+    assert not seen.handlers
+    assert seen.tags.count("style") == seen.tags.count("title") == 1
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
+
+
+def test_a_long_text_is_cut_and_its_length_told(server):
+    text = ask(server, f"/query?q={quote(SECOND, safe='')}")[2]
+    assert f"The first 20,000 of {len(DOCUMENTS['long'][1]):,} characters" in text
+
+
+def test_a_query_that_is_not_there_is_told(server):
+    status, _, text = ask(server, "/query?q=%00%ff<script>")
+    assert status == 404 and "there is no such query" in text
+    assert ask(server, "/nothing")[0] == 404
+
+
+def test_an_odd_number_in_a_form_is_taken_for_the_first(server):
+    for number in ("9" * 5000, "²", "-1"):
+        asked = form(server, relevant="0", page=number)
+        assert ask(server, "/mark", "POST", body=asked)[1]["location"].endswith("#negative-1")
+    server.marks.path.unlink()
+
+
+def test_odd_parameters_are_taken_for_the_usual_ones(server):
+    odd = ("/?page=-1", "/?page=%C2%B2", "/?page=99999999999999999999", "/?list=none&page=x", "/margins?run=none")
+    for path in odd:
+        assert ask(server, path)[0] == 200
+
+
+def test_what_is_exported_needs_no_server(browsed, sources, tmp_path):
+    assert export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html") == 4
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    check_harmless(text)
+    assert "form" not in Seen(text).tags and "href" not in text and "http://" not in text
+    assert text.count('<details class="query">') == 4 and "default-src 'none'; style-src 'sha256-" in unescape(text)
+    assert "its score was too high" in text
+
+
+def test_what_is_exported_has_the_first_negatives(browsed, sources, tmp_path, monkeypatch):
+    monkeypatch.setattr("hardneg_browse.application.NEGATIVES", 1)
+    export_page(browsed, "mined", Marks(sources.marks), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    most = max(browsed.lists["mined"].count(query_id) for query_id in browsed.search.query_ids)
+    assert most > 1 and f"The other {most - 1} are left out here." in text
+
+
+def test_a_port_that_is_taken_is_one_line(server, browsed, sources):
+    port = server.access.port
+    with (
+        pytest.raises(UsageError, match=f"port {port}: cannot be listened at"),
+        listening(browsed, Marks(sources.marks), port),
+    ):
+        pass
+
+
+def test_a_reader_who_leaves_within_a_form_is_no_error(server):
+    port = server.access.port
+    host = f"127.0.0.1:{port}"
+    headers = {"host": host, "origin": f"http://{host}", "cookie": f"hardneg-{port}={server.access.token}"}
+    headers["content-type"] = "application/x-www-form-urlencoded"
+    scope = {"type": "http", "method": "POST", "path": "/mark", "query_string": b""}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
+    events = iter([{"type": "http.request", "body": b"token=", "more_body": True}, {"type": "http.disconnect"}])
+    sent = []
+
+    async def receive():
+        return next(events)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(server._server.config.app(scope, receive, send))
+    assert sent[0]["status"] == 403 and not list(events)

@@ -1,0 +1,320 @@
+"""Cards of repositories, by huggingface_hub's own classes, and the record of a run folder that they tell of."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hardneg.plugin import (
+    METRICS,
+    DataError,
+    Evaluation,
+    HardnegError,
+    Measured,
+    QuerySide,
+    Scores,
+    Store,
+    check_recipe,
+    dataset_name,
+    opening,
+    openings,
+    read_lock,
+    read_metrics,
+    without_paths,
+)
+
+DATASET = "dataset"
+LOCK = "recipe.lock.yaml"
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run folder and its lock file; recipe: None where a plugin that it needs is not installed any more."""
+
+    folder: Path
+    store: Store
+    lock: Mapping[str, Any]
+    recipe: Any
+
+    @classmethod
+    def open(cls, folder: Path, store: Store) -> "RecordedRun":
+        """Reads the lock file. Raises DataError where it is not one."""
+        lock, recipe = read_lock(folder), None
+        with suppress(HardnegError):
+            recipe = check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
+        return cls(folder, store, lock, recipe)
+
+    @property
+    def stages(self) -> Mapping[str, Any]:
+        """The stages of its recipe; none where that is not known."""
+        return self.recipe.stages if self.recipe else {}
+
+    @property
+    def dataset(self) -> str:
+        """The dataset as the recipe names it, folders cut to their names."""
+        named = dataset_name(self.lock["tree"].get(DATASET, ""))
+        return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
+
+    @property
+    def dataset_id(self) -> str | None:
+        """Its id on the hub, where it is from there."""
+        loader, _, source = self.dataset.partition(":")
+        return source if loader == "hf" and "/" in source else None
+
+    @property
+    def dataset_title(self) -> str:
+        """Its name, without a loader's."""
+        return self.dataset.rpartition(":")[2].rpartition("/")[2]
+
+    @property
+    def shown_lock(self) -> bytes:
+        """The lock file for publication: paths of this machine are cut to names."""
+        tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
+        return yaml.safe_dump({**self.lock, "tree": tree}, sort_keys=False, allow_unicode=True).encode()
+
+    def key(self, stage: str) -> str:
+        """The key of a stage's result."""
+        return str(self.lock["start_model"] if stage == "start" else self.lock["keys"].get(stage, ""))
+
+    def artifact(self, stage: str) -> Any:
+        """The result of a stage, where the store still has it."""
+        return self.store.find(key) if (key := self.key(stage)).isalnum() else None
+
+    def output(self, output_type: str) -> str | None:
+        """The stage whose model or index the folder holds."""
+        return self.recipe.outputs.get(output_type) if self.recipe else None
+
+    def negatives_of(self, stage: str | None) -> list[str]:
+        """The stages whose negatives a stage trains with."""
+        spec = self.stages.get(stage or "")
+        named = [target for _, target, need in spec.references() if "negatives" in need.artifact_types] if spec else []
+        return [target for target in dict.fromkeys(named) if target in self.stages]
+
+    def query_model(self, index: str) -> str | None:
+        """The stage whose model encodes the queries of an index; None where none does."""
+        return self.recipe.view(index).query_model(index) if self.recipe else None
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        """The published metrics."""
+        path = self.folder / METRICS
+        return read_metrics(path) if path.is_file() else None
+
+    @cached_property
+    def evaluation(self) -> Any:
+        """The stage whose systems are those of the published metrics."""
+        systems = list(self.measured.results) if self.measured else None
+        stages = (spec for spec in self.stages.values() if spec.verb == "evaluate")
+        return next((spec for spec in stages if list(spec.runs) == systems), None)
+
+    @property
+    def queries(self) -> str:
+        """The kind of queries of the published metrics: `written queries` where a writer made them, else `queries`."""
+        spec, recipe = self.evaluation, self.recipe
+        return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
+
+    def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
+        """The systems that were searched with the model of a stage and nothing else; all that is known of them.
+
+        The second is what a metrics file holds, of these systems and of those beside: the baselines, or where there are
+        none all others.
+        """
+        content, spec = self.measured, self.evaluation
+        if content is None or spec is None:
+            return [], {}
+        shown: dict[str, Scores] = {}
+        for system, run in spec.runs.items():
+            for seed, name in ({None: run} if isinstance(run, str) else run).items():
+                if self._searched_with(name) == model:
+                    shown[system] = content.results[system] if seed is None else content.by_seed[system][seed]
+        own = list(shown)
+        shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
+        return own, Evaluation(Measured(shown)).to_dict()
+
+    @property
+    def means(self) -> dict[str, dict[str, float]]:
+        """All published means, by system and metric."""
+        return Evaluation(self.measured).metrics if self.measured else {}
+
+    def _searched_with(self, run: str) -> str | None:
+        spec: Any = self.stages.get(run)
+        if spec is None or spec.verb != "search" or spec.candidates is not None:
+            return None
+        return spec.model or self.query_model(spec.index)
+
+
+MODEL_PATH = "path/to/this/folder"
+"""The model's path in a card, as long as it is in no repository."""
+MODEL = "the-model"
+"""The model in the lines of an index where its repository is not known."""
+_USE = "## Use"
+_BY_HARDNEG = """\
+from pathlib import Path
+
+from hardneg.plugin import open_store
+from huggingface_hub import snapshot_download
+
+{fetched}
+searcher = open_store(Path(folder))"""
+
+
+def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
+    """The card of a model as it goes to the hub, from the one in its folder; what a user wrote into it stays.
+
+    repo: the repository. model: the stage of `run` that trained it. paragraphs: on its origin.
+
+    Raises:
+        DataError: the first lines of the text are no metadata.
+    """
+    from huggingface_hub import ModelCard
+
+    whole = text if text.lstrip().startswith("---") else f"---\nlibrary_name: sentence-transformers\n---\n\n{text}"
+    try:
+        card = ModelCard(whole)
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        first = str(error).partition("\n")[0]
+        raise DataError(f"README.md: its first lines are no metadata of a card: {first}") from None
+    card.text = card.text.replace(MODEL_PATH, repo)
+    if run is not None:
+        own, content = run.scores(model)
+        data: Any = card.data
+        if run.dataset_id and not data.datasets:
+            data.datasets = [run.dataset_id]
+        if own:
+            data.model_name = repo.rpartition("/")[2]
+            data.eval_results = [result for system in own for result in eval_results(run, content["metrics"][system])]
+            paragraphs = [*_scores_section(run, own, content), *paragraphs]
+    if paragraphs:  # before the section on use, in place of an earlier table of scores
+        before, heading, after = card.text.rpartition(_USE)
+        kept = re.sub(r"\n## Scores\n.*?(?=\n## |\Z)", "", before if heading else card.text, flags=re.DOTALL).rstrip()
+        card.text = "\n\n".join([kept, *paragraphs]) + (f"\n\n{heading}{after}" if heading else "\n")
+    return str(card).rstrip() + "\n"
+
+
+def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
+    """The means of a system by metric, for `model-index`: `EvalResult`s."""
+    from huggingface_hub import EvalResult
+
+    return [
+        EvalResult(
+            task_type="information-retrieval",
+            task_name="Information Retrieval",
+            dataset_type=run.dataset_id or run.dataset_title,
+            dataset_name=run.dataset_title + (f", {run.queries}" if run.queries != "queries" else ""),
+            dataset_split=run.evaluation.split if run.evaluation else "test",
+            metric_type=metric.replace("@", "_at_"),
+            metric_name=metric,
+            metric_value=round(value, 5),
+        )
+        for metric, value in means.items()
+    ]
+
+
+def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, Any]) -> list[str]:
+    """Paragraphs with the scores of a model and of systems beside it, each mean with its interval."""
+    metrics = list(dict.fromkeys(metric for system in own for metric in content["metrics"][system]))
+    rows = {}
+    for system, means in content["metrics"].items():
+        ends = {
+            name: f" [{max(at[0], 0):.4f}, {min(at[1], 1):.4f}]"
+            for name, at in content["intervals"][system].items()
+            if at
+        }
+        rows[without_paths(system)] = {
+            name: f"{means[name]:.4f}{ends.get(name, '')}" for name in metrics if name in means
+        }
+    count = max(len(values) for system in own for values in content["per_query"][system].values())
+    caption = (
+        f"Means over {count:,} {run.queries} of the split `{run.evaluation.split if run.evaluation else ''}` of "
+        f"{run.dataset_title}; in brackets their 95 % confidence intervals over queries."
+    )
+    if len(content["metrics"]) > len(own):
+        caption += f" This model is {' and '.join(own)}; the other rows were measured beside it."
+    return ["## Scores", table(rows), caption]
+
+
+def table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """Scores by row and metric, in Markdown."""
+    metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
+    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
+    lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) -> list[str]:
+    """Paragraphs on the origin of a result: of a run's stage, else of an artifact's manifest; none without these."""
+    facts: dict[str, object]
+    if run is not None and stage:
+        preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
+        mined = {
+            f"Negatives `{name}`": f"{mined_by(run, name)}, key `{run.key(name)}`" for name in run.negatives_of(stage)
+        }
+        facts = {
+            "Recipe": f"`{run.lock.get('recipe', '')}`{preset}, stage `{stage}`",
+            "Dataset": f"`{run.dataset}`, key `{run.key('dataset')}`",
+            **mined,
+            "Key": f"`{run.key(stage)}`",
+            "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {version('hardneg')}",
+        }
+        more = [f"`{LOCK}` beside this card has the whole recipe, and the key of each of its steps."]
+        return ["## How it was made", listed(facts), *more]
+    if artifact is None:
+        return []
+    origin: dict[str, Any] = without_paths(artifact.origin)
+    facts = {"Stage": f"`{origin.get('stage', '')}`"}
+    for name, plugin in dict(origin.get("plugins", {})).items():
+        facts[name.capitalize()] = f"`{plugin['name']}` with `{json.dumps(plugin.get('options', {}))}`"
+    facts |= {f"Key of {name}": f"`{key}`" for name, key in dict(origin.get("inputs", {})).items()}
+    return ["## How it was made", listed({**facts, "Key": f"`{artifact.key}`"})]
+
+
+def mined_by(run: RecordedRun, stage: str) -> str:
+    """How a stage mined its negatives, in a line."""
+    spec: Any = run.stages[stage]
+    if not hasattr(spec, "miner"):
+        return f"by `{spec.verb}`"
+    miner = run.recipe.plugins.get((stage, "miner")) if run.recipe else None
+    source = f" from {', '.join(f'`{name}`' for name in spec.runs.values())}" if getattr(spec, "runs", {}) else ""
+    return f"mined by `{without_paths(str(miner or spec.miner))}`{source}"
+
+
+def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[str], lines: str, after: str = "") -> str:
+    """The card of a dataset repository; lines: of Python, by which it is opened; after: what stands below them."""
+    from huggingface_hub import DatasetCardData
+
+    data = DatasetCardData(pretty_name=repo.rpartition("/")[2], **metadata).to_yaml()
+    whole = [*paragraphs, "## Use", f"```python\n{lines}\n```", *([after] if after else [])]
+    return f"---\n{data}\n---\n\n" + "\n\n".join(whole) + "\n"
+
+
+def listed(facts: Mapping[str, object]) -> str:
+    """Facts as a list in Markdown."""
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+
+
+def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
+    """How a user of a repository opens its index: by Pyserini where that can, else by hardneg.
+
+    folder: of the index, here. encoder: the repository of its model, empty where unknown. run: of a finished recipe's
+    index.
+    """
+    fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
+    card = f"the card of {encoder}" if encoder else "its model's card"
+    text = opening(folder, {}, QuerySide(reason=f"{card} describes how its queries are encoded"))
+    if run is not None:
+        with suppress(HardnegError):  # the model is not here
+            _, lines = next(openings(run.folder / folder.name, run.store))
+            text = text if f'"{run.folder}/model/' in lines else lines  # a part of a model has no name on the hub
+    if "searcher = " not in text:
+        return _BY_HARDNEG.format(fetched=fetched)
+    text = text.replace(f'"{folder}"', "folder").replace(str(folder), repo)
+    text = re.sub(r'"/[^"]+"', f'"{encoder or MODEL}"', text)
+    before, searcher, after = text.partition("searcher = ")
+    return f"from huggingface_hub import snapshot_download\n{before}{fetched}\n{searcher}{after}"

@@ -1,0 +1,376 @@
+"""Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from hardneg.plugin import (
+    MANIFEST,
+    METRICS,
+    MODEL_FOLDER,
+    NEGATIVES,
+    RUN,
+    ArtifactError,
+    DataError,
+    ModelError,
+    Store,
+    StoredCollection,
+    UsageError,
+    WriteOptions,
+    module_folders,
+    read_negatives,
+    write_form,
+)
+from hardneg_hub.cards import (
+    DATASET,
+    LOCK,
+    RecordedRun,
+    dataset_card,
+    index_lines,
+    listed,
+    mined_by,
+    origin_section,
+    pushed_model_card,
+    table,
+)
+from hardneg_hub.upload import (
+    CARD,
+    DOC_IDS,
+    PICKLES,
+    TERMS,
+    Upload,
+    check_unchanged,
+    files_where,
+    listed_files,
+    matching,
+)
+
+OWN = "hardneg"
+INDEX_FOLDER, SHARDS = "index", "shards.json"
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
+UPLOADS = ("model", "index", "negatives", "runs")
+FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
+"""The forms of negatives: ids (`hardneg`), or texts for sentence-transformers."""
+_LONGEST = 96
+_FOLDERS = {"model": MODEL_FOLDER, "index": INDEX_FOLDER}
+_COLUMNS = ["query_id", "positives", "negatives", "scores"]
+_ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
+_LUCENE = ("segments_*", "_*.*")
+_OWN_FILES = ("index", DOC_IDS, "sparse.json", TERMS, "codebooks.safetensors", SHARDS)
+_INDEX = (*_OWN_FILES, *(f"{name}.npy" for name in _ARRAYS), *_LUCENE)
+_INDEX_FILES = (
+    *_INDEX,
+    *(f"shard-*/{name}" for name in (*_INDEX, "shard.json")),
+    *(f"pooled/{name}" for name in _INDEX),
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The requested upload. what: one of `UPLOADS`, None for the usual; encoder: of an index, its model's repository.
+
+    form, count: of negatives, one of `FORMS`, and how many a query, None for all.
+    """
+
+    what: str | None = None
+    encoder: str = ""
+    form: str = OWN
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.what is not None and self.what not in UPLOADS:
+            raise UsageError(f"{{wanted}} {self.what!r}: is one of {', '.join(UPLOADS)}", "wanted")
+        if self.form not in FORMS:
+            raise UsageError(f"{{form}} {self.form!r}: is one of {', '.join(FORMS)}", "form")
+        if self.encoder:
+            check_name(self.encoder, "encoder")
+
+
+def check_name(name: str, argument: str = "repo") -> None:
+    """Raise UsageError for an invalid name of a repository, which this argument gives."""
+    if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
+        rule = f"letters, digits, `-`, `_` and `.`, at most {_LONGEST}, such as org/name"
+        raise UsageError(f"{{{argument}}} {name!r}: no repository may be called that: give {rule}", argument)
+
+
+@dataclass(frozen=True)
+class PushedFolder:
+    """The folder, or file, of what is pushed. part: its path in the artifact; run, stage: that made it."""
+
+    folder: Path
+    artifact: Any = None
+    part: str = "."
+    run: RecordedRun | None = None
+    stage: str | None = None
+
+    def files(self, taken: Callable[[str], bool], notes: list[str], changed: Iterable[str] = ()) -> dict[str, Path]:
+        """The files in the manifest, each unchanged; without a manifest those that are taken."""
+        if self.artifact is not None:
+            return listed_files(self.folder, self.artifact, self.part, notes, changed)
+        if self.run is not None:
+            notes.append(f"its files are not compared with a manifest: the store {self.run.store.root} has none of it")
+        return files_where(self.folder, taken, notes)
+
+    @property
+    def origin(self) -> list[str]:
+        """Paragraphs of a card."""
+        return origin_section(self.run, self.stage, self.artifact)
+
+
+def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path) -> Upload:
+    """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
+
+    Raises:
+        UsageError: there is nothing of the kind there.
+        DataError: a file holds something private, or a link leads out of the folder.
+        ArtifactError: a file has changed since it was written.
+        ModelError: a model is none that can go.
+    """
+    from huggingface_hub import get_token
+
+    check_name(repo)
+    folder = folder.expanduser().absolute()
+    what, pushed = _of_run(folder, wanted.what, store) or _alone(folder, wanted.what)
+    notes: list[str] = []
+    make = {"model": _model, "index": _index, "negatives": _negatives, "runs": _runs}[what]
+    files = make(pushed, repo, wanted, scratch, notes) | ({LOCK: pushed.run.shown_lock} if pushed.run else {})
+    upload = Upload(what, files, tuple(notes))
+    folders = {Path.home(), folder, folder.resolve(), store.root, scratch, Path.cwd()}
+    telling = [str(path) for path in folders if len(path.parts) > 2 or path == Path.home() != Path("/")]
+    upload.check_private([*telling, get_token() or ""])
+    return upload
+
+
+def _of_run(folder: Path, what: str | None, store: Store) -> tuple[str, PushedFolder] | None:
+    """What is pushed of the run folder that a folder is, or whose model or index it is."""
+    inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
+    if (folder / LOCK).is_file():
+        run, what = RecordedRun.open(folder, store), what or "model"
+    elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
+        run, what = RecordedRun.open(folder.parent, store), inner
+    elif not (folder / MANIFEST).is_file() and any((folder / name).is_dir() for name in (*_FOLDERS.values(), "runs")):
+        message = f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
+        raise DataError(message)
+    else:
+        return None
+    others = ", ".join(each for each in UPLOADS if each != what)
+    lacking = UsageError(f"{run.folder}: no {what} there: give {{wanted}} as one of {others}", "wanted")
+    if what == "runs":
+        return what, PushedFolder(run.folder, run=run)
+    if what == "negatives":
+        mined = [name for name, spec in run.stages.items() if spec.artifact_type == what]
+        if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
+            raise lacking
+        if (artifact := run.artifact(stages[0])) is None:
+            message = f"the store {store.root} has no negatives of {stages[0]!r}: name the right one in {{store}}"
+            raise ArtifactError(message, "store")
+        return what, PushedFolder(artifact.path, artifact, run=run, stage=stages[0])
+    if not (run.folder / _FOLDERS[what]).is_dir():
+        raise lacking
+    stage = run.output(what)
+    artifact = run.artifact(stage) if stage else None
+    part = str(run.stages[stage].parts.get(what, ".")) if stage else "."
+    return what, PushedFolder(run.folder / _FOLDERS[what], artifact, part, run, stage)
+
+
+def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
+    """An artifact of a store, its model or index, its file; or a folder or a file of no store."""
+    if not path.exists():
+        raise UsageError(f"{path}: is not there; give the folder of a finished recipe")
+    pushed = PushedFolder(path)
+    for made in (path, path.parent):
+        if (made / MANIFEST).is_file():
+            parts = [name for name in _FOLDERS.values() if (path / name).is_dir()] if made == path else []
+            part = parts[0] if parts else path.name if made != path and path.is_dir() else "."
+            pushed = PushedFolder(path.joinpath(*parts[:1]), Store(made.parent).find(made.name), part)
+            break
+    kind, folder = None, pushed.folder
+    if folder.is_file():
+        kind = "negatives" if folder.suffix in (".arrow", ".parquet") else None
+    elif any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        kind = "model"
+    elif form_in(folder) is not None or any(folder.glob("segments_*")) or (folder / "codes.npy").exists():
+        kind = "index"
+    elif (folder / NEGATIVES).is_file() or any(folder.glob("*.parquet")):
+        kind = "negatives"
+    if kind is None or what not in (None, kind):
+        lacking = what or "run folder, and no model, index or negatives"
+        raise UsageError(
+            f"{path}: no {lacking} there: give the folder of a finished recipe, or that of the pushed itself"
+        )
+    return kind, pushed
+
+
+def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
+    folder = pushed.folder
+    modules, known = {folder, *module_folders(folder)}, matching(*_MODEL_FILES)
+    for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
+        if not any(path.parent.glob("*.safetensors")):
+            raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")
+    files = pushed.files(
+        lambda name: (folder / name).parent in modules and known(Path(name).name), notes, changed=[CARD]
+    )
+    if not any(name.endswith(".safetensors") for name in files):
+        raise ModelError(f"{folder}: no weights in safetensors there: give the folder of a model")
+    text = (folder / CARD).read_text(encoding="utf-8") if (folder / CARD).is_file() else f"# {repo}\n"
+    card = pushed_model_card(text, repo, pushed.run if pushed.stage else None, pushed.stage or "", pushed.origin)
+    if not any(line.startswith("license:") for line in card.split("---")[1].splitlines()):
+        notes.append(f"the card names no licence: write `license: ...` into the first lines of {CARD}")
+    return {CARD: card.encode(), **files}
+
+
+def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
+    folder, run, encoder = pushed.folder, pushed.run, wanted.encoder
+    files = pushed.files(matching(*_INDEX_FILES), notes)
+    form = form_in(folder) or "token-vectors"
+    lucene = f"a Lucene index{' of weights of terms' if (folder / TERMS).exists() else ''}"
+    facts = {"Form": lucene if any(folder.glob("segments_*")) else form.replace("-", " ")}
+    if (folder / DOC_IDS).is_file():
+        with (folder / DOC_IDS).open("rb") as lines:
+            facts["Rows"] = f"{sum(1 for _ in lines):,}"
+    encoded = [f"Encoded by [{encoder}](https://huggingface.co/{encoder})."] if encoder else []
+    model = run.query_model(pushed.stage) if run and pushed.stage else None
+    keyed = [f"The key of the model that encodes its queries is `{run.key(model)}`."] if run and model else []
+    title = f"# Index of {run.dataset_title if run else 'a corpus'}"
+    tags = ["retrieval", "index", *(["faiss"] if form == "vectors" else []), "pyserini", "hardneg"]
+    paragraphs = [title, listed(facts), *encoded, *pushed.origin, *keyed]
+    card = dataset_card(repo, {"tags": tags, "viewer": False}, paragraphs, index_lines(folder, repo, encoder, run))
+    return {CARD: card.encode(), **files}
+
+
+def _runs(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
+    assert pushed.run is not None
+    run = pushed.run
+    files = files_where(run.folder, matching("runs/*.trec.gz", METRICS), [])
+    if not (runs := [name for name in files if name != METRICS]):
+        raise UsageError(f"{run.folder}: no runs there: give {{wanted}} model, index or negatives", "wanted")
+    for name in runs:
+        if artifact := run.artifact(name.removeprefix("runs/").removesuffix(".trec.gz")):
+            check_unchanged(run.folder, {name: artifact.files.get(RUN, "")})
+        else:
+            notes.append(f"{name}: not compared with a manifest, which the store {run.store.root} has not")
+    facts = {"Dataset": f"`{run.dataset}`", "Recipe": f"`{run.lock.get('recipe', '')}`", "Runs": len(runs)}
+    paragraphs = [f"# Runs over {run.dataset_title}", listed(facts)]
+    if run.means:
+        caption = f"Means over {run.queries}. `{METRICS}` has them by query, with paired tests."
+        paragraphs += [
+            "## Scores",
+            table({name: {metric: f"{mean:.4f}" for metric, mean in row.items()} for name, row in run.means.items()}),
+            caption,
+        ]
+    lines = f'from huggingface_hub import hf_hub_download\n\npath = hf_hub_download("{repo}", "{runs[0]}", '
+    lines += 'repo_type="dataset")'
+    readers = "trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."
+    metadata = {"tags": ["retrieval", "trec", "hardneg"], "viewer": False}
+    return {CARD: dataset_card(repo, metadata, paragraphs, lines, readers).encode(), **files}
+
+
+def _negatives(
+    pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]
+) -> dict[str, Path | bytes]:
+    """One Parquet file a split, with the metadata that `datasets.load_dataset` reads."""
+    run, stage, artifact = pushed.run, pushed.stage, pushed.artifact
+    if artifact is not None:
+        check_unchanged(artifact.path, artifact.files)
+    about = "Passages that rank high and are not labelled as relevant."
+    tables = {}
+    if run is not None and stage and artifact is not None:
+        split = str(getattr(run.stages[stage], "split", "train"))
+        key, keys = artifact.origin["inputs"].get(DATASET), {key: name for name, key in run.lock["keys"].items()}
+        written = f" that stage `{keys[key]}` made" if keys.get(key, DATASET) != DATASET else ""
+        about = f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."
+        tables[split] = _table(scratch, split)
+        if (wanted.form, wanted.count) == (OWN, None):
+            _copy(artifact.path / NEGATIVES, tables[split])
+        else:
+            _write_texts(run, artifact, split, wanted, tables[split])
+    elif (wanted.form, wanted.count) != (OWN, None):
+        message = "{form} and {count} go with a run folder, whose texts are known: `hardneg export` writes others"
+        raise UsageError(message, "form", "count")
+    else:
+        for split, source in _sources(pushed.folder).items():
+            tables[split] = _table(scratch, split)
+            _copy(source, tables[split])
+    counts = {split: parquet.read_metadata(path).num_rows for split, path in tables.items()}
+    facts = {
+        "Rows": ", ".join(f"{count:,} in `{split}`" for split, count in counts.items()),
+        "Columns": ", ".join(f"`{name}`" for name in parquet.read_schema(next(iter(tables.values()))).names),
+    }
+    files = [{"split": split, "path": f"data/{path.name}"} for split, path in tables.items()]
+    metadata = {
+        "task_categories": ["text-retrieval"],
+        "tags": ["hard-negatives", "sentence-transformers", "hardneg"],
+        "configs": [{"config_name": "default", "data_files": files}],
+    }
+    lines = f'from datasets import load_dataset\n\nnegatives = load_dataset("{repo}", split="{next(iter(tables))}")'
+    card = dataset_card(repo, metadata, ["# Hard negatives", about, listed(facts), *pushed.origin], lines)
+    return {CARD: card.encode(), **{f"data/{path.name}": path for path in tables.values()}}
+
+
+def _table(scratch: Path, split: str) -> Path:
+    return scratch / f"{split}-00000-of-00001.parquet"
+
+
+def _sources(path: Path) -> dict[str, Path]:
+    """The files of negatives by their splits."""
+    if path.is_file():
+        return {"train": path}
+    files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
+    if wrong := [name for name in files if not re.fullmatch(r"\w+(\.\w+)*", name)]:  # as `datasets` has it
+        raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
+    return files or {"train": path / NEGATIVES}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Write the rows, without metadata of the source files, such as who wrote them."""
+    rows = _mapped(source) if source.suffix == ".arrow" else _batches(source)
+    if (first := next(rows, None)) is None:
+        raise DataError(f"{source}: no negatives there: mine some, then push them")
+    schema = first.schema.remove_metadata()
+    with parquet.ParquetWriter(target, schema) as writer:
+        for batch in (first, *rows):
+            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+
+
+def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        reader = pa.ipc.open_file(pa.memory_map(str(path)))
+        if reader.schema.names != _COLUMNS:
+            raise ArtifactError(f"{path}: has columns {reader.schema.names} instead of {_COLUMNS}: mine again")
+        yield from map(reader.get_batch, range(reader.num_record_batches))
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path}: cannot be read ({str(error).partition(chr(10))[0]}): mine again") from None
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    try:
+        with parquet.ParquetFile(path) as file:
+            yield from file.iter_batches()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from None
+
+
+def _write_texts(run: RecordedRun, artifact: Any, split: str, wanted: Wanted, target: Path) -> None:
+    """The negatives of a run with their texts. Raises ArtifactError where the store has these no more."""
+    dataset = run.store.find(artifact.origin["inputs"].get(DATASET, run.key(DATASET)))
+    if dataset is None:
+        message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
+        raise ArtifactError(message, "form", "store")
+    collection, mined = StoredCollection.open(dataset.path), read_negatives(artifact.path / NEGATIVES)
+    queries, options = collection.queries(split), WriteOptions(wanted.count)
+    write_form(wanted.form, target, mined, queries, collection.corpus, options)
+
+
+def form_in(folder: Path) -> str | None:
+    """The content of an index folder; None for other folders."""
+    if (folder / "sparse.json").exists():
+        return "weights"
+    if not (folder / "index").exists() and not (folder / SHARDS).exists():
+        return None
+    return "token-vectors" if (folder / "offsets.npy").exists() else "vectors"

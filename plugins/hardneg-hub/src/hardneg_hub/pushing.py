@@ -1,0 +1,186 @@
+"""Puts a model, an index, negatives or runs on the Hugging Face hub: prepared, looked at, then sent as one commit."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hardneg.plugin import HubError, UsageError, usual_store
+from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.upload import TOKEN, Upload
+
+_ADVICE = {
+    400: "refuses what was sent: look at the card's metadata and the names of files",
+    401: "does not know the token: `hf auth login`, or set HF_TOKEN to one that is valid",
+    403: "does not let this token write there: take a token with the role `write`, and a name or organisation of yours",
+    404: "has no such repository or branch, or does not show it to this token: check {repo} and the branch",
+    409: "is changing it just now: try again",
+    412: "has had another commit in the meantime: look at it, then push again",
+    413: "finds a file or the commit too large: push the index in shards, or ask for a higher limit",
+    429: "has had too many requests: wait some minutes, then push again",
+}
+
+
+def push(
+    what: str | PathLike[str],
+    repo: str,
+    wanted: Wanted | str | None = None,
+    *,
+    public: bool = False,
+    message: str = "",
+    store: str | Path | None = None,
+) -> "Pushed":
+    """Uploads a model, an index, negatives or runs to the Hugging Face hub as one commit, with a card.
+
+    Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
+
+    Args:
+        what: a run folder, that of a model, an index or negatives, or a function's result.
+        repo: the repository, such as org/name.
+        wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
+        public: everybody may read it. A repository that is public already needs it too.
+        message: of the commit.
+        store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
+
+    Raises:
+        UsageError: there is nothing of that type, or the repository is public and `public` is not set.
+        DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
+        HubError: nobody is logged in, or the hub refuses.
+    """
+    chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
+    with TemporaryDirectory() as scratch:
+        upload = prepare(Path(what), repo, chosen, usual_store(store), Path(scratch))
+        ready = Push.planned(upload, repo, public, message=message)
+        if ready.opens and not public:
+            raise UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
+        return ready.send()
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The result of a push.
+
+    address: the repository's page. commit: the last one. files: how many it has of this push; 0 where nothing has
+    changed. opened: whether the repository was made public.
+    """
+
+    address: str
+    commit: str
+    files: int
+    opened: bool = False
+
+
+@dataclass(frozen=True)
+class Push:
+    """One push, ready to be shown and sent.
+
+    name: `owner/name`. there: whether everybody reads the repository; None where there is none yet. public: whether
+    everybody is to read it. revision: the branch, created if missing. message: of the commit; by default by type.
+    """
+
+    upload: Upload
+    name: str
+    there: bool | None
+    public: bool = False
+    revision: str | None = None
+    message: str = ""
+
+    @classmethod
+    def planned(
+        cls, upload: Upload, repo: str, public: bool = False, revision: str | None = None, message: str = ""
+    ) -> "Push":
+        """The push of a prepared upload to a repository, under the user's own name by default.
+
+        Raises:
+            HubError: nobody is logged in, or the hub gives no answer.
+        """
+        from huggingface_hub.errors import RepositoryNotFoundError
+
+        client, there = _client(), None
+        with _explained(repo):
+            name = repo if "/" in repo else f"{client.whoami()['name']}/{repo}"
+            with suppress(RepositoryNotFoundError):
+                there = not client.repo_info(name, repo_type=upload.repo_type).private
+        return cls(upload, name, there, public, revision, message)
+
+    @property
+    def opens(self) -> bool:
+        """Whether everybody can read the pushed files."""
+        return self.public or bool(self.there)
+
+    def send(self) -> Pushed:
+        """Make the repository if need be and commit what has changed; a public one is opened last.
+
+        Raises:
+            HubError: the hub refuses, or gives no answer; a next push does not send again what was sent.
+        """
+        from huggingface_hub import CommitOperationAdd
+
+        client, where = _client(), {"repo_id": self.name, "repo_type": self.upload.repo_type}
+        message = self.message or f"{self.upload.upload_type.capitalize()} pushed with hardneg"
+        added = [CommitOperationAdd(path, source) for path, source in self.upload.files.items()]
+        opened = self.public and not self.there
+        with _explained(self.name):
+            if self.there is None:
+                client.create_repo(**where, private=True)
+            if self.revision:
+                client.create_branch(**where, branch=self.revision, exist_ok=True)
+            before: Any = client.repo_info(**where, revision=self.revision).sha
+            done: Any = client.create_commit(
+                **where, operations=added, commit_message=message, revision=self.revision, parent_commit=before
+            )
+            if opened:
+                client.update_repo_settings(**where, private=False)
+        kind = "datasets/" if self.upload.repo_type == "dataset" else ""
+        files = 0 if done.oid == before else len(added)
+        return Pushed(f"{client.endpoint}/{kind}{self.name}", done.oid, files, opened)
+
+
+def _client() -> Any:
+    """The hub's client, with the token of `hf auth login` or of the environment.
+
+    Raises:
+        HubError: offline mode is set, or there is no token.
+    """
+    from huggingface_hub import HfApi, constants, get_token
+
+    if constants.HF_HUB_OFFLINE:
+        raise HubError("HF_HUB_OFFLINE is set: take it out of the environment to push")
+    if not get_token():
+        raise HubError("nobody is logged in to the hub: `hf auth login`, or set HF_TOKEN")
+    return HfApi(library_name="hardneg")
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn errors of the hub's client into one line that holds no token.
+
+    Raises:
+        HubError: the hub refused, is not reached, or did not answer as a hub does.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        yield
+    except HfHubHTTPError as error:
+        status, said = error.response.status_code, _without_token(error.server_message or "")
+        advice = _ADVICE.get(status, "cannot do it now: try again later" if status >= 500 else "refuses")
+        raise HubError(f"{name}: the hub {advice} ({status}{f': {said}' if said else ''})", "repo") from None
+    except Exception as error:  # the hub's client lets errors of several libraries through
+        told = f"{type(error).__name__}: {_without_token(str(error))}"
+        if isinstance(error, OSError) or "connect" in told.lower():
+            told = f"{constants.ENDPOINT} cannot be reached: go online ({told})"
+        raise HubError(f"{name}: {told}: push again; what was sent is not lost", "repo") from None
+
+
+def _without_token(text: str) -> str:
+    """The text in one line, cut, with each token in it as `[token]`."""
+    from huggingface_hub import get_token
+
+    text = re.sub(TOKEN.pattern.decode(), "[token]", text.replace(get_token() or "\0", "[token]"))
+    return " ".join(text.split())[:200]

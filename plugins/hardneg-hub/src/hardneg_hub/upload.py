@@ -1,0 +1,139 @@
+"""The files of one push by their path in the repository: no pickle, no link out of the folder, nothing private."""
+
+import gzip
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from hardneg.plugin import MANIFEST, ArtifactError, DataError, file_digest
+from hardneg_hub.cards import LOCK
+
+DOC_IDS, TERMS = "docid", "terms.txt"
+CARD = "README.md"
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
+TOKEN = re.compile(rb"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )\S+")
+_SCANNED = (".json", ".jsonl", ".yaml", ".md", ".jinja", ".trec.gz", DOC_IDS)
+_VOCABULARIES = ("tokenizer.json", "vocab.json", TERMS)
+_ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
+
+
+@dataclass(frozen=True)
+class Upload:
+    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`, `runs`.
+
+    notes: what a user should know, such as files that stay here.
+    """
+
+    upload_type: str
+    files: Mapping[str, Path | bytes]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def repo_type(self) -> str:
+        """The hub's word for the kind of repository."""
+        return "model" if self.upload_type == "model" else "dataset"
+
+    @property
+    def card(self) -> str:
+        """The text of its card."""
+        card = self.files[CARD]
+        return (card if isinstance(card, bytes) else card.read_bytes()).decode()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of each file, the card first."""
+        ordered = sorted(self.files.items(), key=lambda item: (item[0] != CARD, item[0]))
+        return {path: len(each) if isinstance(each, bytes) else each.stat().st_size for path, each in ordered}
+
+    def check_private(self, private: Iterable[str]) -> None:
+        """Read the texts among the files, vocabularies apart, and refuse a token or a path of this machine.
+
+        private: further texts that no file may hold, such as the user's own folder.
+
+        Raises:
+            DataError: a file holds one of them, or cannot be read.
+        """
+        known = "|".join(re.escape(text) for text in private if len(text) > 3)
+        pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
+        problems = []
+        for path, source in self.files.items():
+            if path.endswith(_SCANNED) and path.rpartition("/")[2] not in _VOCABULARIES:
+                values = [_ABSOLUTE] if path.endswith(".json") else []
+                with _lines(path, source) as lines:
+                    found = (each.search(line) for line in lines for each in (TOKEN, pattern, *values))
+                    if match := next(filter(None, found), None):
+                        text = "what looks like a token" if TOKEN.fullmatch(match[0]) else match[0].decode()
+                        problems.append(f"{path}: holds {text}, which is private to this machine")
+        if problems:
+            raise DataError("\n".join([*problems, "nothing was pushed: take it out of these files, then push again"]))
+
+
+@contextmanager
+def _lines(path: str, source: Path | bytes) -> Iterator[Iterable[bytes]]:
+    file = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
+    try:
+        with file, gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file as lines:
+            yield lines
+    except (OSError, EOFError) as error:
+        raise DataError(f"{source!s:.200}: cannot be read ({error}): run the recipe again") from None
+
+
+def listed_files(
+    folder: Path, artifact: Any, part: str, notes: list[str], changed: Iterable[str] = ()
+) -> dict[str, Path]:
+    """The files of a folder in an artifact's manifest, each unchanged; `notes` gets those that stay here.
+
+    part: the folder of the artifact that this one is. changed: names that may differ from it.
+
+    Raises:
+        ArtifactError: one is missing, or has changed.
+        DataError: one is a pickle, or a link that leads out of the folder.
+    """
+    prefix = "" if part == "." else f"{part}/"
+    own = {name.removeprefix(prefix): noted for name, noted in artifact.files.items() if name.startswith(prefix)}
+    check_unchanged(folder, {name: "" if name in changed else noted for name, noted in own.items()})
+    if pickles := [name for name in own if name.endswith(PICKLES)]:
+        raise DataError(f"{folder / pickles[0]}: is a pickle, which may hold code: it is not pushed")
+    return files_where(folder, own.__contains__, notes)
+
+
+def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
+    """Compare files with their digests in a manifest. Raises ArtifactError where one is missing or has changed."""
+    for name, known in noted.items():
+        if not (folder / name).is_file():
+            raise ArtifactError(f"{folder / name}: damaged: is missing: run the recipe again")
+        if known and file_digest(folder / name) != known:
+            raise ArtifactError(f"{folder / name}: has changed since it was written: run the recipe again")
+
+
+def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
+    """The files of a folder whose paths are taken, but for its card and no pickle; `notes` gets those that stay here.
+
+    Raises:
+        DataError: a link leads out of the folder.
+    """
+    files, stray = {}, []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not (path.is_file() or path.is_symlink()) or name in (MANIFEST, LOCK, CARD):
+            continue
+        if name.endswith(PICKLES) or not taken(name):
+            stray.append(name)
+            continue
+        files[name] = path.resolve()
+        if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
+            raise DataError(f"{path}: a link that leads out of {folder}: put the file itself there, then push again")
+    if stray:
+        more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
+        notes.append(f"stays here, no part of it: {', '.join(stray[:5])}{more}")
+    return files
+
+
+def matching(*patterns: str) -> Callable[[str], bool]:
+    """Whether a path matches one of these patterns."""
+    return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

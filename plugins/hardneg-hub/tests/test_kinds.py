@@ -1,0 +1,185 @@
+"""Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
+
+import gzip
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.pushing import Push
+
+import hardneg as hn
+from hardneg.api.dataset_argument import MemoryCollection
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records.layout import LOCK
+from hardneg.records.types import Negatives
+from hardneg.store.artifacts import Store
+
+VECTORS = np.eye(3, 4, dtype=np.float32)
+
+
+def send(folder: Path, store: Store, scratch: Path, name: str = "org/made", **wanted: Any) -> None:
+    upload = prepare(folder, name, Wanted(**wanted), store, scratch)
+    Push.planned(upload, name).send()
+
+
+def written(files: Mapping[str, bytes], folder: Path) -> Path:
+    for place, data in files.items():
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    folder = tmp_path / "vectors"
+    with FlatWriter(folder, 4, 3) as writer:
+        writer.write_block(0, 0, VECTORS)
+        writer.write_doc_ids(["d1", "d2", "d3"])
+    return folder
+
+
+@pytest.fixture
+def negatives(tmp_path: Path) -> Path:
+    path = tmp_path / "mined" / "negatives.arrow"
+    path.parent.mkdir()
+    rows = [Negatives(f"q{number}", ["d1"], ["d2", "d3"], np.array([2.5, 1.0], np.float32)) for number in range(3)]
+    write_negatives(path, rows)
+    return path
+
+
+def test_an_index_goes_without_what_is_no_part_of_it(hub, index, store, scratch, tmp_path):
+    (index / "notes.txt").write_text("mine")
+    send(index, store, scratch, encoder="org/tiny")
+    files = hub.files["org/made"]["main"]
+    assert set(files) == {"README.md", "docid", "index"}
+    card = files["README.md"].decode()
+    assert "viewer: false" in card and "- Rows: 3" in card
+    assert 'folder = snapshot_download("org/made", repo_type="dataset")\nsearcher = FaissSearcher(folder, None)' in card
+    assert "# org/made: the card of org/tiny describes how its queries are encoded" in card and str(index) not in card
+    fetched = written(files, tmp_path / "fetched")
+    assert len(FlatVectors.open(fetched)) == 3 and (fetched / "index").read_bytes() == (index / "index").read_bytes()
+
+
+@pytest.mark.parametrize("form", ["file", "folder"])
+def test_negatives_are_a_dataset(hub, negatives, store, scratch, tmp_path, form):
+    datasets = pytest.importorskip("datasets")
+    send(negatives if form == "file" else negatives.parent, store, scratch)
+    files = hub.files["org/made"]["main"]
+    assert set(files) == {"README.md", "data/train-00000-of-00001.parquet"}
+    local = written(files, tmp_path / "fetched")
+    found = datasets.load_dataset(str(local), split="train", cache_dir=str(tmp_path / "cache"))
+    assert found[1] == {"query_id": "q1", "positives": ["d1"], "negatives": ["d2", "d3"], "scores": [2.5, 1.0]}
+    assert len(found) == 3
+
+
+def test_what_a_table_tells_of_its_writer_stays(hub, store, scratch, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    table = pa.table({"anchor": ["a"], "negative": ["b"]}).replace_schema_metadata({"written by": "/home/anna"})
+    for split in ("train", "dev"):
+        parquet.write_table(table, folder / f"{split}.parquet")
+    send(folder, store, scratch)
+    files = hub.files["org/made"]["main"]
+    assert {"data/train-00000-of-00001.parquet", "data/dev-00000-of-00001.parquet"} < set(files)
+    assert not any(b"/home/anna" in data for data in files.values())
+
+
+def test_equal_negatives_make_no_second_commit(hub, negatives, store, scratch):
+    send(negatives, store, scratch)
+    send(negatives, store, scratch)
+    assert len(hub.messages) == 1
+
+
+def test_a_runs_negatives_come_from_the_store(run, store, scratch):
+    with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one in store"):
+        prepare(run, "org/made", Wanted("negatives"), store, scratch)
+
+
+def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scratch):
+    (run / LOCK).unlink()
+    for what in (None, "index", "model"):
+        with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
+            prepare(run, "org/made", Wanted(what), store, scratch)
+
+
+def test_forms_of_rows_are_checked(negatives, store, scratch):
+    with pytest.raises(UsageError, match="form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
+        Wanted(form="pairs")
+    with pytest.raises(UsageError, match="go with a run folder"):
+        prepare(negatives, "org/made", Wanted(form="triplet"), store, scratch)
+
+
+def test_runs_go_with_their_scores(hub, run, store, scratch):
+    with pytest.raises(UsageError, match="no runs there"):
+        prepare(run, "org/made", Wanted("runs"), store, scratch)
+    (run / "runs").mkdir()
+    (run / "runs" / "star-test.trec.gz").write_bytes(b"zipped")
+    with pytest.raises(DataError, match=r"star-test\.trec\.gz: cannot be read \(Not a gzipped file"):
+        send(run, store, scratch, what="runs")
+    zipped = gzip.compress(b"q1 Q0 d1 1 1.0 star\n")
+    (run / "runs" / "star-test.trec.gz").write_bytes(zipped)
+    send(run, store, scratch, what="runs")
+    files = hub.files["org/made"]["main"]
+    assert files["runs/star-test.trec.gz"] == zipped and "metrics.json" in files
+    assert b"| STAR | 0.6250 |" in files["README.md"]
+
+
+def test_a_folder_holds_one_kind(index, store, scratch):
+    with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
+        prepare(index, "org/made", Wanted("model"), store, scratch)
+
+
+def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, negatives, scratch, tmp_path):
+    key = yaml.safe_load((run / "recipe.lock.yaml").read_text())["keys"]["star"]
+    for place in (store.path(key), store.path(key) / "model"):
+        card = prepare(place, "org/made", Wanted(), store, scratch).card
+        assert f"- Key: `{key}`" in card and 'SentenceTransformer("org/made")' in card
+    other = Store(tmp_path / "other")
+    (other.workspace("a" * 32) / "negatives.arrow").write_bytes(negatives.read_bytes())
+    miner = {"name": "topk", "options": {"depth": 10}}
+    made = other.commit("a" * 32, "negatives", {}, {"stage": "mine", "plugins": {"miner": miner}, "inputs": {}})
+    card = prepare(made.path, "org/made", Wanted(), other, scratch).card
+    assert '- Miner: `topk` with `{"depth": 10}`' in card
+    (made.path / "negatives.arrow").chmod(0o644)
+    (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
+    with pytest.raises(ArtifactError, match="has changed since it was written"):
+        prepare(made.path / "negatives.arrow", "org/made", Wanted(), other, scratch)
+
+
+def test_a_runs_tag_tells_no_secret(run, store, scratch):
+    (run / "runs").mkdir()
+    with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
+        file.write("q1 Q0 /m/02_286 1 0.5 hf_abcdefghijklmnop\n")
+    with pytest.raises(DataError, match=r"star-test\.trec\.gz: holds what looks like a token"):
+        prepare(run, "org/made", Wanted("runs"), store, scratch)
+
+
+def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
+    data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
+    folder = tmp_path / "collection"
+    folder.mkdir()
+    MemoryCollection.of(data).write(folder)
+    (tmp_path / "mining.yaml").write_text(
+        f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
+        "stages:\n  mined: {stage: mine, split: train, miner: random}\n"
+    )
+    ran = hn.load_recipe(tmp_path / "mining.yaml").run(tmp_path / "run", store=store.root, device="cpu")
+    with pytest.raises(DataError, match=r"no row to write: rows left out: fewer than 9,?999 negatives \(1\)"):
+        prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=9999), store, scratch)
+    assert prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=1), store, scratch).files

@@ -1,0 +1,4 @@
+"""Models of hardneg on mteb's tasks: a model for `mteb.evaluate`, over hardneg's own encoding, indexes and search."""
+
+from hardneg_mteb.model import TaskSearcher as TaskSearcher
+from hardneg_mteb.model import mteb_model as mteb_model

@@ -1,0 +1,232 @@
+"""A system on a task: a model and maybe an index of its vectors, or an index of texts; its recipe and mteb's metadata.
+
+The texts of a task are those that mteb gives to its own models.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from hardneg.plugin import (
+    Document,
+    FolderFamily,
+    Judgement,
+    ModelError,
+    ModelSpec,
+    PluginSetting,
+    Query,
+    Side,
+    checked_tree,
+    digest,
+    plugin_identity,
+    resolve_model,
+)
+
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+
+VECTORS, INDEX = "vectors", "index"
+DATASET, _BEIR = "dataset", "beir"
+_SIDES: tuple[Side, ...] = ("query", "document")
+_NONE = "none"
+_AT_ONCE = 4096
+_TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
+
+
+def task_texts(rows: Any, task_metadata: Any, side: Side) -> Sequence[str]:
+    """The text of each row: of a document its title and its text, of a query its text and its instruction.
+
+    Args:
+        rows: a `datasets.Dataset` of a task's corpus or queries.
+        task_metadata: mteb's `TaskMetadata`.
+    """
+    from mteb._create_dataloaders import create_dataloader
+    from mteb.types import PromptType
+
+    if not len(rows):
+        return ()
+    loader = create_dataloader(rows, task_metadata=task_metadata, prompt_type=PromptType(side))
+    texts: Sequence[str] = loader.dataset["text"]
+    return texts
+
+
+@dataclass(frozen=True)
+class TaskTexts:
+    """The loader of a corpus that mteb holds; a document's id is its row, so that equal texts have equal keys.
+
+    source: the texts in row order.
+    """
+
+    source: Annotated[Any, Field(exclude=True)]
+    version: ClassVar[int] = 1
+
+    def load(self) -> "TaskCorpus":
+        """The corpus as a collection."""
+        return TaskCorpus(self.source)
+
+    def fingerprint(self) -> str:
+        """A digest of the texts: of each its length in bytes, then its bytes."""
+        state = hashlib.blake2b(digest_size=16)
+        for text in _texts(self.source):
+            encoded = text.encode("utf-8", "surrogatepass")
+            state.update(len(encoded).to_bytes(8, "little"))
+            state.update(encoded)
+        return state.hexdigest()
+
+    def size_hint(self) -> int:
+        """How many documents there are."""
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class TaskCorpus:
+    """A collection of documents alone: mteb itself holds the queries."""
+
+    texts: Sequence[str]
+
+    def documents(self) -> Iterator[Document]:
+        """Each text, with its row as id."""
+        return (Document(str(row), text) for row, text in enumerate(_texts(self.texts)))
+
+    def splits(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+    def queries(self, split: str) -> Iterator[Query]:
+        """None."""
+        return iter(())
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        """None."""
+        return iter(())
+
+    def notes(self) -> Sequence[str]:
+        """None."""
+        return ()
+
+
+def _texts(source: Sequence[str]) -> Iterator[str]:
+    for start in range(0, len(source), _AT_ONCE):
+        yield from source[start : start + _AT_ONCE]
+
+
+@dataclass(frozen=True)
+class TaskSystem:
+    """A system that is evaluated.
+
+    model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
+    index: of its vectors; None searches all of them, exactly. settings: `PATH=VALUE`, laid over the recipe.
+    """
+
+    model: str | None
+    index: PluginSetting | None = None
+    settings: tuple[str, ...] = ()
+
+    @classmethod
+    def named(cls, name: str, index: PluginSetting | None = None, settings: tuple[str, ...] = ()) -> "TaskSystem":
+        """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
+        points = entry_points(group="hardneg.indexes", name=name)
+        if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
+            return cls(None, PluginSetting(name))
+        return cls(name, index, settings)
+
+    @property
+    def last(self) -> str:
+        """The stage whose result is searched."""
+        return VECTORS if self.index is None else INDEX
+
+    @cached_property
+    def plain(self) -> Any:
+        """The recipe without a task, for facts on the model. Raises RecipeError with all mistakes."""
+        return self._checked({"dataset": {"name": _BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
+
+    def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Any:
+        """The recipe that indexes a task's corpus.
+
+        The model's prompts are those that its folder has for the task or for tasks of this type, as mteb looks them up;
+        else its own for queries and documents. `{task}` in a prompt that was set is the task's instruction.
+
+        Raises:
+            RecipeError: the settings have mistakes.
+        """
+        model: dict[str, Any] = {"name": self.model or _NONE, **self._prompts(task)}
+        checked = self._checked({"dataset": {"name": _BEIR, "source": task.name}, "model": model}, task)
+        dataset = checked.dataset.model_copy(update={"loader": PluginSetting("mteb")})
+        stages = {**checked.stages, DATASET: dataset}
+        return replace(checked, stages=stages, plugins={**checked.plugins, (DATASET, "loader"): texts})
+
+    def _checked(self, tree: Mapping[str, Any], task: "TaskMetadata | None" = None) -> Any:
+        def with_task(changed: dict[str, Any]) -> dict[str, Any]:
+            model = changed["model"]
+            prompts = [str(model.get(f"{side}_prompt")) for side in _SIDES] if isinstance(model, Mapping) else []
+            templates = any("{task}" in prompt for prompt in prompts)
+            if not templates or "task" in model:
+                return changed
+            return {**changed, "model": {**model, "task": _instruction(task) if task is not None else _NONE}}
+
+        stages: dict[str, Any] = {VECTORS: {"stage": "encode", "precision": "fp32"}} if self.model else {}
+        if self.index is not None:
+            built = {"stage": "index", "backend": {"name": self.index.name, **self.index.options}}
+            stages[INDEX] = {**built, "vectors": VECTORS} if self.model else built
+        return checked_tree({**tree, "stages": stages}, self.settings, "mteb", with_task)
+
+    def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
+        """The names of the prompts in the model's folder for a task."""
+        if self.model is None:
+            return {}
+        model, prompts = resolve_model(ModelSpec(self.model, self.plain.model.revision)), {}
+        own = model.contract.prompts if model.folder is not None and isinstance(model.family, FolderFamily) else {}
+        for side in _SIDES:
+            names = (f"{task.name}-{side}", task.name, f"{task.type}-{side}", task.type)
+            if (name := next((name for name in names if name in own), None)) is not None:
+                prompts[f"{side}_prompt"] = {"name": name}
+        return prompts
+
+    @cached_property
+    def meta(self) -> Any:
+        """mteb's `ModelMeta`: a name, a revision that changes with the content, and settings.
+
+        A hub id is filed under that and its commit, as mteb does it; a folder under its name and a digest of what is in
+        it, so that results of other weights are never taken for its own. An index and settings make it an experiment.
+
+        Raises:
+            ModelError: there is no such model.
+            RecipeError: the index or the settings have mistakes.
+        """
+        from mteb.models import ModelMeta
+
+        settings: dict[str, Any] = dict(setting.partition("=")[::2] for setting in self.settings)
+        if self.model is not None:
+            facts = self._model_facts(self.model)
+            settings |= {"index": self.index.name, **self.index.options} if self.index else {}
+        elif self.index is not None:
+            content = digest(plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
+            facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
+        else:
+            raise ModelError("a system has a model or an index of texts: give one")
+        return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
+
+    def _model_facts(self, named: str) -> dict[str, Any]:
+        form = resolve_model(self.plain.model).family.form
+        own = resolve_model(ModelSpec(named, self.plain.model.revision))
+        name, commit = own.origins[0][0].name, own.origins[0][1].commit
+        prefix, colon, packaged = name.partition(":")
+        if commit is not None:
+            name = name if "/" in name else f"hub/{name}"
+        else:
+            name = f"{prefix}/{packaged}" if colon else f"local/{Path(name).expanduser().absolute().name or 'model'}"
+        return {"name": name, "revision": commit or own.digest, "model_type": [_TYPES[form]]}
+
+
+def _instruction(task: "TaskMetadata") -> str:
+    """The instruction of a task, by default that of its type."""
+    from mteb.abstasks.abstask import get_abstask_prompt
+
+    prompt: Any = task.prompt
+    return str((prompt.get("query") if isinstance(prompt, Mapping) else prompt) or get_abstask_prompt(task.name))

@@ -1,0 +1,59 @@
+"""No test of mteb's tasks may reach the network. The tests run in hardneg's sources, with its helpers."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
+for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+    os.environ[_name] = "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What commands note in the usual store goes elsewhere."""
+    os.environ["HARDNEG_STORE"] = str(tmp_path_factory.mktemp("usual-store"))
+
+
+@pytest.fixture(scope="session")
+def started_java() -> None:
+    """This process's Java machine; skips where there is none that fits."""
+    from hardneg.plugin import MissingDependency, start_java
+
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""
+    from tiny import tiny_encoder
+
+    return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real collections; skips where there is none."""
+    folder = os.environ.get("HARDNEG_TEST_DATA")
+    if not folder:
+        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
+    return Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection to another machine, or to a port of this one, fails the test."""
+    connect = socket.socket.connect
+
+    def refused(self: socket.socket, address: Any) -> None:
+        assert self.family not in (socket.AF_INET, socket.AF_INET6), f"connects to {address}"
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", refused)

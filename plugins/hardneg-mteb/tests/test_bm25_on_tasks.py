@@ -1,0 +1,49 @@
+"""BM25 as a system of mteb's tasks: the index that hardneg's other commands search."""
+
+import numpy as np
+import pytest
+from hardneg_mteb.model import listed_rows, mteb_model
+from hardneg_mteb.system import task_texts
+from made_tasks import animals, evaluated, made_task
+
+from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.records.errors import DataError
+from hardneg.runtime.progress import Silent
+
+pytestmark = pytest.mark.usefixtures("started_java")
+
+
+def test_lists_are_those_of_the_index(tmp_path):
+    task = animals()
+    ours = mteb_model("bm25", store=tmp_path / "store")
+    assert (ours.mteb_model_meta.name, ours.mteb_model_meta.model_type) == ("hardneg/bm25", ["sparse"])
+    lists = evaluated(ours, task, tmp_path)[1]
+    data = animals().dataset["default"]["test"]
+    corpus = task_texts(data["corpus"], task.metadata, "document")
+    Bm25().build(((f"d{row}", text) for row, text in enumerate(corpus)), tmp_path / "index", Silent())
+    rows = {f"d{row}": row for row in range(len(corpus))}
+    searcher = Bm25().open(tmp_path / "index", lambda doc_ids: np.array([rows[each] for each in doc_ids], np.int64))
+    hits = searcher.search(list(data["queries"]["text"]), 60)
+    for query, (found, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
+        wanted = {f"d{row}": score for row, score in zip(found, scores, strict=True) if row >= 0}
+        assert lists[f"q{query}"] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_listed_documents_keep_their_scores(tmp_path):
+    corpus = [{"id": word, "text": f"{word} {word} fox"} for word in ("ant", "bee", "cat")]
+    queries = [{"id": "q", "text": "ant fox"}, {"id": "r", "text": "bee"}]
+    qrels = {"q": {"ant": 1}, "r": {"bee": 1}}
+    whole = evaluated(mteb_model("bm25", store=tmp_path), made_task(corpus, queries, qrels), tmp_path / "whole")[1]
+    listed = {"q": ["cat", "ant"], "r": ["bee", "cat"]}
+    task = made_task(corpus, queries, qrels, type="Reranking", top_ranked=listed)
+    found = evaluated(mteb_model("bm25", store=tmp_path), task, tmp_path / "listed")[1]
+    assert found == {
+        "q": {"ant": pytest.approx(whole["q"]["ant"]), "cat": pytest.approx(whole["q"]["cat"])},
+        "r": {"bee": pytest.approx(whole["r"]["bee"]), "cat": 0.0},
+    }
+
+
+def test_a_listed_document_must_be_in_the_corpus():
+    assert listed_rows(["q", "r"], {"q": ["b", "a", "b"]}, {"a": 0, "b": 1}).tolist() == [[1, 0], [-1, -1]]
+    with pytest.raises(DataError, match="document 'c'"):
+        listed_rows(["q"], {"q": ["c"]}, {"a": 0})

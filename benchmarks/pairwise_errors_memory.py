@@ -11,10 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from hardneg_papers.analyses.errors import by_query, errors_of_positives, known_pairs
 
-from hardneg.analysis.errors import by_query
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.indexes.exact_ranks import errors_of_positives, known_pairs
 from hardneg.indexes.kernels.checks import vector_blocks
 
 _BLOCK = 4096

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 # fmt: off
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
-    from hardneg.analysis.inputs import AnalysisInputs, Files
+    from hardneg.analysis.inputs import AnalysisInputs, Files, System
+    from hardneg.analysis.overlap import negatives_overlap, run_overlap
     from hardneg.api.workplace import usual_store
     from hardneg.batches.batch_order import BatchOrder, TrainingQueries
     from hardneg.encoders.encoder import Encoder
@@ -39,14 +40,16 @@ if TYPE_CHECKING:
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
-    from hardneg.evaluation.metrics import Scores, means
+    from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.significance import Comparison, compare_all
+    from hardneg.evaluation.significance import Comparison, compare_all, holm
+    from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
         LATER,
         MEASURED,
         InputFile,
+        MetricName,
         Name,
         Option,
         Reference,
@@ -61,7 +64,7 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.id_pairs import Exclusion, HasExcluded
-    from hardneg.formats.negatives import read_negatives, write_negatives
+    from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
@@ -72,6 +75,7 @@ if TYPE_CHECKING:
     from hardneg.formats.vectors.token_store import TokenWriter
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.backends.product import OpqPq
+    from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
@@ -79,6 +83,8 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import save as save_index
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.truncated import search_truncated
+    from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.opened_index import OpenedIndex
@@ -118,6 +124,7 @@ if TYPE_CHECKING:
         TokenVectors,
         Written,
     )
+    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DatasetLoader,
@@ -141,7 +148,8 @@ if TYPE_CHECKING:
         WriterCost,
     )
     from hardneg.report.content import estimates
-    from hardneg.report.figure import bar_width, bars, figure, plain_axes
+    from hardneg.report.curve import measurements
+    from hardneg.report.figure import COLOURS, bar_width, bars, figure, lines, plain_axes
     from hardneg.report.numbers import bounds as format_interval
     from hardneg.report.numbers import number as format_score
     from hardneg.report.numbers import p_value as format_p_value
@@ -185,7 +193,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import FolderFamily
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.negatives import drop_batches
     from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.open_store import open_store
@@ -201,7 +208,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "analysis.base": "Analysis Runs",
-    "analysis.inputs": "AnalysisInputs Files",
+    "analysis.inputs": "AnalysisInputs Files System",
+    "analysis.overlap": "negatives_overlap run_overlap",
     "api.workplace": "Workplace usual_store",
     "batches.batch_order": "BatchOrder TrainingQueries",
     "encoders.encoder": "Encoder",
@@ -219,11 +227,12 @@ _HOMES = {
     "encoders.speed.passes": "one_ahead",
     "encoders.tokens.tokens": "Tokens token_batches",
     "encoders.towers": "evaluating",
-    "evaluation.metrics": "Scores means",
+    "evaluation.metrics": "Scores evaluate means",
     "evaluation.metrics_json": "Measured read_metrics write_metrics",
-    "evaluation.significance": "Comparison compare_all",
+    "evaluation.significance": "Comparison compare_all holm",
+    "evaluation.two_level": "spread_over_collections",
     "fields": (
-        "FREE InputFile LATER MEASURED Name Option Reference Setting Trait has_answers marked_references "
+        "FREE InputFile LATER MEASURED MetricName Name Option Reference Setting Trait has_answers marked_references "
         "parse_model without_problems"
     ),
     "formats.answer_matching": "PassageAnswers answer_spans",
@@ -240,12 +249,15 @@ _HOMES = {
     "formats.vectors.token_store": "TokenWriter",
     "indexes.backends.compressed": "CompressedSearcher",
     "indexes.backends.product": "OpqPq",
+    "indexes.exact_ranks": "counts_above pair_scores",
     "indexes.kernels.checks": "vector_blocks",
     "indexes.kernels.exact.exact": "ExactOptions",
     "indexes.kernels.faiss.compression": (
         "encode_blocks faiss_threads=threads load_faiss reserve_vectors=make_room save_index=save"
     ),
     "indexes.kernels.lucene.java": "start_java",
+    "indexes.truncated": "search_truncated",
+    "mining.miners.selection": "FILTER_RULES=RULES",
     "recipe.laid_indexes": "LaidIndex laid_indexes",
     "recipe.language": "recipe_tree",
     "recipe.opened_index": "OpenedIndex",
@@ -259,6 +271,7 @@ _HOMES = {
         "Judgement Lookup Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors "
         "Written"
     ),
+    "records.wording": "suggestion",
     "registry.plugins": "configure plugin_errors",
     "registry.protocols": (
         "DatasetLoader DenseSearcher EstimatedBackend EstimatedWriter FilterTexts IndexBackend Loss NegativeFilter "
@@ -266,7 +279,8 @@ _HOMES = {
         "StoredSearcher TrainableReranker WriterCost"
     ),
     "report.content": "estimates",
-    "report.figure": "bar_width bars figure plain_axes",
+    "report.curve": "measurements",
+    "report.figure": "COLOURS bar_width bars figure lines plain_axes",
     "report.numbers": "format_difference=signed format_interval=bounds format_p_value=p_value format_score=number",
     "report.table": "Section Table",
     "rerankers.kept_scores": "CachedScorer CachedScores",
@@ -340,11 +354,14 @@ __all__ = [  # noqa: RUF022
     "server_key", "settle_by", "source_of", "start_java", "stream_run", "takes_bf16", "token_batches", "usual_store",
     "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_problems", "world",
     "write_metrics", "write_negatives", "write_run", "writing_model",
+    "COLOURS", "FILTER_RULES", "MetricName", "System", "counts_above", "drop_batches", "evaluate", "holm", "lines",
+    "measurements", "negatives_overlap", "pair_scores", "run_overlap", "search_truncated", "spread_over_collections",
+    "suggestion",
     "checked_tree", "named_dataset", "Evaluation", "run_file", "Workplace", "progress_bars", "say", "flags_named",
     "plugin_options", "store_outputs", "QuerySide", "opening", "openings", "module_folders", "FolderFamily",
-    "resolve_model", "WriteOptions", "write_form", "drop_batches", "read_qrels", "write_qrels", "rank_candidates",
-    "open_store", "check_recipe", "make_plan", "artifacts_of", "read_lock", "HubError", "dataset_name",
-    "without_paths", "term_spans", "terms", "plugin_identity", "Target",
+    "resolve_model", "WriteOptions", "write_form", "read_qrels", "write_qrels", "rank_candidates", "open_store",
+    "check_recipe", "make_plan", "artifacts_of", "read_lock", "HubError", "dataset_name", "without_paths",
+    "term_spans", "terms", "plugin_identity", "Target",
 ]  # fmt: skip
 
 

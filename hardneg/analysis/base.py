@@ -33,18 +33,6 @@ ONE_VECTOR = dict.fromkeys(
     (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
     "name one of an encoder with one vector a document",
 )
-_FORMS = dict.fromkeys((Trait.WEIGHTS, Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text")
-_VECTORS = {
-    Trait.TEXTS: "search it and name the run in `runs`",
-    Trait.SEGMENTS: "name one without `segments`",
-    **_FORMS,
-}
-Indexes = Annotated[dict[Name, Name], Reference(("index",), _VECTORS), Option("index")]
-"""Indexes with one vector a document, by label; on the command line folders."""
-
-Encoders = Annotated[dict[Name, Name], Reference(("model",)), Option("model", placed=True)]
-"""Models of queries by labels of indexes; by default the models that encoded the indexes."""
-
 Metric = Annotated[MetricName, Option("metric", same=("metrics",))]
 
 
@@ -138,12 +126,6 @@ class Analysis(BaseModel):
 def _ordered(value: Any) -> Any:
     """Mappings as lists of pairs: the order of rows counts."""
     return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
-
-
-def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
-    """For validators: raises ValueError where a model has the label of no index."""
-    if unknown := sorted(set(models) - set(indexes)):
-        raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes)}")
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:

@@ -67,7 +67,14 @@ class _Analyses(TyperGroup):
         """The command, or what the help says of it."""
         if summary := self.summaries.get(cmd_name):
             return TyperCommand(cmd_name, callback=lambda: None, help=summary)
-        return self.commands.get(cmd_name)
+        command = self.commands.get(cmd_name)
+        if command is None and not ctx.resilient_parsing:
+            from hardneg.records.errors import PluginError
+            from hardneg.registry.plugins import not_installed
+
+            if where := not_installed("analyses", cmd_name):
+                raise PluginError(f"the analysis {cmd_name!r} is {where}")
+        return command
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the analyses."""

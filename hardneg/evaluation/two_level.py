@@ -117,18 +117,19 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
 
 
 def spread_over_collections(
-    collections: Sequence[Sequence[SeedTable]], groups: Sequence[GroupIndex | None] | None = None
+    collections: Sequence[Sequence[SeedTable]],
+    queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
 ) -> Spread:
     """The same of the mean of several collections' means, each with its own queries and an equal weight.
 
     Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
     the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
 
-    collections: the tables of each, those of one system in the same position. groups: of each one's queries.
+    collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
+    tables have them, and their groups.
     """
-    parts = [
-        spread(tables, chosen) for tables, chosen in zip(collections, groups or [None] * len(collections), strict=True)
-    ]
+    groups = [group_index(*each) for each in queries] if queries else [None] * len(collections)
+    parts = [spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
     several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
     by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
     return Spread(

@@ -1,7 +1,6 @@
 """Exact ranks of chosen documents in the whole corpus, which is only ever seen block by block."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -21,19 +20,6 @@ Every pass must cut the corpus at the same rows, or equal vectors may differ in 
 
 _QUERIES = 1024
 _BLOCK = 4096
-
-
-@dataclass(frozen=True)
-class Known:
-    """Pairs of a query and a document that is no negative of it, each pair once.
-
-    query: int64 [P], query numbers, ascending. row: int64 [P], row numbers of the corpus.
-    positive: bool [P]; false for a copy of a positive, which is neither positive nor negative.
-    """
-
-    query: NDArray[np.int64]
-    row: NDArray[np.int64]
-    positive: NDArray[np.bool_]
 
 
 def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
@@ -138,48 +124,6 @@ def _starts(queries: NDArray[np.float32]) -> range:
 def _check_order(query: NDArray[np.int64]) -> None:
     if (np.diff(query) < 0).any():
         raise ValueError("pairs must be in the order of their queries")
-
-
-def known_pairs(positives: Sequence[NDArray[np.int64]], copies: Sequence[NDArray[np.int64]] | None = None) -> Known:
-    """The pairs of Q queries from their positives' rows, and their copies' rows where those are known: int64 [n] each.
-
-    A row that is both is a positive.
-    """
-    rows, marks = [], []
-    for query_number, positive_rows in enumerate(positives):
-        own = np.unique(positive_rows)
-        others = np.setdiff1d(copies[query_number], own) if copies is not None else own[:0]
-        rows.append(np.concatenate([own, others]).astype(np.int64))
-        marks.append(np.arange(len(own) + len(others)) < len(own))
-    query = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
-    if not rows:
-        return Known(query, np.empty(0, np.int64), np.empty(0, np.bool_))
-    return Known(query, np.concatenate(rows), np.concatenate(marks))
-
-
-def errors_of_positives(
-    corpus: Pass, queries: NDArray[np.float32], known: Known, device: str = "cpu"
-) -> NDArray[np.int64]:
-    """The negatives above each positive, in the order of `known`, copies skipped; ties by ascending row.
-
-    Args:
-        corpus: starts a pass over the vectors: `functools.partial(vector_blocks, vectors, 4096)`. It is read twice;
-            no more than a block and its scores are held.
-        queries: float32 [Q, d].
-        known: the pairs that are no negatives.
-        device: where to compute.
-
-    Returns:
-        int64 [positives]: pi(d+) - delta(d+) - 1 of equation 3.
-    """
-    score = pair_scores(corpus, queries, known.query, known.row, device)
-    order = np.lexsort((known.row, -score, known.query))
-    first = np.searchsorted(known.query, known.query[order])
-    known_above = np.empty(len(order), np.int64)
-    known_above[order] = np.arange(len(order)) - first
-    chosen = known.positive
-    pairs = known.query[chosen], known.row[chosen], score[chosen]
-    return counts_above(corpus, queries, pairs, device) - known_above[chosen]
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:

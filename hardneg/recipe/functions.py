@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
 from hardneg.records.errors import PluginError
-from hardneg.registry.plugins import entry_points
+from hardneg.registry.plugins import entry_points, install_command
 
 PRESET = "preset"
 PACKAGE = "hardneg-papers"
@@ -70,5 +70,5 @@ def other_recipes() -> str:
         return ""
     return (
         f"; the papers' tables and the studies are in the package {PACKAGE}, which is not installed: "
-        f"pip install ./plugins/{PACKAGE}, from a checkout of hardneg"
+        f"{install_command(PACKAGE)}"
     )

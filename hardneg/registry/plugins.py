@@ -27,7 +27,13 @@ _SINGULARS = (
 )  # fmt: skip
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
+_PAPERS = (
+    "ablation", "across-collections", "candidates", "denoising", "dimensions", "drift", "errors",
+    "false-negative-recall", "gradients", "information", "latency", "matrix", "operations", "overlap-curve",
+    "projection", "refreshes", "scores", "sizes", "truncation", "unjudged",
+)  # fmt: skip
 _OUTSIDE = {
+    **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
     ("analyses", "p-mrr"): "hardneg-instructions",
     ("datasets", "bright"): "hardneg-instructions",
     ("datasets", "followir"): "hardneg-instructions",
@@ -221,8 +227,12 @@ def not_installed(kind: str, name: str) -> str:
     package = _OUTSIDE.get((kind, name))
     if package is None or name in plugin_names(kind):
         return ""
-    command = f"pip install {package}, or from the sources: pip install -e plugins/{package}"
-    return f"in package {package}, which is not installed: {command}"
+    return f"in package {package}, which is not installed: {install_command(package)}"
+
+
+def install_command(package: str) -> str:
+    """Return how a package of hardneg's sources is installed."""
+    return f"pip install ./plugins/{package}, from a checkout of hardneg"
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:

@@ -13,7 +13,6 @@ from hardneg.report.table import Graphic
 History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
 
-_MOST_POINTS = 300
 _DRAWN = 120
 
 
@@ -24,7 +23,7 @@ def measurements(history: History) -> dict[str, Points]:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
         for key, value in flat.items():
             name = re.sub(r"^dev[_/. ]", "", str(key))
-            if (name == "loss" or is_metric(name)) and is_number(value) and is_number(row.get("step")):
+            if (name == "loss" or is_metric(name)) and _is_number(value) and _is_number(row.get("step")):
                 curves.setdefault(name, []).append((float(row["step"]), float(value)))
     return {name: points for name, points in curves.items() if points}
 
@@ -49,7 +48,7 @@ def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
     shown = [name for name in names if name == "loss"] + [name for name in names if name != "loss"][:1]
     for row, name in enumerate(shown):
         title = "Training loss" if name == "loss" else f"{name} on the dev set"
-        curves = {label: thinned(measured[name], _DRAWN) for label, measured in parts.items() if name in measured}
+        curves = {label: _thinned(measured[name]) for label, measured in parts.items() if name in measured}
         ends = (f"{label}: {number(points[0][1])} to {number(points[-1][1])}" for label, points in curves.items())
 
         def draw(axes: Any, curves: Mapping[str, Points] = curves) -> None:
@@ -60,13 +59,13 @@ def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
     return graphics
 
 
-def thinned(points: Points, most: int = _MOST_POINTS) -> Points:
-    """Return at most `most` points, each the mean of as many neighbours."""
-    size = -(-len(points) // most)
+def _thinned(points: Points) -> Points:
+    """Return at most `_DRAWN` points, each the mean of as many neighbours."""
+    size = -(-len(points) // _DRAWN)
     groups = [points[start : start + size] for start in range(0, len(points), size or 1)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Return whether a value from a file is a number; nan and truth values are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value

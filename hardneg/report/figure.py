@@ -139,21 +139,6 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
     axes.margins(y=0.15)
 
 
-def by_measurement(curves: Mapping[str, Mapping[str, Points]]) -> dict[str, dict[str, Points]]:
-    """Turn curves by label and measurement into curves by measurement and label; a missing one is empty."""
-    names = dict.fromkeys(name for measured in curves.values() for name in measured)
-    return {name: {label: list(measured.get(name, [])) for label, measured in curves.items()} for name in names}
-
-
-def decades(axes: Any, series: Mapping[str, Points]) -> None:
-    """Make the axis logarithmic where values are positive and differ by a factor of ten."""
-    values = [value for points in series.values() for _, value in points]
-    if values and max(values) >= 10 * min(values) > 0:
-        axes.set_yscale("log", subs=[2, 5])
-        axes.yaxis.set_major_formatter("{x:,g}")
-        axes.yaxis.set_minor_formatter("{x:,g}")
-
-
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
     """Draw a line for each label, with its own colour and marker (at most 20 on a line), and a legend.
 

@@ -8,6 +8,7 @@ import typing
 import pytest
 from cli.commands import every_command
 from processes import loaded
+from recipe.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -87,8 +88,12 @@ def test_every_option_that_names_such_a_thing_is_completed():
                 seen |= wanted
                 of_choices = typing.get_origin(option.type_descriptor.annotation) is typing.Literal
                 assert of_choices or option._custom_shell_complete is not None, (words, option.opts)
-    assert complete("hardneg analyze matrix --form ") == ["heatmap", "lines"]
     assert seen == COMPLETED
+
+
+@NEEDS_PAPERS
+def test_the_choices_of_an_analysis_are_completed():
+    assert complete("hardneg analyze matrix --form ") == ["heatmap", "lines"]
 
 
 def test_completing_imports_nothing_heavy():

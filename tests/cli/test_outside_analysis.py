@@ -1,6 +1,7 @@
 """An analysis of another package has its command, its form in a recipe and its section by its entry point alone."""
 
 import re
+from importlib.metadata import EntryPoints
 from pathlib import Path
 from string import Template
 
@@ -68,3 +69,9 @@ def test_it_stands_in_a_recipe_and_in_a_report(outside, tiny_model):
     found, section = made(context(outside / "out", asked, {"list-lengths.runs.start": source}))
     assert found == {"start": 3.0} and section.title == "Behind: length of lists"
     assert section.tables[0].rows == [["start", "3.0"]]
+
+
+def test_the_command_of_an_analysis_that_is_not_installed_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
+    told = "'drift' is in package hardneg-papers, which is not installed: pip install ./plugins/hardneg-papers"
+    assert told in str(call("drift", "history.jsonl").exception)

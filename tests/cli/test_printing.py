@@ -101,8 +101,8 @@ def test_what_is_piped_is_one_whole_line_a_step():
 
 
 def test_a_narrow_terminal_gets_one_line_a_step():
-    lines = plan(COLUMNS="80")
-    assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 80
+    lines = plan(COLUMNS="70")
+    assert len(lines) == len(plan()) and max(map(len, lines[1:-1])) <= 70
     assert any(line.startswith("cross-encoder-lists  trai…") for line in lines)
 
 

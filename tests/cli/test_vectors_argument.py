@@ -67,7 +67,7 @@ def test_negatives_are_mined_by_them() -> None:
     assert Path("other.jsonl").read_bytes() == Path("mined.jsonl").read_bytes()
 
 
-FOLDER = "s3://b/x: an index is opened from a folder: fetch it, and name that; its shards alone may be at URLs"
+FOLDER = "s3://b/x: an index is opened from a folder: fetch it, and name that"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hardneg.formats.merging import merge_flat, merge_in_shards, open_flat
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.formats.vectors.shard_folder import write_flat_shards
-from hardneg.formats.vectors.shards import even_cut
+from hardneg.formats.vectors.shards import even_cut, index_bytes
 from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, write_encoded
@@ -109,3 +109,10 @@ def test_a_document_in_two_is_told_with_its_places(parts, tmp_path):
     again = index_of(tmp_path / "again", "xb")
     with pytest.raises(DataError, match=r"again/docid:2: document 'b' stands in .*/a/docid:2 too: keep one"):
         open_flat([*parts, again])
+
+
+def test_ids_and_the_manifest_are_no_part_of_an_index(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name, size in {"index": 7, "docid": 100, "manifest.json": 50, "deep/part": 4}.items():
+        (tmp_path / name).write_bytes(b"x" * size)
+    assert index_bytes(tmp_path) == 11

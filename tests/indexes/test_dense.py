@@ -1,15 +1,11 @@
-"""Index folders of every dense kind, told by their files; errors over them are those of a full sort."""
+"""Index folders of every dense kind, told by their files."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hardneg.analysis.errors import Errors
-from hardneg.analysis.inputs import Files, System
-from hardneg.analysis.projection import Projection
 from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
@@ -34,28 +30,6 @@ BACKENDS: list[tuple[Any, type]] = [
 VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
 
 
-class Opened(Files):
-    """An opened index; the vector of a query is that of the document that its text names."""
-
-    def system(self, index: str, model: str) -> System:
-        opened = DenseIndex.open(Path(self.named[index]))
-        ids = [*opened.doc_ids]
-
-        def rows(wanted: Sequence[str]) -> np.ndarray:
-            return np.array([ids.index(doc_id) if doc_id in ids else -1 for doc_id in wanted], np.int64)
-
-        def encode(texts: Sequence[str]) -> np.ndarray:
-            return VECTORS[[int(text) for text in texts]]
-
-        return System(opened.searcher, ids, rows, encode)
-
-    def queries(self, split: str | None) -> dict[str, str]:
-        return {"a": "2", "b": "9"}
-
-    def qrels(self) -> dict[str, dict[str, int]]:
-        return {"a": {"d1": 1, "d5": 1}, "b": {"d7": 1, "elsewhere": 1}}
-
-
 def written(folder: Path) -> Path:
     return write_encoded(folder, VECTORS)
 
@@ -66,21 +40,6 @@ def test_a_folder_says_what_it_is(backend: Any, kind: type, tmp_path: Path) -> N
     index = DenseIndex.open(tmp_path / "index")
     assert type(index.searcher) is kind
     assert (index.dimension, len(index.doc_ids), index.doc_ids[59]) == (8, 60, "d59")
-    scores = VECTORS[[2, 9]] @ backend.open(tmp_path / "index").vectors(np.arange(60)).T
-    ranked = [np.argsort(-line, kind="stable").tolist() for line in scores]
-    first, second = sorted(ranked[0].index(row) for row in (1, 5))
-    asked = Errors(indexes={"it": str(tmp_path / "index")}, models={"it": "model"}, depth=10)
-    opened = Opened({path: name for path, name, _ in asked.references()})
-    found = asked.measure(opened)["it"]
-    errors = [found["per_query"][query_id]["total"] for query_id in "ab"]
-    assert errors == [first + second - 1, ranked[1].index(7)]
-    assert found["left_out"] == {"positives that the index lacks": 1}
-    both = dict.fromkeys(("it", "again"), str(tmp_path / "index"))
-    shown = Projection(indexes=both, query="b", negatives=3)
-    (found,) = shown.measure(Opened({path: name for path, name, _ in shown.references()}))
-    assert found["documents"]["relevant"] == ["d7"] and len(found["documents"]["negatives"]) == 3
-    assert "d7" not in found["documents"]["negatives"]
-    assert found["points"]["it"]["scores"]["relevant"] == pytest.approx(scores[1, 7], rel=1e-5)
 
 
 def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:

@@ -197,8 +197,10 @@ def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
             negatives.recipe.plan(str(tiny_model), 7)
         return
     refresh = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), 7), negatives.workplace)
-    assert refresh is not None and "queries with no scored positive" not in refresh.facts
-    file = read_negatives(refresh.mined.path / "negatives.arrow")
+    assert refresh is not None
+    mined, facts, _ = refresh
+    assert "queries with no scored positive" not in facts
+    file = read_negatives(mined.path / "negatives.arrow")
     assert mined_lists(file) == alone(name, scores, stored, 15, 7)
 
 
@@ -222,7 +224,7 @@ def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_mo
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
     workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
     made = mine_with(recipe, recipe.plan(str(tiny_model), 7), workplace)
-    assert made is not None and made.facts["dropped as judged relevant"] == 36
+    assert made is not None and made[1]["dropped as judged relevant"] == 36
     without = replace(recipe, filters=()).plan(str(tiny_model), 7).keys
     assert recipe.plan(str(tiny_model), 7).keys["negatives"] != without["negatives"]
 

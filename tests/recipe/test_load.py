@@ -149,8 +149,7 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
 @pytest.mark.parametrize(
     ("stage", "option", "meant"),
     [
-        ({"stage": "analyze", "analysis": {"scores": {"depth": 3}}}, "analysis.scores.depth", "depths"),
-        ({"stage": "analyze", "analysis": {"matrix": {"axis": 1}}}, "analysis.matrix.axis", "axes"),
+        ({"stage": "analyze", "analysis": {"costs": {"method": 3}}}, "analysis.costs.method", "methods"),
         ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
         ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
         ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),

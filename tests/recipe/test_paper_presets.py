@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hardneg_papers.analyses.overlaps import Unjudged
 from recipe.recipes import NEEDS_PAPERS, with_a_paper_preset
 
-from hardneg.analysis.overlap import Unjudged
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.runs import read_run

@@ -12,7 +12,7 @@ from typing import Any
 import forked
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, small_collection, write_recipe
+from recipe.recipes import NEEDS_PAPERS, artifacts_of, small_collection, write_recipe
 
 from hardneg.formats.negatives import drop_batches, read_negatives
 from hardneg.formats.runs import stream_run
@@ -24,7 +24,7 @@ from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.layout import DROPPED, NEGATIVES, RUN
 from hardneg.store.artifacts import Artifact, Store
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, NEEDS_PAPERS]
 
 DUAL = {"batch_size": 6, "chunk": 3, "max_steps": 4, "checkpoint_every": 2, "evaluate_every": 4, "precision": "fp32"}
 JUDGE = {"batch_size": 6, "max_steps": 4, "learning_rate": 1e-3, "evaluate_every": 4, "precision": "fp32"}

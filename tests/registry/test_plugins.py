@@ -125,9 +125,13 @@ def test_unknown_names_get_a_suggestion():
 
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
-    told = r"in package hardneg-electra, which is not installed: pip install .* -e plugins/hardneg-electra"
+    told = (
+        r"in package hardneg-electra, which is not installed: pip install \./plugins/hardneg-electra, from a checkout"
+    )
     with pytest.raises(PluginError, match=told):
         load_plugin("rerankers", "electra")
+    with pytest.raises(PluginError, match=r"'drift' is in package hardneg-papers, .* pip install \./plugins/hardneg-p"):
+        load_plugin("analyses", "drift")
 
 
 def test_all_wrong_options_at_once():

@@ -4,8 +4,8 @@ from recipe.recipes import plan_in, recipe_in, small_collection, small_tree, sto
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import DataError, RecipeError
-from hardneg.records.types import Negatives, RankedList
+from hardneg.records.errors import RecipeError
+from hardneg.records.types import Negatives
 from tests.run_lists import falling
 from tests.verbs.analyzed import content, refused
 
@@ -24,16 +24,6 @@ def stored(tmp_path_factory):
     mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
     write_negatives(folder / "mined" / "negatives.arrow", [mined])
     return folder
-
-
-def test_what_nobody_judged_is_counted_by_the_judgements_of_the_split(stored, tmp_path):
-    spec = {"unjudged": {"runs": {"BM25": "a", "dense": "b"}, "against": "BM25", "depth": 1, "overlap_depth": 2}}
-    found, section = content(stored, tmp_path, spec, runs__BM25="sparse", runs__dense="dense")
-    sparse, dense = found["runs"]["BM25"], found["runs"]["dense"]
-    assert sparse["per_query"] == {"q46": 0.0, "q47": 1.0, "q48": 1.0}
-    assert dense["overlap"] == pytest.approx((1 + 0.5 + 1) / 3) and found["judged_zero"] == 0
-    assert section.tables[0].columns == ("run", "ndcg@10", "unjudged at 1", "overlap with BM25 at 2", "queries")
-    assert section.tables[0].rows[1][2:] == ["66.7%", "83.3%", "3"] and "may be a miss" in section.explained
 
 
 def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_path):
@@ -59,23 +49,12 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
     assert [row[0].split()[0] for row in section.tables[0].rows] == ["q47", "q46"]
 
 
-def test_tails_of_scores_and_a_run_that_is_too_short(stored, tmp_path):
-    (stored / "long").mkdir(exist_ok=True)
-    entry = ("q46", RankedList([f"d{i}" for i in range(12)], np.arange(12, 0, -1, np.float32)))
-    write_run(stored / "long" / "run.trec.gz", [entry])
-    spec = {"scores": {"runs": {"long": "x"}, "queries": ["q46"]}}
-    found, section = content(stored, tmp_path / "long", spec, runs__long="long")
-    assert found["long"][0]["single"] == {"q46": found["long"][0]["mean"]}
-    assert found["long"][0]["ranks"] == list(range(1, 11)) and section.tables[0].rows[0][:3] == ["long", "10", "6"]
-    with pytest.raises(DataError, match=r"behind\.analysis\.scores\.runs\.short: no query has 10 documents"):
-        content(stored, tmp_path / "short", {"scores": {"runs": {"short": "x"}}}, runs__short="dense")
-
-
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"unjudged": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
-        ({"unjudged": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
+        ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"costs": {"methods": {"a": ["star", "scores"]}}}, "makes metrics, but model or index or run or negatives"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
         ({"query-wins": {"run": "start-test", "against": "scores"}}, "makes metrics, but run is needed"),
@@ -98,11 +77,11 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("unjudged", "must map each analysis by its name to its options"),
-        ([{"name": "unjudged", "runs": {}}], "must map each analysis by its name to its options"),
-        ({"name": "unjudged", "runs": {}}, "must map each analysis by its name to its options"),
-        ({"unjudge": {"runs": {}}}, "no analyses plugin is called 'unjudge'; did you mean 'unjudged'"),
-        ({"drift": {"training": {"a": "star"}}}, "drift.training: no such option; did you mean 'trainings'"),
+        ("overlap", "must map each analysis by its name to its options"),
+        ([{"name": "overlap", "runs": {}}], "must map each analysis by its name to its options"),
+        ({"name": "overlap", "runs": {}}, "must map each analysis by its name to its options"),
+        ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
+        ({"costs": {"method": {"a": "star"}}}, "costs.method: no such option; did you mean 'methods'"),
         ({}, "must have at least 1"),
     ],
 )

@@ -7,7 +7,7 @@ from hardneg.verbs.shared.context import Local
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
 _MAPPINGS = {
-    "analyze": {"analysis": {"sizes": {"indexes": {"a": _VECTORS}}}},
+    "analyze": {"analysis": {"overlap": {"runs": {"a": _RUN, "b": _OTHER}}}},
     "average": {"models": {"one": "some-model", "two": "other-model"}},
     "dataset": {"loader": "pynames"},
     "encode": {},

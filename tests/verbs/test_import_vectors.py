@@ -117,8 +117,9 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
 
 def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path: Path) -> None:
     tree = tree_of(tmp_path)
-    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"latency": {"indexes": {"given": "given"}}}}
-    with pytest.raises(RecipeError, match=r"times\.analysis\.latency\.models\.given: missing; no model is known"):
+    asked = {"run": "test-run", "index": "given"}
+    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"positive-ranks": asked}}
+    with pytest.raises(RecipeError, match=r"times\.analysis\.positive-ranks\.model: missing; no model is known"):
         recipe_in(tmp_path, tree)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection, small_part, write_recipe
+from recipe.recipes import NEEDS_PAPERS, small_collection, small_part, write_recipe
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.recipe.execute import Options, Outcome, Watcher, execute
@@ -59,7 +59,7 @@ def tree_of(collection: Path, model: Path) -> dict[str, Any]:
 
 
 pytest.importorskip("faiss", reason="compressed indexes need faiss")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, NEEDS_PAPERS]
 
 
 @pytest.fixture(scope="module")

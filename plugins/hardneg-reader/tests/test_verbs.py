@@ -67,8 +67,8 @@ def test_without_the_package_the_recipe_says_what_to_install(monkeypatch: pytest
         load_recipe(source, preset)
     [line] = caught.value.problems
     assert line.endswith(
-        "is in package hardneg-reader, which is not installed: pip install hardneg-reader, "
-        "or from the sources: pip install -e plugins/hardneg-reader"
+        "is in package hardneg-reader, which is not installed: "
+        "pip install ./plugins/hardneg-reader, from a checkout of hardneg"
     )
 
 

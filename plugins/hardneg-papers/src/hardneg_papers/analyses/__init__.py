@@ -1,0 +1,1 @@
+"""Analyses of the papers' tables and figures, and of what filters and trainings do."""

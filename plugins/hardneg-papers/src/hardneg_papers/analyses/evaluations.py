@@ -1,0 +1,330 @@
+"""Systems of evaluations: as bars with intervals, by two axes, and over several collections."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from hardneg.plugin import (
+    COLOURS,
+    Analysis,
+    AnalysisInputs,
+    Measured,
+    MetricName,
+    Name,
+    Option,
+    Reference,
+    Table,
+    UsageError,
+    bar_width,
+    figure,
+    format_difference,
+    format_p_value,
+    format_score,
+    lines,
+    plain_axes,
+    suggestion,
+)
+
+_FIRST = "By default the first one that was evaluated."
+SeedTable = NDArray[np.float64]
+Evaluation = Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)]
+
+
+def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
+    """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
+
+    Raises:
+        UsageError: the metric was not evaluated.
+    """
+
+    from hardneg.plugin import estimates
+
+    systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
+    metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
+    metric = wanted or metrics[0]
+    if metric not in metrics:
+        message = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+        raise UsageError(f"{inputs.location('metric')}: {message}")
+    return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
+
+
+class Ablation(Analysis):
+    """Draw the systems of an evaluation as bars of one metric, with 95 % intervals.
+
+    Example: hardneg analyze ablation runs/adore-ablation-passage/metrics.json --plot ablation.svg
+    """
+
+    name = "ablation"
+    title = "ablation"
+    paper = "STAR/ADORE, Figure 5"
+
+    evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
+    metric: Name | None = Field(None, description=_FIRST)
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """The metric, and by system its mean and its interval (None where there is none)."""
+        metric, systems = estimates_of(inputs, self.metric)
+        intervals = {
+            label: [results.interval.low, results.interval.high] if results.interval else None
+            for label, results in systems.items()
+        }
+        means = {label: results.mean for label, results in systems.items()}
+        return {"metric": metric, "means": means, "intervals": intervals}
+
+    def table(self, results: Any) -> Table:
+        rows = [[label, f"{mean:.4f}"] for label, mean in results["means"].items()]
+        return Table(("system", results["metric"]), rows)
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
+        means = results["means"]
+        ends = [results["intervals"].get(label) or [mean, mean] for label, mean in means.items()]
+        errors = [[mean - low for mean, (low, _) in zip(means.values(), ends, strict=True)]]
+        errors += [[high - mean for mean, (_, high) in zip(means.values(), ends, strict=True)]]
+        with figure(paths, 1, width=bar_width(len(means))) as (axes,):
+            drawn = axes.bar(list(means), list(means.values()), color=COLOURS[0], width=0.65, yerr=errors, capsize=3)
+            axes.bar_label(drawn, [f"{mean:.3f}" for mean in means.values()], label_type="center", color="white")
+            axes.tick_params("x", rotation=20)
+            plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
+
+
+class Matrix(Analysis):
+    """Show an evaluation's systems as a table of two axes; cells may be missing.
+
+    Example: hardneg analyze matrix runs/adore-pq/metrics.json --cell "24:flat=24 → flat" --cell "flat:flat=flat → flat"
+    """
+
+    name = "matrix"
+    title = "matrix"
+    paper = "STAR/ADORE, Table 3"
+
+    evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
+    rows: Annotated[dict[Name, dict[Name, Name]], Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
+        min_length=1, description="The system whose metric stands in a cell."
+    )
+    metric: Name | None = Field(None, description=_FIRST)
+    axes: Annotated[tuple[str, str], Option("axis")] = Field(
+        ("", ""), description="The name of the rows, then that of the columns."
+    )
+    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """The means of the systems by rows and columns; see `matrix`."""
+        metric, systems = estimates_of(inputs, self.metric)
+        try:
+            cells = matrix(self.rows, {label: results.mean for label, results in systems.items()})
+        except UsageError as error:
+            raise UsageError(f"{inputs.location('rows')}.{error}") from None
+        return {"metric": metric, **cells, "axes": list(self.axes)}
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [row, *("–" if value is None else f"{value:.4f}" for value in values)]
+            for row, values in zip(results["rows"], results["values"], strict=True)
+        ]
+        return Table((results["metric"], *results["columns"]), rows)
+
+    def explain(self, results: Any) -> str:
+        down, across = results["axes"]
+        return f"{results['metric']}; rows: {down}; columns: {across}." if down and across else ""
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """A heatmap with the numbers in it, or a line a row over the columns."""
+        rows, columns, metric = results["rows"], results["columns"], results["metric"]
+        down, across = results["axes"]
+        title = f"{metric}: {down} by {across}" if down and across else metric
+        height = max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2
+        with figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
+            if self.figure == "lines":
+                numbered = [[(float(at), each) for at, each in enumerate(row)] for row in results["values"]]
+                lines(
+                    axes,
+                    {row: [p for p in points if p[1] is not None] for row, points in zip(rows, numbered, strict=True)},
+                )
+                plain_axes(axes, title, across, metric)
+            else:
+                _heatmap(axes, rows, results["values"])
+                plain_axes(axes, title, across, down)
+                axes.grid(visible=False)
+            axes.set_xticks(range(len(columns)), columns, fontsize=8)
+
+
+def matrix(cells: Mapping[str, Mapping[str, str]], means: Mapping[str, float]) -> dict[str, Any]:
+    """The means of the systems that `cells` names: row to column to label.
+
+    `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no such
+    system.
+
+    Raises:
+        UsageError: a label that has no mean.
+
+    Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
+    """
+    for row, named in cells.items():
+        for column, label in named.items():
+            if label not in means:
+                raise UsageError(f"{row}.{column}: no system {label!r} was evaluated{suggestion(label, means)}")
+    columns = list(dict.fromkeys(column for named in cells.values() for column in named))
+    values = [[means[named[column]] if column in named else None for column in columns] for named in cells.values()]
+    return {"rows": list(cells), "columns": columns, "values": values}
+
+
+def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:
+    known = [value for row in values for value in row if value is not None]
+    low, high = min(known, default=0.0), max(known, default=1.0)
+    shades = [[float("nan") if value is None else value for value in row] for row in values]
+    axes.imshow(shades, cmap="Blues", vmin=low - (high - low) / 3, vmax=high, aspect="auto")
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            dark = value is not None and value > low + (high - low) * 0.5
+            words = "–" if value is None else f"{value:.4f}"
+            axes.text(x, y, words, ha="center", va="center", fontsize=9, color="white" if dark else "#222222")
+    axes.set_yticks(range(len(rows)), rows, fontsize=8)
+
+
+class AcrossCollections(Analysis):
+    """Compare systems on several collections: a column for each collection, and the mean of all.
+
+    Example: hardneg analyze across-collections nq/metrics.json scifact/metrics.json --baseline BM25
+    """
+
+    name = "across-collections"
+    title = "all collections"
+    explained = (
+        "Each collection counts alike in the mean. Tests are of the mean, over queries, which are drawn within each "
+        "collection, and seeds, each one draw for all collections (quasi-F, as in the section on seeds). Nothing is "
+        "said of other collections."
+    )
+    drawn = slice(-2, -1)
+
+    evaluations: Annotated[
+        dict[Name, Name], Reference(("metrics",)), Option(metavar="METRICS.JSON...", argument=True)
+    ] = Field(min_length=2, description="Evaluations of the same systems, each on one collection.")
+    metric: MetricName | None = Field(None, description=_FIRST)
+    baseline: Name | None = Field(None, description="The system that others are tested against; the first by default.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """By system the means by collection, their mean, its deviation over seeds; then the tests of it.
+
+        Raises:
+            UsageError: no system was measured on all collections by the metric, or the baseline was not; or a system
+                has other seeds on one collection than on another.
+        """
+        evaluations = {label: inputs.measured(f"evaluations.{label}") for label in self.evaluations}
+        first = next(iter(evaluations.values())).results
+        metric = self.metric or next(name for scores in first.values() for name in scores)
+        everywhere = [
+            system for system in first if all(metric in each.results.get(system, ()) for each in evaluations.values())
+        ]
+        if not everywhere:
+            raise UsageError(f"{inputs.location('evaluations')}: no system has {metric} on all collections")
+        baseline = self.baseline or everywhere[0]
+        if baseline not in everywhere:
+            known = f"{suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
+            raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
+        for system in everywhere:
+            if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
+                reason = f"{system!r} has other seeds on one collection than on another"
+                raise UsageError(f"{inputs.location('evaluations')}: {reason}: evaluate the same trainings on each")
+        tables = {system: _tables(evaluations, system, metric) for system in everywhere}
+        systems = {}
+        for system, by_seed in tables.items():
+            means = [float(table.mean()) for table in by_seed]
+            drawn = np.mean([table.mean(axis=1) for table in by_seed], axis=0)
+            deviation = float(drawn.std(ddof=1)) if len(drawn) > 1 else None
+            by_collection = dict(zip(evaluations, means, strict=True))
+            systems[system] = {"means": by_collection, "mean": float(np.mean(means)), "deviation": deviation}
+        return {
+            "metric": metric,
+            "systems": systems,
+            "baseline": baseline,
+            "tests": _tests(evaluations, tables, baseline, metric),
+            "left out": sorted({*chain(*(each.results for each in evaluations.values()))} - {*everywhere}),
+        }
+
+    def explain(self, results: Any) -> str:
+        sentences = [self.explained]
+        if left_out := results.get("left out"):
+            sentences.append(f"Left out, as not every collection has their {results['metric']}: {', '.join(left_out)}.")
+        return " ".join(sentences)
+
+    def tables(self, results: Any) -> Sequence[Table]:
+        """The means, and the tests where there is more than one system."""
+        rows = [
+            [
+                f"{test['system']} − {results['baseline']}",
+                format_difference(test["difference"]),
+                _interval(test["interval"]),
+                *(format_p_value(test[name]) for name in ("p", "holm", "seed_p")),
+            ]
+            for test in results["tests"]
+        ]
+        head = ["mean of collections", "difference", "95 % interval", "t-test p", "Holm", "p by seeds alone"]
+        return [self.table(results), *([Table(head, rows)] if rows else [])]
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [
+                system,
+                *(format_score(each["means"][name]) for name in self.evaluations),
+                format_score(each["mean"]),
+                "–" if each["deviation"] is None else format_score(each["deviation"]),
+            ]
+            for system, each in results["systems"].items()
+        ]
+        return Table([results["metric"], *self.evaluations, "mean", "deviation over seeds"], rows)
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "[{:+.3f}, {:+.3f}]".format(*ends).replace("-", "−") if ends else "–"
+
+
+def _tables(evaluations: Mapping[str, Measured], system: str, metric: str) -> list[SeedTable]:
+    """Scores [seeds, queries] of each collection, queries in one order."""
+    tables = []
+    for measured in evaluations.values():
+        seeds = measured.by_seed.get(system) or {0: measured.results[system]}
+        order = sorted(measured.results[system][metric])
+        rows = [[scores[metric][query_id] for query_id in order] for _, scores in sorted(seeds.items())]
+        tables.append(np.array(rows, np.float64))
+    return tables
+
+
+def _tests(
+    evaluations: Mapping[str, Measured], tables: Mapping[str, Sequence[SeedTable]], baseline: str, metric: str
+) -> list[dict[str, Any]]:
+    """Each system against the baseline, Holm's correction over all."""
+
+    from hardneg.plugin import holm, spread_over_collections
+
+    queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations.values()]
+    spreads = {}
+    for system in tables:
+        if system == baseline:
+            continue
+        shared = any(
+            test.shared and {test.system, test.baseline} == {system, baseline}
+            for measured in evaluations.values()
+            for test in measured.over_seeds
+        )
+        pairs = zip(tables[system], tables[baseline], strict=True)
+        spreads[system] = spread_over_collections(
+            [[one - other] if shared else [one, other] for one, other in pairs], queries
+        )
+    corrected = holm([each.p for each in spreads.values()])
+    return [
+        {
+            "system": system,
+            "difference": each.mean,
+            "interval": [each.interval.low, each.interval.high] if each.interval else None,
+            "p": each.p,
+            "holm": p,
+            "seed_p": each.seed_p,
+        }
+        for (system, each), p in zip(spreads.items(), corrected, strict=True)
+    ]

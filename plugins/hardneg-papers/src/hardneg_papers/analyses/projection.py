@@ -1,0 +1,307 @@
+"""Queries among their relevant documents and negatives in two dimensions, as one model or several see them."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from textwrap import shorten
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field, model_validator
+
+from hardneg.plugin import (
+    COLOURS,
+    Analysis,
+    AnalysisInputs,
+    MissingDependency,
+    Name,
+    Option,
+    Reference,
+    Runs,
+    System,
+    Table,
+    UsageError,
+    evaluate,
+    figure,
+    plain_axes,
+    read_negatives,
+)
+from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
+
+_PERPLEXITY = 30.0
+_ROUNDING = 1e-9
+_RELEVANT = "relevant"
+_SIGNS = ("x", "s", "^", "D", "v", "o")
+_SIGN_COLOURS = ("#8a8f94", *COLOURS[2:])
+
+Vectors = NDArray[np.floating]
+
+
+class Projection(Analysis):
+    """Project queries and the documents around them to two dimensions, before and after training.
+
+    Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
+    run instead, with --mined the training negatives: one --model is then enough. One --index with two --model shows a
+    query-side training, in which documents do not move.
+
+    Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
+    """
+
+    name = "projection"
+    version = 2
+    title = "projection"
+    explained = (
+        "t-SNE: which points are close says something; distances and directions do not. Below each group of documents: "
+        "how many, and the mean of their inner products with the query, before the projection."
+    )
+    paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
+    asks = ("qrels", "queries", "seed", "relevance_level", "device")
+    extra = "analysis"
+
+    query: Annotated[tuple[Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = (
+        Field((), description="The id of a query to show; by default the first one that has relevant documents.")
+    )
+    indexes: Indexes = Field(
+        min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
+    )
+    models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
+    negatives: Annotated[int, Option("count")] = Field(
+        100, gt=0, description="How many documents of each group, the first ones."
+    )
+    runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group.")
+    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(
+        default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
+    )
+    wins: int = Field(
+        0, ge=0, description="Show this many queries that the first run wins over the second, and as many it loses."
+    )
+    metric: Metric = Field("ndcg@10", description="What decides who wins.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Projection":
+        labels = [_RELEVANT, *self.runs, *self.mined]
+        check_model_labels(self.indexes, self.models)
+        if len(self.indexes) < 2 and not (self.runs or self.mined):
+            raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
+        if twice := sorted({label for label in labels if labels.count(label) > 1}):
+            raise ValueError(f"{', '.join(twice)}: a label of two groups of documents; give each its own")
+        if self.wins and (len(self.runs) < 2 or self.query):
+            raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
+        return self
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """Before and after; one index may be both, and with runs or mined negatives one model is enough."""
+        indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
+        if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
+            return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
+        if len(models) != 2 or len(indexes) not in (1, 2):
+            message = (
+                "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
+            )
+            raise UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
+        sides = ("before", "after")
+        named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
+        return {**values, **named, "models": dict(zip(sides, models, strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
+
+        Raises:
+            UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.
+        """
+        notes = self._won_and_lost(inputs) if self.wins else dict.fromkeys(self.query, "")
+        texts = self._texts(inputs, list(notes) or self._first(inputs))
+        systems = {label: inputs.system(f"indexes.{label}", f"models.{label}") for label in self.indexes}
+        encoded = [system.encode(list(texts.values())) for system in systems.values()]
+        groups, results = self._groups(inputs, texts), []
+        for position, (query_id, text) in enumerate(texts.items()):
+            vectors = [each[position] for each in encoded]
+            documents = self._documents(inputs, next(iter(systems.values())), vectors[0], query_id)
+            documents |= {group: lists.get(query_id, []) for group, lists in groups.items()}
+            named = {"query_id": query_id, "text": text, "note": notes.get(query_id, ""), "documents": documents}
+            results.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
+        return results
+
+    def _won_and_lost(self, inputs: AnalysisInputs) -> dict[str, str]:
+        """The queries that the first run wins by most, then those that it loses by most, each with what is told of it.
+
+        Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
+        """
+        runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
+        scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
+        ours, theirs = (next(iter(each.values())) for each in scored)
+        by = {query_id: value - theirs[query_id] for query_id, value in ours.items()}
+        order = sorted(by, key=lambda query_id: (-by[query_id], query_id))
+        won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
+        lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
+        if not won and not lost:
+            raise UsageError(f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`")
+        return {
+            each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
+            for each in [*won, *lost]
+        }
+
+    def _first(self, inputs: AnalysisInputs) -> list[str]:
+        """The first query that has relevant documents and, where there are other groups, some of the first."""
+        known, lists = inputs.positives(), list(inputs.queries(inputs.split))
+        if self.mined:
+            file = read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
+            listed = {query_id for query_id, count in zip(file.query_ids, file.counts, strict=True) if count}
+            lists = [query_id for query_id in lists if query_id in listed]
+        elif self.runs:
+            lists = [query_id for query_id, _ in inputs.stream(f"runs.{next(iter(self.runs))}")]
+        return [query_id for query_id in lists if known.get(query_id)][:1]
+
+    def _texts(self, inputs: AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
+        queries, known = inputs.queries(inputs.split), inputs.positives()
+        wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
+        lacks = {True: "has no positive", False: "is not among the queries"}
+        problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
+        if problems or not query_ids:
+            problems = problems or ["none of the queries has a positive, and documents of the first group"]
+            raise UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
+        return {query_id: queries[query_id] for query_id in query_ids}
+
+    def _groups(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+        """The first documents of each run and of each file of negatives, by its label and query."""
+        results = {}
+        for label in self.runs:
+            run = inputs.stream(f"runs.{label}")
+            results[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
+        for label in self.mined:
+            file = read_negatives(inputs.negatives(f"mined.{label}"))
+            rows = [(name, row) for row, name in enumerate(file.query_ids) if name in wanted]
+            results[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
+        return results
+
+    def _documents(self, inputs: AnalysisInputs, first: System, query: Vectors, query_id: str) -> dict[str, list[str]]:
+        """The relevant documents that the first index holds and, where there is no other group, its best others."""
+        positives = inputs.positives()[query_id]
+        aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
+        own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
+        if not len(own):
+            message = f"the first index holds none of the positives of {query_id!r}; name another"
+            raise UsageError(f"{inputs.location('query')}: {message}")
+        relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
+        if self.runs or self.mined:
+            return relevant
+        ranked = first.searcher.search(query[None], self.negatives + len(known)).rows[0]
+        others = ranked[(ranked >= 0) & ~np.isin(ranked, known)][: self.negatives]
+        return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
+
+    def table(self, results: Any) -> Table:
+        """One row a panel: where the query is, and what is around it."""
+        groups = list(results[0]["documents"])
+
+        def cell(points: Any, group: str) -> str:
+            mean = points["scores"][group]
+            return "–" if mean is None else f"{len(points['documents'][group])} at {mean:.3f}"
+
+        rows = [
+            [f"{each['query_id']} {shortened(each['text'])}", panel, *(f"{x:.2f}" for x in points["query"])]
+            + [cell(points, group) for group in groups]
+            for each in results
+            for panel, points in each["points"].items()
+        ]
+        return Table(("query", "panel", "query x", "query y", *groups), rows, 2)
+
+    def explain(self, results: Any) -> str:
+        notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in results if each["note"])
+        return self.explained + (f" Queries: {notes}." if notes else "")
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """One panel a query and model, those of a query in the same plane: discs are relevant, the star is the query.
+
+        A document of several groups has the signs of all.
+        """
+        panels = [(each, label) for each in results for label in each["points"]]
+        several, first = len(results) > 1, dict[str, Any]()
+        with figure(paths, len(panels), height=4.2) as drawn:
+            for axes, (each, label) in zip(drawn, panels, strict=True):
+                _scatter(axes, each["points"][label])
+                words = [shorten(each["text"], 46, placeholder=" …"), each["note"]]
+                words = words if len(each["points"]) == 1 else [*words, label] if several else [label]
+                title = "\n".join(filter(None, words))
+                plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
+                if (own := first.setdefault(each["query_id"], axes)) is not axes:
+                    axes.sharex(own)
+                    axes.sharey(own)
+                    own.autoscale()
+            drawn[-1].legend(frameon=False, fontsize=8, ncols=3, loc="upper left", bbox_to_anchor=(0, -0.14))
+
+
+def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
+    """Vectors of several panels in the same plane by t-SNE; a vector that two have (a fixed document) is one point.
+
+    Args:
+        panels: float [n, d], all of the same dimension d.
+        seed: of t-SNE; the same seed and vectors give the same points.
+
+    Returns:
+        float64 [n, 2] of each panel.
+
+    Raises:
+        UsageError: dimensions differ.
+        MissingDependency: scikit-learn is not installed.
+
+    Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6; ANCE (Xiong et al., ICLR 2021), figure 1.
+    """
+    if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
+        raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
+    vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
+    points = _tsne(vectors, seed)[position.reshape(-1)]
+    return np.split(points, np.cumsum([len(panel) for panel in panels])[:-1])
+
+
+def _panels(
+    systems: Mapping[str, System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
+) -> dict[str, dict[str, Any]]:
+    """By system the points of the query and of each group of documents, and the mean score of each group."""
+    doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
+    rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
+    positions = {group: [rows[doc_id] for doc_id in ids] for group, ids in documents.items()}
+    around = [_vectors(label, system, doc_ids) for label, system in systems.items()]
+    points = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
+    scores = [each @ query for query, each in zip(queries, around, strict=True)]
+    return {
+        label: {
+            "query": plane[0].tolist(),
+            "documents": {group: plane[1:][own].tolist() for group, own in positions.items()},
+            "scores": {group: float(score[own].mean()) if own else None for group, own in positions.items()},
+        }
+        for label, plane, score in zip(systems, points, scores, strict=True)
+    }
+
+
+def _vectors(label: str, system: System, doc_ids: Sequence[str]) -> Vectors:
+    rows = system.rows(doc_ids)
+    if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
+        message = (
+            f"lacks {len(lacking)} of the documents, such as {lacking[0]}; give indexes and runs of the same corpus"
+        )
+        raise UsageError(f"indexes.{label}: {message}")
+    return system.searcher.vectors(rows)
+
+
+def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
+        raise MissingDependency(message) from error
+    if len(vectors) < 4:
+        return np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
+    perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
+    results = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto").fit_transform(vectors)
+    return np.asarray(results, np.float64)
+
+
+def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
+    groups = {group: np.array(own).reshape(-1, 2).T for group, own in points["documents"].items()}
+    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=COLOURS[0], label=_RELEVANT)
+    for position, (group, own) in enumerate(groups.items()):
+        colour, sign = _SIGN_COLOURS[position % len(_SIGN_COLOURS)], _SIGNS[position % len(_SIGNS)]
+        fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
+        axes.scatter(*own, marker=sign, s=24, label=group, linewidths=0.9, **fill)
+    axes.scatter(*points["query"], marker="*", s=150, color=COLOURS[1], edgecolors="black", label="query", zorder=3)

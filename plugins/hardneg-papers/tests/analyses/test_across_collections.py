@@ -1,0 +1,76 @@
+"""Systems on several collections: means by hand, tests of the mean, what has no mean."""
+
+from pathlib import Path
+
+import pytest
+from hardneg_papers.analyses.evaluations import AcrossCollections
+
+from hardneg.analysis.inputs import Files
+from hardneg.evaluation.metrics import averaged
+from hardneg.evaluation.metrics_json import Measured, write_metrics
+from hardneg.records.errors import UsageError
+
+ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}
+TWO = {"A": [{"q1": 0.0, "x": 0.2, "y": 0.4}], "B": [{"q1": 0.0, "x": 0.0, "y": 0.0}]}
+
+
+def written(folder: Path, **collections: dict[str, list[dict[str, float]]]) -> dict[str, str]:
+    for name, systems in collections.items():
+        seeds = {
+            system: {seed: {"mrr@10": scores} for seed, scores in enumerate(rows)}
+            for system, rows in systems.items()
+            if len(rows) > 1
+        }
+        results = {system: averaged([{"mrr@10": scores} for scores in rows]) for system, rows in systems.items()}
+        write_metrics(folder / f"{name}.json", Measured(results, by_seed=seeds))
+    return {name: str(folder / f"{name}.json") for name in collections}
+
+
+def measured(files: dict[str, str], **more: str) -> tuple[AcrossCollections, dict]:
+    analysis = AcrossCollections.model_validate({"evaluations": files, **more})
+    return analysis, analysis.measure(Files({path: name for path, name, _ in analysis.references()}))
+
+
+def test_each_collection_counts_alike(tmp_path):
+    """A has .6 of two queries and .2 of three: .4; B .4 and 0: .2. C is of one collection and has no row."""
+    analysis, results = measured(written(tmp_path, one=ONE, two=TWO), baseline="B")
+    assert {system: round(each["mean"], 6) for system, each in results["systems"].items()} == {"A": 0.4, "B": 0.2}
+    assert results["systems"]["A"]["means"] == pytest.approx({"one": 0.6, "two": 0.2})
+    (test,) = results["tests"]
+    # differences .1, .3 and 0, .2, .4: variances of the means .01 and .04 / 3, of their mean .0058333, freedom 2.882
+    assert test["difference"] == pytest.approx(0.2)
+    assert test["p"] == test["holm"] == pytest.approx(0.0824, abs=1e-4)
+    first, second = analysis.tables(results)
+    assert list(first.columns) == ["mrr@10", "one", "two", "mean", "deviation over seeds"]
+    assert list(first.rows[0]) == ["A", "0.6000", "0.2000", "0.4000", "–"]
+    assert second.rows[0][:2] == ["A − B", "+0.2000"]
+
+
+def test_a_seed_is_one_draw_for_all_collections(tmp_path):
+    """Seeds that lift one collection and lower the other by as much do not move the mean."""
+    one = {"A": [{"q": 0.5, "r": 0.7}, {"q": 0.7, "r": 0.9}], "B": [{"q": 0.1, "r": 0.3}]}
+    against = {"A": [{"q": 0.7, "r": 0.9}, {"q": 0.5, "r": 0.7}], "B": [{"q": 0.1, "r": 0.3}]}
+    _, apart = measured(written(tmp_path, one=one, two=against), baseline="B")
+    _, alike = measured(written(tmp_path, one=one, two=one), baseline="B")
+    assert apart["systems"]["A"]["deviation"] == pytest.approx(0.0)
+    assert alike["systems"]["A"]["deviation"] == pytest.approx(0.02**0.5)
+    assert apart["systems"]["A"]["mean"] == alike["systems"]["A"]["mean"] == pytest.approx(0.7)
+    assert apart["tests"][0]["seed_p"] < 1e-9 < alike["tests"][0]["seed_p"]
+
+
+def test_systems_that_are_not_everywhere(tmp_path):
+    with pytest.raises(UsageError, match=r"'C' has no mrr@10 on all collections; there are: A, B"):
+        measured(written(tmp_path, one=ONE, two=TWO), baseline="C")
+    with pytest.raises(UsageError, match=r"^evaluations: no system has ndcg@10 on all collections$"):
+        measured(written(tmp_path, one=ONE, two=TWO), metric="ndcg@10")
+    analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "D": TWO["A"]}))
+    assert [*results["systems"]] == ["A", "B"] and results["left out"] == ["C", "D"]
+    assert analysis.explain(results).endswith(" Left out, as not every collection has their mrr@10: C, D.")
+    analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "C": TWO["A"]}))
+    assert results["left out"] == [] and analysis.explain(results) == analysis.explained
+
+
+def test_a_system_has_the_same_seeds_everywhere(tmp_path):
+    one = {"A": [{"q": 0.5}, {"q": 0.7}], "B": [{"q": 0.1}]}
+    with pytest.raises(UsageError, match="'A' has other seeds on one collection than on another: evaluate the same"):
+        measured(written(tmp_path, one=one, two={"A": [{"q": 0.5}], "B": [{"q": 0.1}]}), baseline="B")

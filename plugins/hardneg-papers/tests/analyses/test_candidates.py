@@ -1,0 +1,62 @@
+"""Depths, numbers of candidates, sizes of vectors."""
+
+import numpy as np
+import pytest
+from hardneg_papers.analyses.candidates import CandidateCounts, Dimensions, _positions, candidate_counts, prefix
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.records.errors import DataError
+from hardneg.records.types import RankedList
+from tests.analysis.in_memory import Memory
+from tests.run_lists import doc_lists
+
+
+def run(**lists):
+    scores = [np.arange(len(ids), 0, -1, np.float32) for ids in lists.values()]
+    return {q: RankedList(list(lists[q]), each) for q, each in zip(lists, scores, strict=True)}
+
+
+QRELS = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}
+
+
+def test_candidates_by_hand():
+    pair = (run(q="abcd", r="yx"), run(q="dcab", r="xy"))
+    found = candidate_counts("BM25", pair, ([1, 2, 4], "mrr@10"), QRELS, 2)
+    assert [row["quality"] for row in found] == [0.5, 1.0, 1.0]
+    assert [row["recall"] for row in found] == [0.25, 0.75, 1.0]
+    assert [row["documents"] for row in found] == [1.0, 2.0, 3.0]
+    table = CandidateCounts.model_construct().table({"metric": "mrr@10", "runs": {"BM25": found}})
+    assert table.columns == ("candidates", "BM25: mrr@10", "BM25: recall")
+    assert table.rows[1] == ["2", "1.0000", "0.7500"]
+
+
+def test_a_candidate_without_a_score_is_told():
+    with pytest.raises(DataError, match="lacks 1 of the first 3 candidates of query q, such as c; rerank deeper"):
+        candidate_counts("BM25", (run(q="abcd"), run(q="ab")), ([2, 3], "ndcg@10"), QRELS)
+    assert candidate_counts("BM25", (run(q="abcd"), run(q="ba")), ([2], "ndcg@10"), QRELS)
+
+
+def test_what_was_reranked_besides_is_no_candidate():
+    first, reranked = run(q="ab"), run(q="zba")
+    assert doc_lists(prefix(reranked, _positions("", first, reranked, 9), 1000)) == [["b", "a"]]
+
+
+@settings(max_examples=50)
+@given(st.permutations("abcdefgh"), st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 99)), st.integers(1, 9))
+def test_a_cut_is_what_reranking_so_many_would_give(order, known, count):
+    scores = {doc_id: known.get(doc_id, 0) + ord(doc_id) / 1024 for doc_id in order}
+
+    def rerank(doc_ids):
+        return sorted(doc_ids, key=scores.__getitem__, reverse=True)
+
+    first, whole = run(q=order), run(q=rerank(order))
+    assert doc_lists(prefix(whole, _positions("", first, whole, 8), count)) == [rerank(order[:count])]
+
+
+def test_sizes_go_up():
+    asked = Dimensions(runs={"CoRT": {64: "ad", 32: "ab"}, "other": {32: "x"}}, metric="recall@2")
+    runs = {"ad": run(q="ad"), "ab": run(q="ab"), "x": run(r="x")}
+    found = asked.measure(Memory(asked, runs, QRELS, relevance_level=2))
+    assert found["runs"] == {"CoRT": [[32, 0.25], [64, 0.5]], "other": [[32, 0.5]]}
+    assert asked.table(found).rows == [["32", "0.2500", "0.5000"], ["64", "0.5000", "–"]]

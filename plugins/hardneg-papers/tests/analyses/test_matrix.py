@@ -1,0 +1,23 @@
+import pytest
+from hardneg_papers.analyses.evaluations import matrix
+
+from hardneg.records.errors import UsageError
+
+MEANS = {"24 → 24": 0.247, "24 → 48": 0.28, "48 → 48": 0.283}
+
+
+def test_cells_are_means_by_row_and_column_and_what_is_not_named_is_none():
+    cells = {"24": {"24": "24 → 24", "48": "24 → 48"}, "48": {"48": "48 → 48"}}
+    found = matrix(cells, MEANS)
+    assert (found["rows"], found["columns"]) == (["24", "48"], ["24", "48"])
+    assert found["values"] == [[0.247, 0.28], [None, 0.283]]
+
+
+def test_columns_stand_in_the_order_in_which_they_first_appear():
+    found = matrix({"a": {"x": "24 → 24"}, "b": {"y": "48 → 48", "x": "24 → 48"}}, MEANS)
+    assert found["columns"] == ["x", "y"]
+
+
+def test_a_label_without_a_mean_is_refused_with_its_place():
+    with pytest.raises(UsageError, match=r"^a\.x: no system '24→24' was evaluated"):
+        matrix({"a": {"x": "24→24"}}, MEANS)

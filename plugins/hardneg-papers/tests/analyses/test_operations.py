@@ -1,0 +1,68 @@
+from xml.etree import ElementTree
+
+import pytest
+from hardneg_papers.analyses.operations import Operations, operations, totals
+
+from hardneg.records.errors import UsageError
+
+SEARCHED = {"queries": 50, "seconds": 1.0, "depth": 10}
+SEARCHED |= {"seconds of search: encode queries": 0.1, "seconds of search: search": 0.5}
+TRAINED = {"steps": 10, "seconds": 40.0, "seconds of inference: encode": 8.0}
+REFRESHED = {**TRAINED, "waiting's part of the time": 0.25, "refreshes made": 2}
+REFRESHED |= {"documents encoded": 4000, "queries searched": 100}
+REFRESHED |= {f"seconds of inference: {name}": seconds for name, seconds in (("queries", 1.0), ("search", 0.5))}
+STAGES = {
+    "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
+    "search": ("run", SEARCHED),
+    "training": ("model", {**TRAINED, "refreshes made": 4, "mean lag": 2.0}),
+    "refreshed": ("model", {**REFRESHED, "seconds of inference: write": 0.5}),
+    "mining": ("negatives", {"queries": 50}),
+    "empty": ("run", {"queries": 0, "seconds": 1.0}),
+}
+
+
+def found():
+    return operations(STAGES)
+
+
+def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
+    assert [(row["operation"], row["online"], row["milliseconds"], row["unit"]) for row in found()] == [
+        ("encoding", False, 4.5, "document"),
+        ("search", True, 20.0, "query"),
+        ("search: encode queries", True, 2.0, "query"),
+        ("search: search", True, 10.0, "query"),
+        ("training", False, 4000.0, "step"),
+        ("training: encode", False, 2000.0, "refresh"),
+        ("training: making negatives", False, 800.0, "step"),
+        ("refreshed", False, 4000.0, "step"),
+        ("refreshed: steps", False, 3000.0, "step"),
+        ("refreshed: encode", False, 2.0, "document"),
+        ("refreshed: queries", False, 10.0, "query"),
+        ("refreshed: search", False, 5.0, "query"),
+        ("refreshed: write", False, 5.0, "query"),
+        ("refreshed: making negatives", False, 1000.0, "step"),
+        ("mining", False, None, "query"),
+        ("empty", True, None, "query"),
+    ]
+
+
+def test_the_table_and_the_figure_name_the_unit(tmp_path):
+    asked = Operations.model_construct()
+    rows = asked.table(found()).rows
+    assert rows[0] == ["encoding", "offline", "9.0", "2,000", "4.5 ms a document"]
+    assert rows[4][-1] == "4 s a step" and rows[-2][2:] == ["unknown", "50", "unknown"]
+    asked.draw(found(), [tmp_path / "o.svg"])
+    texts = [text.text for text in ElementTree.parse(tmp_path / "o.svg").iter("{http://www.w3.org/2000/svg}text")]
+    assert {"20 ms", "a query", "training: encode"} <= set(texts) and "mining" not in texts
+
+
+def test_totals_sum_what_one_unit_takes():
+    named = {"dense": ["search: encode queries", "search: search"], "all": ["search", "mining"]}
+    dense, unknown = totals(operations(STAGES), named)
+    assert tuple(dense[name] for name in ("operation", "online", "unit", "count")) == ("dense", True, "query", 50)
+    assert dense["milliseconds"] == pytest.approx(2.0 + 10.0)
+    assert unknown["milliseconds"] is None and not unknown["online"]
+    with pytest.raises(UsageError, match="x: no operation 'serch'; did you mean 'search'"):
+        totals(operations(STAGES), {"x": ["serch"]})
+    with pytest.raises(UsageError, match="x: a query and a document cannot be summed"):
+        totals(operations(STAGES), {"x": ["search", "encoding"]})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
     from hardneg.encoders.open.model_files import module_folders, read_json
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -109,10 +109,8 @@ if TYPE_CHECKING:
     from hardneg.records.types import (
         Answers,
         Candidates,
-        Collection,
         Document,
         Drops,
-        Encoded,
         HasAnswers,
         HasGroups,
         Hits,
@@ -188,12 +186,14 @@ _HOMES = {
     "doors.pyserini.openings": "QuerySide opening openings",
     "encoders.open.loading": "most_positions=positions",
     "encoders.open.model_files": "check_model_files=check_files module_folders read_json weight_options=load_options",
-    "encoders.open.resolved": "FolderFamily ResolvedModel model_content opening_model=opening resolve_model=resolve",
+    "encoders.open.resolved": (
+        "FolderFamily ResolvedModel load_encoder model_content opening_model=opening resolve_model=resolve"
+    ),
     "encoders.open.save": "forget_last_call writing_model=written_whole",
     "encoders.open.source": "locate_model=locate",
     "encoders.protocol": "EncodeOptions Form StoreWriter StoredRows TextWindows",
     "encoders.representation": "Representation",
-    "encoders.spec": "FullSpec ModelSpec Side whole_prompts",
+    "encoders.spec": "FullSpec ModelSpec Side spec_from whole_prompts",
     "encoders.speed.fastest": "takes_bf16 usual_tokens_per_batch=usual_budget",
     "encoders.speed.passes": "one_ahead",
     "encoders.tokens.tokens": "Tokens token_batches",
@@ -244,7 +244,7 @@ _HOMES = {
     "records.private_paths": "dataset_name without_paths",
     "records.terms": "term_spans terms",
     "records.types": (
-        "Answers Candidates Collection Document Drops Encoded HasAnswers HasGroups Hits Judgement Lookup "
+        "Answers Candidates Document Drops HasAnswers HasGroups Hits Judgement Lookup "
         "Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors Written"
     ),
     "records.wording": "suggestion",
@@ -283,39 +283,36 @@ _HOMES = {
 _PAIRS = [(home, *each.partition("=")[::2]) for home, names in _HOMES.items() for each in names.split()]
 _NAMES = {name: (home, called or name) for home, name, called in _PAIRS}
 __all__ = [  # noqa: RUF022
-    "figures", "numbers",
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Collection", "Comparison", "CompressedSearcher",
-    "Corpus", "DROPPED", "DataError", "DenseSearcher", "Document", "Drops", "EncodeOptions", "Encoded", "Endpoint",
-    "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts",
-    "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
-    "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "Judging", "KEPT",
-    "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
-    "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name",
-    "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError",
-    "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN",
-    "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
-    "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments",
-    "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
-    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows",
-    "TokenVectors", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
-    "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", 
-    "best_device", "cache_folder", "check_model_files", "check_recipe", "check_server_address",
-    "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "digest", "drop_batches",
-    "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads", "file_digest", "flags_named",
-    "forget_last_call", "gather",
-    "generator", "has_answers", "holm", "laid_indexes", "learn", "link_file", "lists_in_order",
-    "lists_side_by_side", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
-    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "of_the_run",
-    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
-    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors",
-    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_json",
-    "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops",
-    "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say",
-    "search_truncated", "server_key", "settle_by", "source_of", "spread_over_collections", "start_java",
-    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
-    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
-    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
+    "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
+    "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
+    "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
+    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
+    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
+    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
+    "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
+    "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
+    "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
+    "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
+    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
+    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
+    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
+    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
+    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
+    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
+    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
+    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
+    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
+    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
+    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
+    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
+    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
+    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
+    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
+    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
+    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
+    "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

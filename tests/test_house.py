@@ -13,8 +13,8 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 62556,
-    "lines of hardneg and plugins": 78800,
+    "lines of hardneg": 62555,
+    "lines of hardneg and plugins": 78799,
     "lines of tests": 61322,
     "lines of docs": 12516,
     "rooms": 26,

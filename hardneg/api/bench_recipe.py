@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.api.adhoc_recipe import planned_recipe, training_stage, warn
 from hardneg.losses import TEMPERATURE
+from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.named_plugins import HARDNESS, INFONCE, RANDOM, TOPK
 
@@ -31,6 +32,7 @@ _LOSS = {"name": INFONCE, "temperature": TEMPERATURE}
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _DEPTH = 1000
 _TOKENS = 128
+_MINED = {"depth": MINED_DEPTH, "positives": True}
 _METRICS = (METRIC, "recall@100", "recall@1000")
 
 
@@ -80,7 +82,7 @@ class BenchRecipe:
         stages: dict[str, Any] = {
             "start-index": {"stage": "encode"},
             "start-test": {**search, "index": "start-index"},
-            "start-train": {**search, "index": "start-index", "split": "train", "depth": 210, "positives": True},
+            "start-train": {**search, "index": "start-index", "split": "train", **_MINED},
             self.negatives_of(RANDOM): {"stage": "mine", "miner": {"name": RANDOM, "count": 10}},
             self.negatives_of(IN_BATCH): {
                 "stage": "mine",

@@ -126,7 +126,7 @@ COMMANDS = every_command()
 
 def examples(words):
     lines = inspect.getdoc(inspect.unwrap(COMMANDS[words].callback))
-    return [shlex.split(example) for example in re.findall(r"^Example: (.+)$", lines, re.MULTILINE)]
+    return [shlex.split(each) for each in re.findall(r"^Example: (.+?)(?: > \S+)?$", lines, re.MULTILINE)]
 
 
 def test_all_commands_are_seen():

@@ -34,8 +34,7 @@ def test_the_command_has_what_the_function_has(name):
         option = options[called]
         assert argument.operand or flag(argument) == option.opts[0]
         assert option.help == argument.help
-        free = (name, called) == ("evaluate", "runs")  # which --mteb has none of
-        assert option.required == (argument.default is REQUIRED and not free)
+        assert option.required == (argument.default is REQUIRED)
         if not option.required and get_origin(argument.cli) is not dict and not option.multiple:
             assert option.default == argument.default
         if argument.least is not None:

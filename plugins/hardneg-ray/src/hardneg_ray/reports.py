@@ -1,10 +1,10 @@
 """What an actor sends to the driver: blocks that are made, and errors as data."""
 
+import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
-import hardneg.plugin
 from hardneg.plugin import HardnegError
 
 
@@ -26,7 +26,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Failed:
-    """An error; class_name: the name of its class in `hardneg.plugin`, empty for others."""
+    """An error; class_name: the name of its class among hardneg's, empty for others."""
 
     class_name: str
     text: str
@@ -43,7 +43,7 @@ class Failed:
         """The same, to raise here; one that hardneg does not know comes with its trace."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
-        error_class = getattr(hardneg.plugin, self.class_name)
+        error_class = getattr(sys.modules[HardnegError.__module__], self.class_name)
         raised: HardnegError = error_class.__new__(error_class)
         HardnegError.__init__(raised, self.text)
         return raised

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"search-ids", "search-memory", "search-speed", "train-losses", "gradient-cache", "two-processes"}
-QUICK |= {"search-shared", "out-of-memory", "trainer-tf32", "adore-loss", "centroids"}
+QUICK |= {"out-of-memory", "trainer-tf32", "adore-loss", "centroids"}
 QUICK |= {"inferencer", "memory", "rerank", "halves", "encode", "encode-unpadded", "two-processes-recipe"}
 
 PEERS = {"ceilings", "encode-peers", "train-peers", "search-peers", "adore-search", "maxsim"}

@@ -117,7 +117,6 @@ def test_sizes_are_those_of_the_files_that_would_come(told: dict[str, Any], hub:
         assert needs[name]["ahead"] == sum(map(len, files.values()))
     files = models["datasets/mteb/msmarco"].branches["main"]
     assert needs["hf:mteb/msmarco"]["ahead"] == sum(len(data) for path, data in files.items() if path != "README.md")
-    assert any(need["ahead"] > 8_000_000_000 for need in told["star-document"])
 
 
 @pytest.mark.slow

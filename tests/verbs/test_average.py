@@ -59,9 +59,12 @@ def test_what_is_wrong_is_told_in_a_line(tmp_path: Path, tree: dict[str, Any], s
 @pytest.mark.slow
 def test_the_mean_is_a_row_of_the_report_and_may_be_chosen_on_dev(tmp_path: Path, tree: dict[str, Any]) -> None:
     tree["stages"]["start-dev"] = {"stage": "search", "index": "start-index", "split": "dev"}
-    tree["stages"]["mean"] |= {"system": "mean of seeds"}
     greedy = {"choose": "greedy", "validation_run": "start-dev"}
-    tree["stages"]["best"] = {**tree["stages"]["mean"], "system": "best of seeds", **greedy}
+    tree["stages"]["best"] = {**tree["stages"]["mean"], **greedy}
+    for name in ("mean", "best"):
+        tree["stages"][f"{name}-index"] = {"stage": "encode", "model": name}
+        tree["stages"][f"{name}-test"] = {"stage": "search", "index": f"{name}-index"}
+        tree["stages"]["scores"]["runs"][f"{name} of seeds"] = f"{name}-test"
     artifacts = made(tmp_path, tree, "seeds=[1,2]")
     metrics = yaml.safe_load((artifacts["scores"].path / "metrics.json").read_text())["metrics"]
     assert {"mean of seeds", "best of seeds"} <= metrics.keys()

@@ -75,7 +75,7 @@ def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
 @pytest.fixture(scope="module")
 def own_shards(work: Path) -> dict[Path, bytes]:
     """What one process makes of shards."""
-    return shards(work, work.parent / "own", Local())
+    return shards(work, work.parent / "own-shards", Local())
 
 
 def shards(work: Path, folder: Path, engine: Engine) -> dict[Path, bytes]:

@@ -71,7 +71,7 @@ def test_the_index_is_read_once(tmp_path: Path, data: Path, model: Any, monkeypa
     read: list[int] = []
     vectors = FlatVectors.read
     monkeypatch.setattr(
-        FlatVectors, "read", lambda of, start, stop, *into: read.append(stop - start) or vectors(of, start, stop, *into)
+        FlatVectors, "read", lambda of, *rows: read.append(min(rows[1], len(of)) - rows[0]) or vectors(of, *rows)
     )
     for _ in range(3):
         loss([model.preprocess(["apple bread"])], torch.tensor([0]))

@@ -6,24 +6,226 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hardneg.api.argument_values import file_path
 from hardneg.api.workplace import usual_store
-from hardneg.diagnosis.data import (
-    above_positive,
-    cut_texts,
-    hidden_positives,
-    near_copies,
-    seen_documents,
-    shared_queries,
-    training_sets,
-    unused_prompts,
-)
-from hardneg.diagnosis.finished_run import CheckResult, FinishedRun
+from hardneg.diagnosis.finished_run import CheckResult, Figures, FinishedRun, sample
 from hardneg.diagnosis.training import collapse, learning_curve, outcome, trained_indexes, trained_rows
-from hardneg.encoders.spec import SIDES
-from hardneg.records.errors import HardnegError
+from hardneg.encoders.open.model_files import sides
+from hardneg.encoders.open.resolved import read_spec
+from hardneg.encoders.spec import SIDES, Side
+from hardneg.fields import Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.hash_index import among, fold, hash_texts, normalise
+from hardneg.formats.runs import EMPTY
+from hardneg.mining.choosing import SEEN_BY
+from hardneg.mining.filters import MiningTexts, NearCopyFilter
+from hardneg.mining.miners.selection import scores_of
+from hardneg.records.errors import HardnegError, ModelError
+from hardneg.records.layout import DATASET, MODEL_FOLDER
+from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.verbs.encode import Encode
+from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.mine import Mine
 from hardneg.verbs.shared.training_options import EncoderLearning
+
+TRAIN = "train"
+MOST_COPIES = 0.01
+MOST_ABOVE = 2 / 3
+"""A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
+MOST_HIDDEN = 0.5
+MOST_SEEN = 0.5
+_EACH = 20
+MOST_CUT: dict[Side, float] = {"query": 0.05, "document": 0.5}
+_TOKENIZER = "tokenizer.json"
+_AT_ONCE = 32
+
+
+def training_sets(run: FinishedRun) -> Sequence[str]:
+    """The stages whose collections trainings read."""
+    trainings = run.stages(EncoderLearning)
+    return list(dict.fromkeys(maker for name in trainings for maker in run.datasets_of(name))) or [DATASET]
+
+
+def shared_queries(run: FinishedRun, maker: str) -> CheckResult:
+    """The queries of other splits whose text is that of a training query, but for case and spaces.
+
+    They are those of the collection itself, or, where a stage wrote it and no evaluation reads it, of the recipe's
+    dataset.
+    """
+    own = {*run.recipe.collections, *(run.dataset_of(name) for name in run.stages(Evaluate))}
+    training, tested = run.collection(maker), run.collection(maker if maker in own else DATASET)
+    splits = [name for name in tested.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
+    if TRAIN not in training.splits or not splits:
+        return CheckResult("unknown", "there is no split train, or none beside it")
+    known, figures, parts = np.sort(_folded(training, TRAIN)), Figures(), []
+    for split in splits:
+        texts = _folded(tested, split)
+        figures[split] = count = int(among(known, texts).sum())
+        parts.append(f"{count:,} of {len(texts):,} of {split}")
+    return CheckResult.of(
+        any(figures.values()),
+        f"queries with the text of a training query: {', '.join(parts)}",
+        figures,
+        "what is measured there is partly memory: take these queries out of train, or out of the other split; "
+        "`hardneg data check` lists them",
+    )
+
+
+def _folded(collection: StoredCollection, split: str) -> NDArray[np.uint64]:
+    return hash_texts(fold(normalise(text)) for text in collection.queries(split).texts)
+
+
+def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
+    """The share of a sample of documents, or of training queries, that has more tokens than the model reads."""
+    if side == "document" and any(Trait.SEGMENTS in run.recipe.view(name).traits(name) for name in run.stages(Encode)):
+        return CheckResult("fine", "documents are cut into segments, which are all read")
+    folder, spec = run.model()
+    most = spec.query_length if side == "query" else spec.document_length
+    prompt = spec.query_prompt if side == "query" else spec.document_prompt
+    lengths = _lengths(folder, side, [f"{prompt or ''}{text}" for text in _sampled(run, side)])
+    if not len(lengths):
+        return CheckResult("unknown", f"there is no {side} to count tokens of")
+    share, middle = float((lengths > (most or 0)).mean()), float(np.median(lengths))
+    line = f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}"
+    figures: Figures = {"share": share, "texts": len(lengths), "length": most or 0, "median": middle}
+    advice = f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else "")
+    shipped = getattr(run.recipe.models.of(run.recipe.model).full, f"{side}_length")
+    if share > MOST_CUT[side] and (most or 0) >= (shipped or 0):
+        return CheckResult(
+            "unknown", f"{line}; the model as shipped reads no more, so both are limited", figures, advice
+        )
+    return CheckResult.of(share > MOST_CUT[side], line, figures, advice)
+
+
+def _sampled(run: FinishedRun, side: Side) -> list[str]:
+    collection = run.collection(training_sets(run)[0])
+    if side == "document":
+        return collection.corpus.contents(sample(len(collection.corpus), "documents"))
+    texts = collection.queries(TRAIN).texts
+    return [texts[row] for row in sample(len(texts), "texts of queries").tolist()]
+
+
+def _lengths(folder: Path, side: Side, texts: Sequence[str]) -> NDArray[np.int64]:
+    """The tokens of each text, special ones included: int64 [n]. Raises ModelError without a fast tokenizer."""
+    from tokenizers import Tokenizer
+
+    path = next((at / _TOKENIZER for at in (*sides(folder)[side], folder) if (at / _TOKENIZER).is_file()), None)
+    if path is None:
+        raise ModelError(f"model {folder}: has no {_TOKENIZER}, by which texts could be counted")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    blocks = (tokenizer.encode_batch(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE))
+    return np.array([len(encoded.ids) for block in blocks for encoded in block], np.int64)
+
+
+def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
+    """Prompts that the start model declares and the recipe does not use; or that training changed."""
+    start = run.recipe.models.of(run.recipe.model)
+    used, problems = start.full, []
+    declared = {name: text for name, text in start.contract.prompts.items() if text}
+    if declared and not (used.query_prompt or used.document_prompt):
+        problems.append(f"the model declares the prompts {', '.join(declared)}, and the recipe uses none")
+    fine = "the model declares no prompts, and none are used"
+    if used.query_prompt or used.document_prompt:
+        fine = f"prompts are used: {used.query_prompt!r} for queries, {used.document_prompt!r} for documents"
+    if stage := run.recipe.outputs.get(MODEL_FOLDER):
+        trained = read_spec(run.part(stage, MODEL_FOLDER))
+        problems += [
+            f"the {side}_prompt of the trained model is {getattr(trained, f'{side}_prompt')!r}, that of the start "
+            f"model {getattr(used, f'{side}_prompt')!r}"
+            for side in SIDES
+            if getattr(trained, f"{side}_prompt") != getattr(used, f"{side}_prompt")
+        ]
+    return CheckResult.of(
+        bool(problems),
+        "; ".join(problems) or fine,
+        {"declared": len(declared), "query_prompt": used.query_prompt, "document_prompt": used.document_prompt},
+        "leave model.query_prompt and model.document_prompt out, so that the model's own are used, or choose one by "
+        "name (`{name: NAME}`); train and search with the same",
+    )
+
+
+def near_copies(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
+    mined, copies, count = run.mined(stage), 0, 0
+    collection = run.collection(run.dataset_of(stage))
+    texts = MiningTexts(collection, "train")
+    for row in mined.negatives:
+        listed = RankedList(row.negatives[:_EACH], row.scores[:_EACH])
+        candidates = Candidates(row.query_id, row.positives, {"": listed}, collection.corpus.doc_ids)
+        [reasons] = NearCopyFilter().reasons([candidates], texts)
+        copies, count = copies + len(reasons), count + len(listed.doc_ids)
+    share = copies / max(count, 1)
+    return CheckResult.of(
+        share > MOST_COPIES,
+        f"{share:.1%} of {count:,} negatives nearly equal a positive of their query in words",
+        {"share": share, "negatives": count, "copies": copies},
+        "these are wrong labels: mine with the filter near-copies (`filters: [near-copies]`)",
+    )
+
+
+def above_positive(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of negatives with a higher score than the best positive of their query, where the run lists one."""
+    compared, above = 0, 0
+    for row, ranked in _listed(run, stage):
+        best = np.nan_to_num(scores_of(row.positives, ranked), nan=-np.inf).max(initial=-np.inf)
+        scores = scores_of(row.negatives, ranked)
+        if np.isfinite(best):
+            compared += int(np.isfinite(scores).sum())
+            above += int((scores > best).sum())
+    if not compared:
+        return CheckResult("unknown", "no negative is in a list that has a positive too, so that none can be compared")
+    share = above / compared
+    return CheckResult.of(
+        share > MOST_ABOVE,
+        f"{share:.1%} of {compared:,} negatives score above the best positive of their query, by the run mined from",
+        {"share": share, "negatives": compared, "above": above},
+        "many may be relevant and not labelled: look at some with `hardneg browse`; then mine with pos-percent, "
+        "max-score or denoised, deeper by a window, or have a reranker or judge filter them",
+    )
+
+
+def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of queries without a positive in the list that was mined from."""
+    rows, lists = _listed(run, stage), run.mined(stage).lists.values()
+    depth = max((len(ranked.doc_ids) for ranked in lists), default=0)
+    if not depth:
+        return CheckResult("unknown", f"{stage} has no run that it mines from")
+    hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
+    share = hidden / max(len(rows), 1)
+    return CheckResult.of(
+        share > MOST_HIDDEN,
+        f"{share:.1%} of {len(rows):,} training queries have no positive in the first {depth:,} of the run mined from",
+        {"share": share, "queries": len(rows), "depth": depth},
+        "the model is not yet mistaking these negatives for the positive: train on in-batch negatives first, or begin "
+        "with a better model, and mine again from that; check that labels and documents belong together",
+    )
+
+
+def seen_documents(run: FinishedRun, stage: str) -> CheckResult:
+    """The share of negatives that are relevant to queries of another split, as mining has counted them."""
+    facts = run.artifact(stage).facts
+    count = facts.get("negatives", 0)
+    counts = {name.removeprefix(SEEN_BY): int(seen) for name, seen in facts.items() if name.startswith(SEEN_BY)}
+    if not counts or not count:
+        return CheckResult("unknown", "mining has counted no positives of other splits")
+    parts = [f"{seen / count:.1%} are relevant to queries of {split}" for split, seen in counts.items()]
+    return CheckResult.of(
+        max(counts.values()) > MOST_SEEN * count,
+        f"of {count:,} negatives {', '.join(parts)}",
+        {"negatives": count, **counts},
+        "training pushes these documents away, and they are what is measured: leave them out by the filter documents "
+        "(`filters: [{name: documents, of: train}]`)",
+    )
+
+
+def _listed(run: FinishedRun, stage: str) -> list[tuple[Negatives, RankedList]]:
+    mined = run.mined(stage)
+    return [(row, mined.lists.get(row.query_id, EMPTY)) for row in mined.negatives]
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from hardneg.encoders.speed.fastest import set_compiled, takes_bf16
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
@@ -257,7 +259,10 @@ def compute_twice(module: nn.Module) -> Off:
     """
     endings: list[Off] = []
     for model in transformers_of(module):
-        if model.supports_gradient_checkpointing:
+        lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) > 1]
+        if not model.supports_gradient_checkpointing:
+            endings += [_layer_by_layer(part) for part in lists if len({type(layer) for layer in part}) == 1]
+        else:
             name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
             options = {f"{name}_checkpointing_kwargs": {"use_reentrant": False}}
             getattr(model, f"{name}_checkpointing_enable")(**options)
@@ -268,6 +273,25 @@ def compute_twice(module: nn.Module) -> Off:
     def end() -> None:
         for ending in endings:
             ending()
+
+    return end
+
+
+def _layer_by_layer(stack: nn.ModuleList) -> Off:
+    """Make each layer recompute its activations in the backward pass, while it trains."""
+
+    def again(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
+        if not layer.training:
+            return forward(*arguments, **named)
+        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+
+    layers: list[Any] = list(stack)
+    for layer in layers:
+        layer.forward = partial(again, layer, layer.forward)
+
+    def end() -> None:
+        for layer in layers:
+            del layer.forward
 
     return end
 

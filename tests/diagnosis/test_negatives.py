@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from diagnosis.handmade import HandmadeRun, collect, handmade, made, mine, ranked
 
-from hardneg.diagnosis.data import above_positive, hidden_positives, near_copies, seen_documents
+from hardneg.diagnosis.diagnose import above_positive, hidden_positives, near_copies, seen_documents
 from hardneg.diagnosis.finished_run import SAMPLED, sample
 from hardneg.records.errors import ArtifactError
 

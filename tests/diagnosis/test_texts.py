@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from diagnosis.handmade import HandmadeRun, collect, handmade, made
 
-from hardneg.diagnosis.data import cut_texts, shared_queries, training_sets, unused_prompts
+from hardneg.diagnosis.diagnose import cut_texts, shared_queries, training_sets, unused_prompts
 
 
 def with_model(run: HandmadeRun, tiny_model: Path, **values: Any) -> HandmadeRun:

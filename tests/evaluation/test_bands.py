@@ -2,8 +2,8 @@
 
 import pytest
 
-from hardneg.evaluation.bands import LEVEL, ROUNDING, Band, bands_of, check_bands
 from hardneg.evaluation.metrics_json import Measured
+from hardneg.recipe.verify import LEVEL, ROUNDING, Band, bands_of, check_bands
 
 
 def test_the_half_width_is_that_of_a_prediction_interval() -> None:

@@ -7,6 +7,7 @@ packages are on its path for a test. Each process imports much, so one runs all 
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,10 +23,8 @@ import hardneg
 from hardneg.registry.plugins import KINDS
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
-ANALYSES = """
-ablation across-collections candidates denoising dimensions drift errors false-negative-recall gradients information
-latency matrix operations overlap-curve projection refreshes scores sizes truncation unjudged
-""".split()
+_PAPERS = (ROOT / "plugins" / "hardneg-papers" / "pyproject.toml").read_text(encoding="utf-8")
+ANALYSES = tomllib.loads(_PAPERS)["project"]["entry-points"]["hardneg.analyses"]
 SHOWN = {
     "hardneg-browse": [],
     "hardneg-cagra": [("index", "cagra", "intermediate: int = 128")],

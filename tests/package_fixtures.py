@@ -1,0 +1,20 @@
+"""Fixtures that the tests of packages share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What commands note in the usual store goes elsewhere."""
+    os.environ["HARDNEG_STORE"] = str(tmp_path_factory.mktemp("usual-store"))
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""
+    from tiny import tiny_encoder
+
+    return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")

@@ -9,6 +9,7 @@ from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
 from hardneg_browse.sources import BrowseSources
 from material import negatives
+from run_lists import falling
 from test_server import ask
 
 from hardneg.formats.collection import write_collection
@@ -16,7 +17,6 @@ from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
-from tests.run_lists import falling
 
 NAMES = [f"pandas.core.number_{i}" for i in range(45)]
 SPLITS = {"train": {"q1": "old river"}, "test": {"kwarg_error": "raise a TypeError"}}

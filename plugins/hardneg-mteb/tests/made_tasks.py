@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import mteb
+import pyarrow as pa
 from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
@@ -33,7 +34,8 @@ def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]
     fields = {"name": "MadeTask", "description": "made in a test", "dataset": {"path": "made/task", "revision": "1"}}
     fields |= {"type": "Retrieval", "category": "t2t", "eval_splits": ["test"], "main_score": "ndcg_at_10"}
     fields["eval_langs"] = {name: ["eng-Latn"] for name in subsets} or ["eng-Latn"]
-    data = {"corpus": Dataset.from_list(list(corpus)), "queries": Dataset.from_list(list(queries))}
+    texts = {"corpus": corpus, "queries": queries}
+    data = {name: Dataset(pa.Table.from_pylist([*rows]), fingerprint=name) for name, rows in texts.items()}
     whole = {**data, "relevant_docs": dict(qrels), "top_ranked": top_ranked}
     made = {name: whole for name in subsets or ["default"]}
     body = {"metadata": TaskMetadata(**{**fields, **told}), "made": made}

@@ -8,6 +8,7 @@ import pytest
 
 TESTS = Path(__file__).parents[3] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "training")]
+sys.path.append(str(Path(__file__).parents[3]))  # for helpers of `tests`, behind what is installed
 
 for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
     os.environ[_name] = "1"

@@ -18,3 +18,12 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tiny import tiny_encoder
 
     return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
+@pytest.fixture(scope="session")
+def test_data() -> Path:
+    """The folder of real collections; skips where there is none."""
+    folder = os.environ.get("HARDNEG_TEST_DATA")
+    if not folder:
+        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
+    return Path(folder)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 62554,
     "lines of hardneg and plugins": 78798,
-    "lines of tests": 61315,
+    "lines of tests": 61298,
     "lines of docs": 12516,
     "rooms": 26,
     "lines of a room": 7042,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
-from package_fixtures import own_store, tiny_model  # noqa: E402, F401
+from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F401
 
 for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
     os.environ[_name] = "1"
@@ -24,15 +24,6 @@ def started_java() -> None:
         start_java()
     except MissingDependency as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture(scope="session")
-def test_data() -> Path:
-    """The folder of real collections; skips where there is none."""
-    folder = os.environ.get("HARDNEG_TEST_DATA")
-    if not folder:
-        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
-    return Path(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many workers as cores
 sys.path.insert(0, str(Path(__file__).parent))
+from package_fixtures import test_data, tiny_model  # noqa: F401
+
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
@@ -60,25 +62,8 @@ def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SentenceTransformer folder with a random two-layer encoder of 32 dimensions; do not write into it."""
-    from tiny import tiny_encoder
-
-    return tiny_encoder(tmp_path_factory.mktemp("tiny") / "encoder")
-
-
-@pytest.fixture(scope="session")
 def tiny_reranker(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same network as a classifier of pairs with one output; do not write into it."""
     from tiny import tiny_reranker
 
     return tiny_reranker(tmp_path_factory.mktemp("tiny") / "reranker")
-
-
-@pytest.fixture(scope="session")
-def test_data() -> Path:
-    """The folder of real collections; skips where there is none."""
-    folder = os.environ.get("HARDNEG_TEST_DATA")
-    if not folder:
-        pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
-    return Path(folder)

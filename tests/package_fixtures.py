@@ -1,4 +1,4 @@
-"""Fixtures that the tests of packages share."""
+"""Fixtures that the tests of hardneg and of its packages share."""
 
 import os
 from pathlib import Path

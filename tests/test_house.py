@@ -13,9 +13,9 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 62554,
-    "lines of hardneg and plugins": 78798,
-    "lines of tests": 61298,
+    "lines of hardneg": 62549,
+    "lines of hardneg and plugins": 78776,
+    "lines of tests": 61257,
     "lines of docs": 12516,
     "rooms": 26,
     "lines of a room": 7042,

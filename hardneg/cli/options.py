@@ -102,11 +102,6 @@ def plain_flag(name: str) -> str:
     return flag(SHARED[name]) if name in SHARED else f"--{name.replace('_', '-')}"
 
 
-def flags_but(**others: str) -> Callable[[str], str]:
-    """What a command calls its arguments that calls some by other flags: `model="--encoder"`."""
-    return lambda name: others.get(name) or plain_flag(name)
-
-
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
     """Has errors call arguments as a command does, unless they know it better."""

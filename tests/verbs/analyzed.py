@@ -2,14 +2,19 @@
 
 import json
 
+import numpy as np
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipe.recipes import recipe_in, small_collection, small_tree, stored_collection
 
 from hardneg.analysis.base import sections
+from hardneg.formats.negatives import write_negatives
+from hardneg.formats.runs import write_run
 from hardneg.records.errors import RecipeError
+from hardneg.records.types import Negatives
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.analyze import Analyze
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from tests.run_lists import falling
 
 
 def analyze(analysis, **shared):
@@ -47,3 +52,19 @@ def refused(folder, model, analysis):
     with pytest.raises(RecipeError) as caught:
         recipe_in(folder, tree)
     return str(caught.value)
+
+
+SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
+DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
+
+
+def stored_runs(folder):
+    """Runs, negatives and what they are of, in a folder; returns it."""
+    stored_collection(folder)
+    for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
+        (folder / name).mkdir()
+        write_run(folder / name / "run.trec.gz", falling(lists).items())
+    (folder / "mined").mkdir()
+    mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
+    write_negatives(folder / "mined" / "negatives.arrow", [mined])
+    return folder

@@ -1,7 +1,7 @@
 """ANCE on questions with short answers: DPR trained on, and readers of what is retrieved."""
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
-from hardneg_papers.starts import docstrings, msmarco
+from hardneg_papers.starts import DPRS_READER, READER, docstrings, msmarco
 
 
 def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
@@ -33,29 +33,9 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
     paper = preset == "paper"
+    book.defaults["train-reader"] = DPRS_READER if paper else READER
     if paper:
-        # DPR's: 24 of the first 100 passages are read, 16 questions a step; DPR's rate stays as it is.
-        book.defaults["train-reader"] = {
-            "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
-            "depth": 100,
-            "validation": {"depth": 50, "queries": 500},
-            "options": {
-                "batch_size": 2,
-                "accumulate": 8,
-                "negatives_per_query": 23,
-                "epochs": 20,
-                "learning_rate": 1e-5,
-                "weight_decay": 0.0,
-                "warmup_ratio": 0.0,
-                "decay": "constant",
-                "evaluate_every": 10000,
-            },
-        }
         book.add("ance-dev", "search", index="ance-index", split="dev", depth=50)
-    else:
-        options = {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4}
-        reader = {"name": "packaged:all-MiniLM-L6-v2", "length": 160}
-        book.defaults["train-reader"] = {"reader": reader, "depth": 50, "options": options}
     for name in ("dpr", "ance"):
         book.add(f"{name}-train", "search", index=f"{name}-index", split="train", depth=100 if paper else 50)
     passages = [10, 50, 100] if paper else [1, 10]

@@ -1,30 +1,7 @@
 """RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and its way with questions."""
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
-
-_READER: Tree = {
-    "reader": {"name": "packaged:all-MiniLM-L6-v2", "length": 160},
-    "depth": 50,
-    "options": {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4},
-}
-_DPRS_READER: Tree = {
-    "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
-    "depth": 100,  # DPR's: 24 of the first 100 passages are read
-    "validation_run": "bm25-dev",
-    "validation": {"depth": 50, "queries": 500},
-    # 16 questions a step; DPR's rate stays as it is.
-    "options": {
-        "batch_size": 2,
-        "accumulate": 8,
-        "negatives_per_query": 23,
-        "epochs": 20,
-        "learning_rate": 1e-5,
-        "weight_decay": 0.0,
-        "warmup_ratio": 0.0,
-        "decay": "constant",
-        "evaluate_every": 10000,
-    },
-}
+from hardneg_papers.starts import DPRS_READER, READER
 
 
 def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
@@ -234,11 +211,12 @@ def _lay_questions(book: Book, preset: str) -> None:
         _lay_nq(book)
     else:
         book.top["dataset"]["name"] = "pynames"
-    training = _DPRS_READER if paper else _READER
+    training = DPRS_READER if paper else READER
     passages = [10, 50, 100] if paper else [1, 10]
+    judged = {"validation_run": "bm25-dev"} if paper else {}
     # The paper's own reader learns from 50 passages a question.
     own = {"depth": 50, "validation_run": "rocketqa-4-dev"} if paper else {}
-    book.add("bm25-reader", "train-reader", **{**training, "run": "bm25-train"})
+    book.add("bm25-reader", "train-reader", **{**training, "run": "bm25-train", **judged})
     book.add("bm25-read", "read", reader="bm25-reader", run="bm25", passages=passages)
     book.add("reader", "train-reader", **{**training, "run": "rocketqa-4-train", **own})
     book.add("read", "read", reader="reader", run="rocketqa-4-test", passages=passages)

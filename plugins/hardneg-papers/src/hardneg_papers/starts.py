@@ -11,6 +11,31 @@ BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", 
 WARM: Tree = {"max_steps": 60000, "batch_size": 32, "weight_decay": 0.0, "decay": "constant", "checkpoint_every": 2000}
 """How the papers on STAR and ANCE train on BM25's negatives."""
 
+READER: Tree = {
+    "reader": {"name": "packaged:all-MiniLM-L6-v2", "length": 160},
+    "depth": 50,
+    "options": {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4},
+}
+"""How a demo trains a reader."""
+DPRS_READER: Tree = {
+    "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
+    "depth": 100,  # DPR's: 24 of the first 100 passages are read
+    "validation": {"depth": 50, "queries": 500},
+    # 16 questions a step; DPR's rate stays as it is.
+    "options": {
+        "batch_size": 2,
+        "accumulate": 8,
+        "negatives_per_query": 23,
+        "epochs": 20,
+        "learning_rate": 1e-5,
+        "weight_decay": 0.0,
+        "warmup_ratio": 0.0,
+        "decay": "constant",
+        "evaluate_every": 10000,
+    },
+}
+"""How DPR trains a reader."""
+
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
     """A demo: docstrings, BM25, the model as it is shipped, and the table of both.

@@ -1,31 +1,15 @@
 import numpy as np
 import pytest
-from recipe.recipes import stored_collection
 
-from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import DataError
-from hardneg.records.types import Negatives, RankedList
-from tests.run_lists import falling
-from tests.verbs.analyzed import content, refused
-
-SPARSE = {"q46": ["d46", "d1"], "q47": ["d1", "d47"], "q48": ["d2"]}
-
-
-DENSE = {"q46": ["d1", "d46"], "q47": ["d47", "d3"], "q48": ["d2"]}
+from hardneg.records.types import RankedList
+from tests.verbs.analyzed import content, refused, stored_runs
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stored")
-    stored_collection(folder)
-    for name, lists in (("sparse", SPARSE), ("dense", DENSE)):
-        (folder / name).mkdir()
-        write_run(folder / name / "run.trec.gz", falling(lists).items())
-    (folder / "mined").mkdir()
-    mined = Negatives("q46", ["d46"], ["d1", "d2"], np.zeros(2, np.float32))
-    write_negatives(folder / "mined" / "negatives.arrow", [mined])
-    return folder
+    return stored_runs(tmp_path_factory.mktemp("stored"))
 
 
 def test_what_nobody_judged_is_counted_by_the_judgements_of_the_split(stored, tmp_path):

@@ -3,6 +3,8 @@
 What is public is imported when it is asked for.
 """
 
+import ast
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -28,31 +30,19 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_FUNCTIONS = [
-    "average",
-    "bench",
-    "encode",
-    "evaluate",
-    "fuse",
-    "index",
-    "mine",
-    "recommend",
-    "rerank",
-    "search",
-    "train",
-    "write_queries",
-]
-_PUBLIC = {
-    "HardnegError": "hardneg.records.errors",
-    "analyze": "hardneg.api.analyzing",
-    "diagnose": "hardneg.diagnosis.diagnose",
-    "load_recipe": "hardneg.api.recipes",
-    "start": "hardneg.api.starting",
-    **{name: f"hardneg.functions.{name}" for name in _FUNCTIONS},
-}
-"""The module that holds each public name."""
 _APART = {"browse": "hardneg-browse", "mteb_model": "hardneg-mteb", "push": "hardneg-hub"}
 """The package, of the folder `plugins`, that holds each of these names."""
+
+
+def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
+    """The module of each name that a module imports for type checkers, and the name it has there."""
+    source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]
+    block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
+
+
+_PUBLIC = type_checkers_imports(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -60,7 +50,7 @@ def __getattr__(name: str) -> Any:
         return _apart(name)
     if name not in _PUBLIC:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name]), name)
+    return getattr(import_module(_PUBLIC[name][0]), name)
 
 
 def _apart(name: str) -> Any:

@@ -7,6 +7,8 @@ without notice.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hardneg import type_checkers_imports
+
 # fmt: off
 if TYPE_CHECKING:
     from hardneg.analysis.base import Analysis, Runs
@@ -171,117 +173,7 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.training_options import Judging, of_the_run
 # fmt: on
 
-_HOMES = {
-    "analysis.base": "Analysis Runs",
-    "analysis.inputs": "AnalysisInputs System",
-    "analysis.overlap": "negatives_overlap run_overlap",
-    "api.adhoc_recipe": "checked_tree",
-    "api.dataset_argument": "named_dataset",
-    "api.evaluation": "Evaluation",
-    "api.run_argument": "run_file",
-    "api.workplace": "Workplace usual_store",
-    "cli.console": "progress_bars=bars say",
-    "cli.options": "flags_named",
-    "cli.planned_work": "plugin_options store_outputs",
-    "doors.pyserini.openings": "QuerySide opening openings",
-    "encoders.open.loading": "most_positions=positions",
-    "encoders.open.model_files": "check_model_files=check_files module_folders read_json weight_options=load_options",
-    "encoders.open.resolved": (
-        "FolderFamily ResolvedModel load_encoder model_content opening_model=opening resolve_model=resolve"
-    ),
-    "encoders.open.save": "forget_last_call writing_model=written_whole",
-    "encoders.open.source": "locate_model=locate",
-    "encoders.protocol": "EncodeOptions Form StoreWriter StoredRows TextWindows",
-    "encoders.representation": "Representation",
-    "encoders.spec": "FullSpec ModelSpec Side spec_from whole_prompts",
-    "encoders.speed.fastest": "takes_bf16 usual_tokens_per_batch=usual_budget",
-    "encoders.speed.passes": "one_ahead",
-    "encoders.tokens.tokens": "Tokens token_batches",
-    "encoders.towers": "evaluating",
-    "evaluation.metrics": "Scores evaluate means",
-    "evaluation.metrics_json": "Measured read_metrics write_metrics",
-    "evaluation.significance": "Comparison compare_all holm",
-    "evaluation.two_level": "spread_over_collections",
-    "fields": (
-        "FREE InputFile MEASURED MetricName Name Option Reference Setting Trait has_answers marked_references "
-        "parse_model without_problems"
-    ),
-    "formats.answer_matching": "PassageAnswers answer_spans",
-    "formats.collection": "StoredCollection",
-    "formats.corpus": "Corpus",
-    "formats.export.forms": "WriteOptions write_form",
-    "formats.id_pairs": "Exclusion HasExcluded",
-    "formats.negatives": "drop_batches read_negatives recording_drops=recorded write_negatives",
-    "formats.qrels": "positives_by_query=positives read_qrels write_qrels",
-    "formats.runs": "lists_in_order lists_side_by_side read_run stream_run write_run",
-    "formats.segments": "Segments",
-    "formats.source_files": "HasParts",
-    "formats.vectors.flat_vectors": "FlatVectors",
-    "indexes.backends.compressed": "CompressedSearcher",
-    "indexes.backends.product": "OpqPq",
-    "indexes.exact_ranks": "counts_above pair_scores",
-    "indexes.kernels.candidate_scoring": "rank_candidates",
-    "indexes.kernels.checks": "vector_blocks",
-    "indexes.kernels.exact.exact": "ExactOptions",
-    "indexes.kernels.faiss.compression": (
-        "encode_blocks faiss_threads=threads load_faiss reserve_vectors=make_room save_index=save"
-    ),
-    "indexes.kernels.lucene.java": "start_java",
-    "indexes.open_store": "open_store",
-    "indexes.truncated": "search_truncated",
-    "mining.miners.selection": "FILTER_RULES=RULES",
-    "recipe.laid_indexes": "LaidIndex laid_indexes",
-    "recipe.language": "recipe_tree",
-    "recipe.load": "check_recipe",
-    "recipe.opened_index": "OpenedIndex",
-    "recipe.plan": "make_plan",
-    "recipe.run_folder": "artifacts_of read_lock",
-    "records.errors": (
-        "ArtifactError DataError HardnegError HubError MissingDependency ModelError PluginError TrainingError "
-        "UsageError"
-    ),
-    "records.layout": "ANSWERS DROPPED HISTORY METRICS MODEL_FOLDER NEGATIVES QUERIES RUN",
-    "records.private_paths": "dataset_name without_paths",
-    "records.terms": "term_spans terms",
-    "records.types": (
-        "Answers Candidates Document Drops HasAnswers HasGroups Hits Judgement Lookup "
-        "Membership Negatives PluginSetting Query RankedList ScoreBatch SparseRows TokenVectors Written"
-    ),
-    "records.wording": "suggestion",
-    "registry.plugins": "configure plugin_errors",
-    "registry.protocols": (
-        "DenseSearcher FilterTexts ProductSearcher QueryWriter Reranker RowLookup Searcher StageBlocks "
-        "TrainableReranker WriterCost"
-    ),
-    "report": "figures=figure numbers",
-    "report.content": "estimates",
-    "report.curve": "measurements",
-    "report.table": "Section Table",
-    "rerankers.kept_scores": "CachedScorer CachedScores",
-    "rerankers.pair_scoring": "PairScorer best_device",
-    "runtime.distributed": "World gather settle_by world",
-    "runtime.model_server": "Endpoint ModelServer check_server_address=check_address server_key=key_of",
-    "runtime.progress": "Progress Silent Task",
-    "runtime.seeding": "SEED generator",
-    "store.artifacts": "CHOICES KEPT MANIFEST SCRATCH Store",
-    "store.atomic_write": "link_file replace_text replacing",
-    "store.choices": "CHOICE cache_folder",
-    "store.digest": "digest file_digest",
-    "store.identity": "plugin_identity",
-    "store.replaced_files": "Target",
-    "training.batches": "own_share",
-    "training.examples": "Examples SampledBatch TrainingData",
-    "training.loop": "learn",
-    "training.method": "ExampleTraining",
-    "training.options": "LearningOptions option_again=again",
-    "verbs.shared.context": "ArtifactInput Facts StageContext",
-    "verbs.shared.inputs": "open_collection open_queries own_queries",
-    "verbs.shared.stage_spec": "PAIR_TOKENS RecipeView Row RunSpec Sizes StageSpec source_of",
-    "verbs.shared.training_options": "Judging of_the_run",
-}
-"""The names of each module; one that is called otherwise there is NAME=CALLED."""
-_PAIRS = [(home, *each.partition("=")[::2]) for home, names in _HOMES.items() for each in names.split()]
-_NAMES = {name: (home, called or name) for home, name, called in _PAIRS}
+_NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
     "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
@@ -320,8 +212,8 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home, called = _NAMES[name]
-    found = getattr(import_module(f"hardneg.{home}"), called, None)
-    return import_module(f"hardneg.{home}.{called}") if found is None else found
+    found = getattr(import_module(home), called, None)
+    return import_module(f"{home}.{called}") if found is None else found
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
-PACKAGES := $(patsubst %,-e plugins/hardneg-%,browse cagra electra http hub instructions judge mteb papers pyterrier ray reader seq2seq)
+PACKAGES := $(patsubst %,-e plugins/hardneg-%,browse cagra electra fast-cpu http hub instructions judge mteb papers pyterrier ray reader seq2seq)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
 
@@ -19,7 +19,8 @@ test: $(VENV)/.dev
 
 test-avx2: $(VENV)/.dev
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto \
-		--dist loadfile -m 'not slow' $(addprefix tests/,encoders indexes training losses rerankers)
+		--dist loadfile -m 'not slow' \
+		$(addprefix tests/,encoders indexes training losses rerankers) plugins/hardneg-fast-cpu/tests
 
 test-slow: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder -m slow

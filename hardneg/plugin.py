@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
+    from hardneg.encoders.passes import one_ahead
+    from hardneg.encoders.passes import usual_budget as usual_tokens_per_batch
+    from hardneg.encoders.precision import takes_bf16
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
-    from hardneg.encoders.speed.fastest import takes_bf16
-    from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
-    from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
     from hardneg.evaluation.metrics import Scores, evaluate, means
@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.indexes.kernels.exact.top_k import true_indices
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
     from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
     from hardneg.indexes.kernels.faiss.compression import save as save_index
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
+    from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer
     from hardneg.runtime.model_server import check_address as check_server_address
@@ -193,18 +195,18 @@ __all__ = [  # noqa: RUF022
     "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
     "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
     "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "has_bf16_units", "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
+    "load_encoder", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock",
+    "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text",
+    "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_truncated",
+    "server_key", "settle_by", "source_of", "spec_from", "spread_over_collections", "start_java", "store_outputs",
+    "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "true_indices", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
+    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

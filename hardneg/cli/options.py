@@ -65,7 +65,7 @@ def checked_device(context: typer.Context, device: str | None) -> str | None:
         UsageError: there is none of that name here.
     """
     if device is not None and not context.resilient_parsing:
-        from hardneg.encoders.speed.devices import check_device
+        from hardneg.runtime.devices import check_device
 
         check_device(device)
     return device

@@ -18,7 +18,7 @@ from hardneg.recipe.yaml_load import is_shipped
 from hardneg.records.layout import DATASET, LOCK
 from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.records.private_paths import dataset_name, without_paths
-from hardneg.runtime.processor import cpu_name
+from hardneg.runtime.devices import cpu_name
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.rerank import Rerank

@@ -12,7 +12,6 @@ from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
 from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.exact.top_k import BegunPass
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
@@ -20,7 +19,7 @@ from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
-WAYS = ["torch", "bf16", "weights", "token-vectors"]
+WAYS = ["torch", "weights", "token-vectors"]
 COUNT = 9000
 
 
@@ -52,7 +51,7 @@ def clock(monkeypatch):
 
 
 def opened(folder: Path, way: str):
-    """A folder of an index, and queries; among the vectors are equal ones, which every engine must put in row order."""
+    """A folder of an index, and queries; among the vectors are equal ones, which every way must put in row order."""
     if way in ("weights", "token-vectors"):
         docs = drawn_documents(way, COUNT, 8, exact=False)
         return write_encoded(folder, docs), drawn_queries(way, docs, exact=False)
@@ -61,9 +60,8 @@ def opened(folder: Path, way: str):
     return write_encoded(folder, vectors), queries
 
 
-def searcher(folder: Path, way: str, progress):
-    engine = way if way in ("torch", "bf16") else "auto"
-    options = ExactOptions(device="cpu", engine=engine, corpus_block=1024, query_block=32)
+def searcher(folder: Path, progress):
+    options = ExactOptions(device="cpu", corpus_block=1024, query_block=32)
     found = open_store(folder, options)
     assert isinstance(found, FlatSearcher | MultiVectorSearcher | sparse.SparseSearcher)
     return replace(found, progress=progress)
@@ -76,44 +74,38 @@ def same(one, other) -> bool:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_search_that_was_stopped_goes_on_behind_the_blocks_that_were_kept(tmp_path, clock, way):
     folder, queries = opened(tmp_path / "index", way)
-    expected, kept = searcher(folder, way, Silent()).search(queries, 50), tmp_path / "kept" / "all"
+    expected, kept = searcher(folder, Silent()).search(queries, 50), tmp_path / "kept" / "all"
     first = Told(clock, stops=5)
     with pytest.raises(KeyboardInterrupt):
-        search_kept(searcher(folder, way, first), queries, 50, kept)
+        search_kept(searcher(folder, first), queries, 50, kept)
     again = Told(clock)
-    found = search_kept(searcher(folder, way, again), queries, 50, kept)
+    found = search_kept(searcher(folder, again), queries, 50, kept)
     assert same(found, expected)
     assert again.done[0] == sum(first.done) > 0 and sum(again.done) == COUNT
     assert len(list((tmp_path / "kept").iterdir())) == 1
 
     read = Told(clock)
-    assert same(search_kept(searcher(folder, way, read), queries, 50, kept), expected) and not read.done
+    assert same(search_kept(searcher(folder, read), queries, 50, kept), expected) and not read.done
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stop_after_every_block_changes_no_bit(tmp_path, clock, way):
     folder, queries = opened(tmp_path / "index", way)
-    expected, kept = searcher(folder, way, Silent()).search(queries, 10), tmp_path / "kept" / "all"
+    expected, kept = searcher(folder, Silent()).search(queries, 10), tmp_path / "kept" / "all"
     for _ in range(200):
         try:
-            found = search_kept(searcher(folder, way, Told(clock, stops=2)), queries, 10, kept)
+            found = search_kept(searcher(folder, Told(clock, stops=2)), queries, 10, kept)
         except KeyboardInterrupt:
             continue
         break
     assert same(found, expected)
 
 
-def test_queries_that_bf16_gives_up_stay_given_up(tmp_path, clock, monkeypatch):
-    monkeypatch.setattr(exact_bf16, "_FIRST", 0)
-    monkeypatch.setattr(exact_bf16, "_SHARE", 400)
-    test_a_stop_after_every_block_changes_no_bit(tmp_path, clock, "bf16")
-
-
 def test_hits_in_a_damaged_file_are_searched_again(tmp_path, clock, caplog):
     folder, queries = opened(tmp_path / "index", "torch")
     (tmp_path / "all.npz").write_bytes(b"PK\3\4 cut short")
-    found = search_kept(searcher(folder, "torch", Silent()), queries, 9, tmp_path / "all")
-    assert same(found, searcher(folder, "torch", Silent()).search(queries, 9)) and "cannot be read" in caplog.text
+    found = search_kept(searcher(folder, Silent()), queries, 9, tmp_path / "all")
+    assert same(found, searcher(folder, Silent()).search(queries, 9)) and "cannot be read" in caplog.text
 
 
 def test_it_is_kept_when_half_a_minute_has_passed_and_no_sooner(tmp_path, monkeypatch):

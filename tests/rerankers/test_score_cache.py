@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from hardneg.encoders.passes import one_ahead
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.speed.passes import one_ahead
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
 from hardneg.rerankers.pair_scoring import PairScorer

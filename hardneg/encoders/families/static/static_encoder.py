@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.configuration import UNBOUNDED
 from hardneg.encoders.spec import Side
-from hardneg.encoders.tokens.backend import WHOLE, TokenSource, cut, own_backend
+from hardneg.encoders.tokens.backend import TokenSource, cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import route
@@ -71,7 +71,7 @@ def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Token
     Of each text `length` tokens are kept, at the end that the tokenizer's own truncation keeps.
     """
     left = _keeps_the_end(tokenizer)
-    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts, WHOLE if left else length), length, left)
+    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts), length, left)
     return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
 

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.kernels.exact import exact, top_k
+from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Hits
@@ -180,17 +180,6 @@ def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(mon
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (40 << 30, 80 << 30))
     found = [ExactOptions(device=device).for_few() for device in ("cuda", "cpu")]
     assert [each.resident for each in found] == [30 << 30, 512 << 20]
-
-
-@pytest.mark.parametrize("width", [4, 5])
-def test_places_of_true_values_are_the_same_eight_at_a_time(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    """Of 16 and of 20 values: whole words, and a last word that is padded."""
-    mask = torch.zeros(4, width, dtype=torch.bool)
-    mask[0, 0] = mask[1, 3] = mask[2, 0] = mask[3, width - 1] = True
-    places = [0, width + 3, 2 * width, 4 * width - 1]
-    assert top_k.true_indices(mask).tolist() == places
-    monkeypatch.setattr(top_k, "_MANY", 0)
-    assert top_k.true_indices(mask).tolist() == places
 
 
 class _Package:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import linear
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
@@ -97,11 +98,12 @@ class _Part:
         """What a search that resumes needs."""
         return {**kept_best(self.best, k), **({} if self.rough is None else self.rough.state())}
 
-    def add(self, start: int, block: Any, k: int, space: Tensor) -> None:
-        """Takes up a block of vectors, or the tiles of one for the way to candidates; space: room for its scores."""
+    def add(self, start: int, block: Any, k: int) -> None:
+        """Takes up a block of vectors, or the tiles of one for the way to candidates."""
         if self.rough is None:
-            scores = space[: len(self.queries) * len(block)].view(len(self.queries), len(block))
-            self.best = merged(self.best, torch.mm(self.queries, block.T, out=scores), start, k)
+            plain = not block.is_mkldnn
+            scores = self.queries @ block.T if plain else linear(self.queries.to_mkldnn(), block).to_dense()
+            self.best = merged(self.best, scores, start, k)
             return
         found = self.rough.candidates(block, None if self.best is None else self.best.bar.view(-1))
         if self.best is None:  # a pad stays until there are k others: up to then the bar is -inf
@@ -123,12 +125,10 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
         held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
         parts = [_Part.of(some, k, begun.state(number), blocks.rough) for number, some in enumerate(held)]
         begun.tell(task)
-        room = min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors))
-        space = torch.empty(0 if blocks.rough else room, device=device)
         for start, block in device_blocks(vectors, blocks, begun.done):
-            shared = block if blocks.rough is None else blocks.rough.tiles(start, block)
+            shared = _for_products(block) if blocks.rough is None else blocks.rough.tiles(start, block)
             for part in parts:
-                part.add(start, shared, k, space)
+                part.add(start, shared, k)
             begun.at(start + len(block), lambda: (part.state(k) for part in parts))
             task.advance(len(block))
         hits = best_hits([part.best for part in parts], len(queries), k)
@@ -138,6 +138,11 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
             redone = search_blocks(vectors, queries[again], k, replace(blocks, rough=None), unseen)
         hits.rows[again], hits.scores[again] = redone.rows, redone.scores
     return hits
+
+
+def _for_products(block: Tensor) -> Tensor:
+    """A block as oneDNN multiplies it on a CPU, up to twice as fast as torch's BLAS."""
+    return block.to_mkldnn() if block.device.type == "cpu" and torch.backends.mkldnn.is_available() else block
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:

@@ -13,32 +13,31 @@ if TYPE_CHECKING:
 
 
 class Packing(Protocol):
-    """How texts are laid out for a network that takes them in another form than padded."""
+    """A layout of texts that are not padded: what it takes, its passes as `token_batches`, and their `Tokens.batch`."""
 
-    def takes(self, tokens: Any, /) -> bool:
-        """Whether `Tokens` can be laid out so."""
+    def takes(self, tokens: Any, /) -> bool: ...
 
-    def batches(self, lengths: "NDArray[np.int64]", tokens: int, /) -> "Iterator[NDArray[np.int64]]":
-        """Rows in passes of at most so many tokens, as `token_batches`."""
+    def batches(self, lengths: "NDArray[np.int64]", tokens: int, /) -> "Iterator[NDArray[np.int64]]": ...
 
-    def features(self, tokens: Any, rows: "NDArray[np.int64]", device: "device") -> dict[str, Any]:
-        """The input of some rows, as `Tokens.batch`."""
+    def features(self, tokens: Any, rows: "NDArray[np.int64]", device: "device") -> dict[str, Any]: ...
 
 
 class FasterPasses(Protocol):
-    """The module `passes`: of networks without gradients, where neither attention nor compilation is set."""
+    """The module `passes`: of networks without gradients, where neither attention nor compilation is set.
 
-    def arrange(self, network: "nn.Module", /) -> None:
-        """Has a copy of a network, in its precision, compute faster; its vectors change by rounding alone."""
+    `arrange` has a copy of a network, in its precision, compute faster; its vectors change by rounding alone.
+    `packing` is the layout for the parts of an `Encoder`, the first of them arranged; None leaves texts padded.
+    """
 
-    def packing(self, encoder: Any, side: str, parts: "Sequence[nn.Module]", /) -> Packing | None:
-        """The layout of texts for the parts of an `Encoder`, the first of them arranged; None leaves them padded."""
+    def arrange(self, network: "nn.Module", /) -> None: ...
+
+    def packing(self, encoder: Any, side: str, parts: "Sequence[nn.Module]", /) -> Packing | None: ...
 
 
 class Rough(Protocol):
     """A part of the queries, and the documents that may be among their best k.
 
-    given_up: bool [q], queries that are searched again in float32.
+    given_up: bool [q], queries that are searched again in float32. `state` is what a search that resumes needs.
     """
 
     given_up: "Tensor"
@@ -50,42 +49,45 @@ class Rough(Protocol):
         None at first.
         """
 
-    def state(self) -> "Mapping[str, NDArray[Any]]":
-        """What a search that resumes needs."""
+    def state(self) -> "Mapping[str, NDArray[Any]]": ...
 
 
 class RoughSearch(Protocol):
-    """An exact search by candidates; corpus, queries: how many are multiplied at a time."""
+    """An exact search by candidates, of so many vectors (`corpus`) and queries at a time.
+
+    In `computing` torch's settings hold. `tiles` is a block of vectors, float32 [n, d] from a row on, as all parts of
+    the queries look at it; `part` is one of these, float32 [q, d], where a stopped search was.
+    """
 
     name: str
     corpus: int
     queries: int
 
-    def computing(self) -> AbstractContextManager[None]:
-        """The settings of torch that hold in a search."""
+    def computing(self) -> AbstractContextManager[None]: ...
 
-    def tiles(self, start: int, block: "Tensor", /) -> Any:
-        """A block of vectors, float32 [n, d] from row `start` on, as all parts of the queries look at it."""
+    def tiles(self, start: int, block: "Tensor", /) -> Any: ...
 
-    def part(self, queries: "Tensor", k: int, state: "Mapping[str, NDArray[Any]] | None", /) -> Rough:
-        """A part of the queries, float32 [q, d], where a stopped search was."""
+    def part(self, queries: "Tensor", k: int, state: "Mapping[str, NDArray[Any]] | None", /) -> Rough: ...
 
 
 class FasterSearch(Protocol):
-    """The module `search`."""
+    """The module `search`: its way for a search of this size on a device; None where float32 is as fast."""
 
-    def rough_search(self, device: "device", queries: int, vectors: int, dimension: int, k: int) -> RoughSearch | None:
-        """The faster search of this size on a device; None where float32 is as fast."""
+    def rough_search(
+        self, device: "device", queries: int, vectors: int, dimension: int, k: int
+    ) -> RoughSearch | None: ...
 
 
 def faster_passes() -> FasterPasses | None:
     """The faster passes of an installed package."""
-    return _installed("passes")
+    found: FasterPasses | None = _installed("passes")
+    return found
 
 
 def faster_search() -> FasterSearch | None:
     """The faster exact search of an installed package."""
-    return _installed("search")
+    found: FasterSearch | None = _installed("search")
+    return found
 
 
 def _installed(name: str) -> Any:

@@ -23,6 +23,7 @@ from hardneg.registry.faster import Rough, RoughSearch
 from hardneg.runtime.progress import Silent, Task
 
 _ROWS = 16_384
+_MANY = 32  # queries from which on oneDNN, which needs a block in a form of its own, is faster than torch's BLAS
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,11 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
         held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
         parts = [_Part.of(some, k, begun.state(number), blocks.rough) for number, some in enumerate(held)]
         begun.tell(task)
+        onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        by_onednn = onednn and device.type == "cpu" and len(queries) >= _MANY and blocks.rough is None
         for start, block in device_blocks(vectors, blocks, begun.done):
-            shared = _for_products(block) if blocks.rough is None else blocks.rough.tiles(start, block)
+            shared = block.to_mkldnn() if by_onednn else block
+            shared = shared if blocks.rough is None else blocks.rough.tiles(start, block)
             for part in parts:
                 part.add(start, shared, k)
             begun.at(start + len(block), lambda: (part.state(k) for part in parts))
@@ -138,11 +142,6 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
             redone = search_blocks(vectors, queries[again], k, replace(blocks, rough=None), unseen)
         hits.rows[again], hits.scores[again] = redone.rows, redone.scores
     return hits
-
-
-def _for_products(block: Tensor) -> Tensor:
-    """A block as oneDNN multiplies it on a CPU, up to twice as fast as torch's BLAS."""
-    return block.to_mkldnn() if block.device.type == "cpu" and torch.backends.mkldnn.is_available() else block
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:

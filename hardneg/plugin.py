@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.precision import takes_bf16
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
     from hardneg.evaluation.metrics import Scores, evaluate, means
@@ -80,7 +80,6 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.exact.top_k import true_indices
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
     from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
     from hardneg.indexes.kernels.faiss.compression import save as save_index
@@ -203,10 +202,10 @@ __all__ = [  # noqa: RUF022
     "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock",
     "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text",
     "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_truncated",
-    "server_key", "settle_by", "source_of", "spec_from", "spread_over_collections", "start_java", "store_outputs",
-    "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "true_indices", "usual_store",
-    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
-    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "server_key", "settle_by", "source_of", "spread_over_collections", "start_java", "store_outputs", "stream_run",
+    "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch",
+    "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems", "world", "write_form",
+    "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import has_bf16_units, true_indices
+from hardneg.plugin import has_bf16_units
 
 _TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
 _GROUP = 16  # neighbouring vectors, of whose scores the largest is compared with the bar first
@@ -186,15 +186,24 @@ def _reaching(scores: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the queries, the rows, and the flat indices of the scores that reach the bar."""
     columns = scores.shape[1]
     groups = columns // _GROUP
-    some = true_indices(scores.view(len(scores), _GROUP, -1).amax(1) >= bar[:, None])
+    some = _true(scores.view(len(scores), _GROUP, -1).amax(1) >= bar[:, None])
     query = some.div(groups, rounding_mode="floor")
     first = some + query * (columns - groups)
     members = (first[:, None] + torch.arange(_GROUP, device=scores.device) * groups).view(-1)
     least = bar.index_select(0, query)[:, None]
-    entering = true_indices(scores.view(-1).index_select(0, members).view(-1, _GROUP) >= least)
+    entering = _true(scores.view(-1).index_select(0, members).view(-1, _GROUP) >= least)
     kept = members.index_select(0, entering)
     query = kept.div(columns, rounding_mode="floor")
     return query, (kept - query * columns) % groups * _GROUP + (entering & (_GROUP - 1)), kept
+
+
+def _true(mask: Tensor) -> Tensor:
+    """Flat indices of the true values, of whole groups, ascending; read eight at a time, as most are false."""
+    flat = mask.reshape(-1)
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
+    words = flat.view(torch.int64).nonzero()
+    inside = flat.view(-1, 8).index_select(0, words.view(-1))
+    return (words * 8 + torch.arange(8, device=mask.device))[inside]
 
 
 @dataclass

@@ -10,8 +10,8 @@ import numpy as np
 
 from hardneg.api.arguments import AnyRun
 from hardneg.api.content_store import keep_content
+from hardneg.api.dataset_argument import is_id, mistakes_in
 from hardneg.api.labels import run_labels
-from hardneg.api.qrels_argument import is_id, mistakes_in
 from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN

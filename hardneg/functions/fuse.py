@@ -66,7 +66,7 @@ def fuse(
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
     from hardneg.api.argument_values import stage
-    from hardneg.api.qrels_argument import named_qrels
+    from hardneg.api.dataset_argument import named_qrels
     from hardneg.api.workplace import Workplace
 
     workplace = Workplace.of(where, fuse)

@@ -88,10 +88,9 @@ if TYPE_CHECKING:
     from hardneg.indexes.open_store import open_store
     from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
-    from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
+    from hardneg.recipe.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
     from hardneg.records.errors import (

@@ -67,11 +67,7 @@ def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
 
 
 def frame_of(batches: Iterable[pa.RecordBatch]) -> Any:
-    """The `pandas.DataFrame` of some rows.
-
-    Raises:
-        MissingDependency: pandas is not installed.
-    """
+    """The `pandas.DataFrame` of some rows. Raises MissingDependency: pandas is not installed."""
     return _framed(pa.Table.from_batches(list(batches), _RUN))
 
 

@@ -11,8 +11,7 @@ from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
 from hardneg.cli.launch import launched, meet, together
 from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
 from hardneg.cli.planned_work import configured, free_bytes
-from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
-from hardneg.cli.recipe_plan import plan, run_outputs
+from hardneg.cli.recipe_plan import NAME, PRESET, SET, check_stages, headline, plan, planned, run_outputs
 from hardneg.cli.recipe_results import runs, verify
 from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted, size

@@ -130,9 +130,8 @@ class RunsToScore:
 
 def _judge_of(workplace: "Workplace", given: Mapping[str, Any], fields: Mapping[str, Any]) -> "Judge":
     """What runs are judged by: judgements, or those of the dataset, named or that of the first run."""
-    from hardneg.api.dataset_argument import named_dataset, split_of
+    from hardneg.api.dataset_argument import named_dataset, named_qrels, split_of
     from hardneg.api.judging import Judge
-    from hardneg.api.dataset_argument import named_qrels
     from hardneg.api.results import source_of_runs
 
     qrels, level, match = named_qrels(given.get("qrels")), fields["relevance_level"], fields["answer_match"]

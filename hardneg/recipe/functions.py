@@ -49,11 +49,7 @@ def function_names() -> list[str]:
 
 
 def load_function(name: str) -> RecipeFunction:
-    """The function of an installed recipe.
-
-    Raises:
-        PluginError: two packages claim the name, or its import fails.
-    """
+    """The function of an installed recipe. Raises PluginError: two packages claim the name, or its import fails."""
     points = [point for point in entry_points("recipes") if point.name == name]
     if len(points) > 1:
         raise PluginError(f"the recipe {name!r} is brought by two packages; uninstall one of them")

@@ -200,11 +200,7 @@ def singulars() -> dict[str, str]:
 
 
 def kind_of(word: str) -> str:
-    """The kind that a word names, in the singular or the plural.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The kind that a word names, in the singular or the plural. Raises UsageError: it names none."""
     known = singulars()
     kind = known.get(word, word)
     if kind not in KINDS:

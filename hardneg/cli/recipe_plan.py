@@ -180,13 +180,14 @@ def _charged(rows: "Sequence[Estimate]") -> dict[str, float]:
     return {"cost": round(charge, 4)} if charge else {}
 
 
-def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]]) -> None:
+def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
     """Print one row a step, and the sum of all that is to run; what only some plans have stands in a second table.
 
     A stage that is made once a seed has one row, with the counts of all seeds.
     """
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
-    groups, columns = dict[str, list[Estimate]](), dict[str, list[str]]()
+    groups: dict[str, list[Estimate]] = {}
+    columns: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
     for name, group in groups.items():

@@ -140,13 +140,8 @@ class AnalyzeArguments(Where, total=False):
     """What analyses take beside their fields, those that read it."""
 
     qrels: AnyQrels | None
-    queries: Annotated[
-        str | Path | Mapping[str, Any] | None,
-        Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.", "texts by id"),
-    ]
-    corpus: Annotated[
-        str | Path | Mapping[str, Any] | None, Arg("BEIR's corpus.jsonl, for documents' texts.", "texts by id")
-    ]
+    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")]
+    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for documents' texts.")]
     withheld: Annotated[AnyQrels | None, Arg("Judgements that the filters do not know.", "grades by document by query")]
     relevance_level: Annotated[
         int, Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", default=1)

@@ -1,13 +1,16 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.content_store import keep_result
 from hardneg.api.notebook import ROWS, caption
+from hardneg.api.workplace import usual_store
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run, stream_run
 from hardneg.records.layout import RUN
@@ -15,6 +18,7 @@ from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
 from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import Run
@@ -53,11 +57,6 @@ class StoredResult:
 
     def __fspath__(self) -> str:
         return str(self.path)
-
-    def _repr_html_(self) -> str:
-        values = {"key": self.key, **self.facts}
-        rows = [[name, str(value)] for name, value in values.items() if isinstance(value, str | int | float) and value]
-        return caption(repr(self), Table(["what", "value"], rows, words=2))
 
 
 @dataclass(frozen=True)
@@ -180,3 +179,29 @@ def built_index(name: str, artifact: Artifact) -> BuiltIndex:
 def run_of(name: str, artifact: Artifact, source: TextSource) -> RankedRun:
     """The run in an artifact."""
     return RankedRun(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
+
+
+@contextmanager
+def writing(
+    writer: str,
+    paths: Sequence[Any],
+    overwrite: bool = False,
+    source: "TextSource | None" = None,
+    *,
+    reads: Sequence[Path] = (),
+) -> Iterator[list[Path]]:
+    """The files to write in the block; what stands there must be as the same writer left it, or `overwrite` be given.
+
+    writer: such as `Evaluation.write`, as messages call it. source: of the result, whose store and whose files nothing
+    replaces; else the usual store. reads: files that nothing replaces either.
+
+    Raises:
+        UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
+        ArtifactError: a file cannot be written.
+    """
+    files = [file_path(path) for path in paths]
+    store, known = (source.store, source.reads) if source else (usual_store(None), ())
+    outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        yield files

@@ -1,7 +1,7 @@
 """A run as a function is given it: what a search found, a file, or scores by document and query."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,20 +46,15 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     if isinstance(argument, Mapping | Sequence) and not argument:
         raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
     if isinstance(argument, Mapping) and not is_run(argument):
-        return _labelled(((str(label), each) for label, each in argument.items()), store)
-    runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
-    of_files = run_labels([run_file(each, store) for each in runs if isinstance(each, str | Path)])
-    named = [
-        (getattr(each, "name", f"run {number}"), each)
-        for number, each in enumerate(runs, 1)
-        if not isinstance(each, str | Path)
-    ]
-    return _labelled([*((label, path) for path, label in of_files.items()), *named], store)
-
-
-def _labelled(runs: Iterable[tuple[str, AnyRun]], store: Store) -> dict[str, Path]:
+        named = [(str(label), each) for label, each in argument.items()]
+    else:
+        runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
+        paths = [run_file(each, store) for each in runs if isinstance(each, str | Path)]
+        named = [(label, path) for path, label in run_labels(paths).items()]
+        others = [(number, each) for number, each in enumerate(runs, 1) if not isinstance(each, str | Path)]
+        named += [(getattr(each, "name", f"run {number}"), each) for number, each in others]
     files: dict[str, Path] = {}
-    for label, each in runs:
+    for label, each in named:
         if label in files:
             raise UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
@@ -91,21 +86,17 @@ def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
 def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
     with mistakes_in("run") as mistakes:
         for query_id, scores in run.items():
-            if is_id(query_id, "", mistakes) and _are_scores(query_id, scores, mistakes):
+            if not is_id(query_id, "", mistakes):
+                continue
+            if not isinstance(scores, Mapping):
+                mistakes.append(f"[{query_id!r}]: must be scores by document id, not {scores!r:.60}")
+                continue
+            known, where = len(mistakes), f"[{query_id!r}]"
+            for doc_id, score in scores.items():
+                if is_id(doc_id, where, mistakes) and not _is_number(score):
+                    mistakes.append(f"{where}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+            if len(mistakes) == known:
                 yield query_id, ranked_by_others(scores)
-
-
-def _are_scores(query_id: str, documents: Any, mistakes: list[str]) -> bool:
-    if not isinstance(documents, Mapping):
-        mistakes.append(f"[{query_id!r}]: must be scores by document id, not {documents!r:.60}")
-        return False
-    good = True
-    for doc_id, score in documents.items():
-        good &= is_id(doc_id, f"[{query_id!r}]", mistakes)
-        if not _is_number(score):
-            mistakes.append(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
-            good = False
-    return good
 
 
 def _is_number(score: Any) -> bool:

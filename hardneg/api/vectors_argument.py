@@ -10,14 +10,12 @@ from hardneg.api.argument_values import file_path
 from hardneg.api.content_store import keep_content
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN
-from hardneg.runtime.progress import Progress
 from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
     from hardneg.formats.vectors.flat_vectors import FlatVectors
     from hardneg.indexes.dense import DenseIndex
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.records.types import RankedList
 
 _AT_ONCE = 65_536
@@ -36,8 +34,8 @@ class QueryVectors:
         """All that is read."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
-    def write_run(self, output: Path, depth: int, device: str | None, progress: Progress) -> int:
-        """Searches for all queries in the file's order and writes the run; returns how many there are.
+    def kept_run(self, workplace: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
+        """The run for all queries in the file's order, in the store under its content; and how many there are.
 
         Raises:
             ArtifactError: the index is missing or damaged.
@@ -47,36 +45,24 @@ class QueryVectors:
         from hardneg.formats.runs import write_run
         from hardneg.formats.vectors.flat_vectors import FlatVectors
         from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+        from hardneg.indexes.backends.flat import FlatSearcher
         from hardneg.indexes.dense import DenseIndex
         from hardneg.indexes.kernels.exact.exact import ExactOptions
 
-        index, file = DenseIndex.open(self.index), open_vectors(self.queries, self.ids)
+        index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
         if file.dimension != index.dimension:
             problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
             raise UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
-        with TemporaryDirectory() as folder:
-            count = import_vectors(file, Path(folder), progress)
-            options = ExactOptions(device=device)
-            write_run(output, _entries(_using(index, options, progress), FlatVectors.open(Path(folder)), depth))
-        return count
-
-    def kept_run(self, workplace: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
-        """The run in the store, under its content, as a file of this name; and how many queries there are."""
-        counts: list[int] = []
+        if isinstance(index.searcher, FlatSearcher):
+            options = ExactOptions(device=workplace.device)
+            index = replace(index, searcher=replace(index.searcher, options=options, progress=workplace.progress))
 
         def write(folder: Path) -> None:
-            counts.append(self.write_run(folder / name, depth, workplace.device, workplace.progress))
+            with TemporaryDirectory() as aside:
+                counts.append(import_vectors(file, Path(aside), workplace.progress))
+                write_run(folder / name, _entries(index, FlatVectors.open(Path(aside)), depth))
 
         return keep_content(workplace.store, "given-run", write), counts[0]
-
-
-def _using(index: "DenseIndex", options: "ExactOptions", progress: Progress) -> "DenseIndex":
-    """The index; one that is searched exactly with these options."""
-    from hardneg.indexes.backends.flat import FlatSearcher
-
-    if not isinstance(index.searcher, FlatSearcher):
-        return index
-    return replace(index, searcher=replace(index.searcher, options=options, progress=progress))
 
 
 def _entries(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:

@@ -171,8 +171,7 @@ class Workplace:
 
         names: what the function calls fields, by STAGE.FIELD; others have the names of its arguments.
         """
-        from hardneg.api.dataset_argument import named_dataset
-        from hardneg.api.model_argument import named_model
+        from hardneg.api.dataset_argument import named_dataset, named_model
 
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):

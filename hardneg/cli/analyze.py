@@ -78,8 +78,7 @@ class _Analyses(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the analyses."""
-        from hardneg.registry.plugin_help import plugin_summary
-        from hardneg.registry.plugins import list_plugins
+        from hardneg.registry.plugins import list_plugins, plugin_summary
 
         by_name = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
         self.summaries = {name: f"{summary or 'It has no summary'}." for name, summary in by_name.items()}

@@ -37,8 +37,7 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    from hardneg.registry.plugin_help import plugin_summary
-    from hardneg.registry.plugins import list_plugins
+    from hardneg.registry.plugins import list_plugins, plugin_summary
 
     rows = [
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}

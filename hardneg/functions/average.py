@@ -40,7 +40,7 @@ def average(models: Models, *, weights: Weights = None, **where: Unpack[Where]) 
 
     Example: hardneg average --model start --model trained --weight 1 --weight 3 --output between
     """
-    from hardneg.api.model_argument import named_model
+    from hardneg.api.dataset_argument import named_model
     from hardneg.api.workplace import Workplace
 
     workplace = Workplace.of(where, average)

@@ -65,8 +65,7 @@ def bench(
     """
     from hardneg.api.argument_values import mapping_of, stage, whole_number
     from hardneg.api.benching import Bench
-    from hardneg.api.dataset_argument import named_dataset
-    from hardneg.api.model_argument import named_model
+    from hardneg.api.dataset_argument import named_dataset, named_model
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.language import replaced
 

@@ -108,12 +108,12 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
-    from hardneg.api.mined import ModelScores
+    from hardneg.api.mined import scores_of_model
     from hardneg.records.layout import DATASET
 
     outcome = workplace.make(plan)
     workplace.leave()
-    result, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, workplace, ENCODED, SEARCHED)
+    result, scores = outcome.artifacts[MINED], scores_of_model(plan, outcome, workplace, ENCODED, SEARCHED)
     return _mined(plan, outcome.artifacts[DATASET], result, scores, workplace)
 
 
@@ -121,7 +121,7 @@ def _from_runs(
     plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
 ) -> "MinedNegatives":
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.api.mined import RunScores
+    from hardneg.api.mined import scores_of_run
     from hardneg.api.single_stage import make_dataset, make_from
     from hardneg.records.types import SCORES
 
@@ -135,7 +135,7 @@ def _from_runs(
     scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
     artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, RunScores(run), workplace, reads), facts=facts)
+    return replace(_mined(plan, dataset, artifact, scores_of_run(run), workplace, reads), facts=facts)
 
 
 def _mined(

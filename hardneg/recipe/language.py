@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError, validate_call
 
-from hardneg.recipe.functions import PRESET, RecipeFunction
 from hardneg.recipe.yaml_load import (
     NAME,
     NAME_RULE,
+    PRESET,
+    RecipeFunction,
     as_yaml,
     check_values,
     find_recipe,

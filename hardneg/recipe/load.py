@@ -11,10 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import EXTENDS, PRESETS, expand
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
-from hardneg.recipe.yaml_load import NAME, NAME_RULE
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, RecipeFunction
 from hardneg.records.errors import PluginError, RecipeError
 from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion

@@ -14,10 +14,16 @@ import yaml
 from recipe.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
 from hardneg.recipe import plan as planning
-from hardneg.recipe.functions import RecipeFunction, function_names
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment, named_recipes, shipped_recipes
+from hardneg.recipe.yaml_load import (
+    RecipeFunction,
+    find_recipe,
+    function_names,
+    head_comment,
+    named_recipes,
+    shipped_recipes,
+)
 from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import yaml
 from chat_server import Served, shared_words
-from hardneg.recipe.seed_copies import with_references
 from hardneg_judge.judge import JUDGEMENTS, Judge
 from hardneg_judge.judging import Judged
 from tiny_bert import tiny_bert
@@ -23,6 +22,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
+from hardneg.recipe.seed_copies import with_references
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.layout import DROPPED, NEGATIVES
 from hardneg.records.types import Negatives

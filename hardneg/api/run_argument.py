@@ -11,7 +11,6 @@ import numpy as np
 from hardneg.api.arguments import AnyRun
 from hardneg.api.content_store import keep_content
 from hardneg.api.dataset_argument import is_id, mistakes_in
-from hardneg.api.labels import run_labels
 from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
@@ -59,6 +58,22 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
             raise UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
     return files
+
+
+def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UsageError(f"{twice} is given twice; give each run once")
+    return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
+
+
+def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
+    for length in range(1, len(path.parts) + 1):
+        tail = path.parts[-length:]
+        if sum(other.parts[-length:] == tail for other in namesakes) == 1:
+            return Path(*tail).as_posix()
+    return path.as_posix()
 
 
 def is_run(run: Mapping[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
 from hardneg.api.arguments import AnalyzeArguments, options_of
-from hardneg.api.labels import run_labels
+from hardneg.api.run_argument import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names

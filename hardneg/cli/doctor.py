@@ -9,16 +9,19 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.contracts import contract_lines, declared
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.planned_work import free_bytes
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
+from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import bf16_on_cpu, cpu_name
+
+if TYPE_CHECKING:
+    from hardneg.encoders.open.contract import Contract
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -244,3 +247,47 @@ def _versions(extra: str, count: int, problems: list[str]) -> Finding:
     if extra:
         return Finding(subject, "missing", "; ".join(problems), f'only if you need it: pip install "hardneg[{extra}]"')
     return Finding(subject, "broken", "; ".join(problems), "recipes cannot run: pip install hardneg")
+
+
+def declared(name: str) -> "tuple[Path, str, Contract]":
+    """The folder, the family and the contract of a model whose files are on this machine; downloads nothing.
+
+    Raises:
+        ModelError: they are not.
+    """
+    from hardneg.encoders.open.resolved import resolve
+
+    model = resolve(name)
+    if model.folder is None and (commit := model.location.commit) is not None:
+        there = f"on the hub (commit {commit[:12]}), not on this machine"
+        raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
+    return model.path, getattr(model.family, "called", ""), model.contract
+
+
+def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
+    """What a model says of itself: a word and its value, then all that is odd."""
+    from hardneg.encoders.open.configuration import tokens_read
+
+    yield "query prompt", _prompt(contract.query_prompt)
+    yield "document prompt", _prompt(contract.document_prompt)
+    others = {name: text for name, text in contract.prompts.items() if name not in ("query", "document")}
+    for name, text in others.items():
+        yield f"prompt {name}", f"{_prompt(text)}, kept and not used"
+    yield "similarity", contract.similarity
+    yield "normalised", "yes" if contract.normalised else "no"
+    yield "pooling", contract.pooling or "none of its own"
+    read_of = (tokens_read(length) for length in (contract.query_length, contract.document_length))
+    yield "lengths", "{} tokens of a query, {} of a document".format(*read_of)
+    cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
+    yield "dimensions", f"{contract.dimension or 'not declared'}{cut}"
+    yield "dtype", contract.dtype
+    yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
+    for name, decides in contract.code.items():
+        needed = "set code: native of the model if" if decides else "its configuration says that"
+        yield "own code", f"{name}: not run; {needed} transformers' own computes the same"
+    for line in contract.odd:
+        yield "odd", line
+
+
+def _prompt(text: str) -> str:
+    return repr(text) if text else "none"

@@ -87,7 +87,7 @@ def bench(
 def _files(value: Any) -> dict[str, Path]:
     """Files by the labels of their rows: of a dict its keys, else their names."""
     from hardneg.api.argument_values import files_of
-    from hardneg.api.labels import run_labels
+    from hardneg.api.run_argument import run_labels
 
     if isinstance(value, Mapping):
         return {str(label): files_of("negatives", each)[0] for label, each in value.items()}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from hardneg.api.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
-from hardneg.api.labels import METRICS
 from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
 from hardneg.records.errors import UsageError
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("hardneg")
 
+METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
 EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
@@ -96,7 +96,6 @@ class RunsToScore:
         """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
         from hardneg.api.argument_values import names_of, stage
         from hardneg.api.dataset_argument import named_dataset, named_qrels, split_of
-        from hardneg.api.labels import known_baselines, known_metrics
         from hardneg.api.results import source_of_runs
         from hardneg.api.run_argument import labelled_runs
 
@@ -230,3 +229,21 @@ def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
 def _of_source(source: Any) -> "StoredCollection":
     collection: StoredCollection = source.collection
     return collection
+
+
+def known_baselines(names: Iterable[str], labels: Sequence[str]) -> list[str]:
+    """The labels of the runs to compare with. Raises UsageError where one is not among the runs."""
+    baselines = list(names)
+    for name in baselines:
+        if name not in labels:
+            raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels)}")
+    return baselines
+
+
+def known_metrics(names: Sequence[str]) -> list[str]:
+    """These metrics, each once; the usual ones where there is none. Raises UsageError where one is unknown."""
+    from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
+
+    if judged := [name for name in names or METRICS if name not in answer_cutoffs(names)]:
+        parse_metrics(judged)
+    return list(dict.fromkeys(names or METRICS))

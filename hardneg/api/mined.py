@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
 from hardneg.api.notebook import ROWS, caption
@@ -16,11 +17,11 @@ from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
+from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
     from hardneg.indexes.positive_scores import PositiveScores
-    from hardneg.recipe.execute import Outcome
     from hardneg.recipe.plan import Plan
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
@@ -174,34 +175,29 @@ def mined_in(
     return MinedNegatives(name, key, folder / NEGATIVES, facts, source, scores)
 
 
-def scores_of_run(run: Path) -> "KnowsScores":
+def scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
     from hardneg.formats.runs import read_run
     from hardneg.indexes.positive_scores import scores_in_run
 
-    return lambda mined: scores_in_run(mined, read_run(run).items())
+    return scores_in_run(mined, read_run(run).items())
 
 
-def scores_of_model(plan: "Plan", outcome: "Outcome", workplace: "Workplace", index: str, run: str) -> "KnowsScores":
-    """The scores of positives in the run of a search; the model's own where that did not reach them.
+def scores_of_model(
+    plan: "Plan", artifacts: Mapping[str, Artifact], workplace: "Workplace", mined: MinedNegatives
+) -> "PositiveScores":
+    """The scores of positives in the run of a search; the model's own where that did not reach them."""
+    import numpy as np
 
-    index, run: the steps that encode and search.
-    """
+    from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.max_passage import pooled
+    from hardneg.indexes.open_store import open_store
+    from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
 
-    def known(mined: MinedNegatives) -> "PositiveScores":
-        import numpy as np
-
-        from hardneg.formats.runs import stream_run
-        from hardneg.indexes.kernels.max_passage import pooled
-        from hardneg.indexes.open_store import open_store
-        from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
-
-        scores = scores_in_run(mined, stream_run(outcome.artifacts[run].path / RUN))
-        if any(np.isnan(values).any() for values in scores.values()):
-            collection, folder = mined.source.collection, outcome.artifacts[index].path
-            queries, encode = collection.queries(mined.source.split), workplace.query_encoder(plan)
-            searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
-            fill_from_model(scores, mined, queries, collection, encode, searcher)
-        return scores
-
-    return known
+    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
+    if any(np.isnan(values).any() for values in scores.values()):
+        collection, folder = mined.source.collection, artifacts[ENCODED].path
+        queries, encode = collection.queries(mined.source.split), workplace.query_encoder(plan)
+        searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
+        fill_from_model(scores, mined, queries, collection, encode, searcher)
+    return scores

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import typer
 
 from hardneg.api.arguments import MACHINE as MACHINE
-from hardneg.api.arguments import REQUIRED, Arg, Dataset, Where, arg_of, options_of
+from hardneg.api.arguments import REQUIRED, Arg, Where, options_of
 from hardneg.api.arguments import WRITTEN as WRITTEN
 from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
@@ -128,8 +127,6 @@ _PROCESSES = Arg(
 _PLAN = Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")
 SHARED = {**options_of(Where), "processes": _PROCESSES, "plan": _PLAN}
 """What commands have beside the own arguments of functions."""
-_DATASET = replace(arg_of(Dataset) or Arg(""), name="dataset")
-DATASET, DATASET_OR_OTHER = option_of(_DATASET, ...), option_of(_DATASET, None)
 SET, STORE, DEVICE, PROCESSES, ENGINE = (
     option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
     for name in ("settings", "store", "device", "processes", "engine")

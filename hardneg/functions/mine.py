@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -111,10 +112,9 @@ def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
     from hardneg.api.mined import scores_of_model
     from hardneg.records.layout import DATASET
 
-    outcome = workplace.make(plan)
-    workplace.leave()
-    result, scores = outcome.artifacts[MINED], scores_of_model(plan, outcome, workplace, ENCODED, SEARCHED)
-    return _mined(plan, outcome.artifacts[DATASET], result, scores, workplace)
+    artifacts = workplace.artifacts(plan)
+    scores = partial(scores_of_model, plan, artifacts, workplace)
+    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, workplace)
 
 
 def _from_runs(
@@ -135,7 +135,7 @@ def _from_runs(
     scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
     artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, scores_of_run(run), workplace, reads), facts=facts)
+    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), workplace, reads), facts=facts)
 
 
 def _mined(

@@ -23,7 +23,12 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
         try:
             write(folder)
             origin = {"stage": artifact_type, "content": tree_digest(folder), "name": artifact_type}
-            return keep_result(store, artifact_type, origin, lambda target: _move(folder, target))
+
+            def move(target: Path) -> None:
+                for path in folder.iterdir():
+                    os.replace(path, target / path.name)
+
+            return keep_result(store, artifact_type, origin, move)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             (store.root / "locks" / name).unlink(missing_ok=True)
@@ -41,8 +46,3 @@ def keep_result(
         store.discard(key)
         facts = make(store.workspace(key))
         return store.commit(key, artifact_type, facts or {}, origin)
-
-
-def _move(source: Path, target: Path) -> None:
-    for path in source.iterdir():
-        os.replace(path, target / path.name)

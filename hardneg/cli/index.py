@@ -1,7 +1,5 @@
 """`hardneg index`: the line that builds one, and dense indexes from vectors that other programs made."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import typer
@@ -12,7 +10,7 @@ from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.store.replaced_files import Target
 
 app = typer.Typer(
     help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.", no_args_is_help=True
@@ -41,22 +39,12 @@ def import_(
     if source is None or (embeddings is not None and (vectors is not None or ids is not None)):
         raise UsageError("index import: give --vectors, a .npy array with --ids or Parquet alone, or --embeddings")
     reads = [path for path in (source, ids) if path is not None]
-    with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
+    outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(output) as folder:
         file = open_vectors(source, ids)
         count = import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
-
-
-@contextmanager
-def _aside(outputs: Outputs) -> Iterator[Path]:
-    """A folder to write, which becomes the output at the end of the block; where that fails, nothing is left of it.
-
-    Raises:
-        UsageError: the output is there already, and is not this command's own.
-    """
-    outputs.check()
-    with outputs.laid_out(), replacing_folder(outputs.targets[0].path) as aside:
-        yield aside
 
 
 @app.command("merge")

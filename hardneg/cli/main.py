@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
+from hardneg.cli.adaptor import click_command
 from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
@@ -65,14 +66,18 @@ class PackageGroup(TyperGroup):
         if self._helping:
             return TyperCommand(cmd_name, callback=None, help=_summary(cmd_name, points), rich_help_panel=RESULTS)
         if cmd_name in points:
-            return _loaded(points[cmd_name])
+            point = points[cmd_name]
+            try:
+                return click_command(cmd_name, point.load())
+            except ImportError as error:
+                raise PluginError(f"the command {cmd_name!r} ({point.value}) cannot be imported ({error})") from error
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+        def lacking() -> NoReturn:
+            raise MissingDependency(f"{cmd_name}: pip install ./plugins/{OWN[cmd_name][0]}, from a checkout of hardneg")
+
         return TyperCommand(
-            cmd_name,
-            callback=lambda: _lacking(cmd_name),
-            help=OWN[cmd_name][1],
-            context_settings=anything,
-            add_help_option=False,
+            cmd_name, callback=lacking, help=OWN[cmd_name][1], context_settings=anything, add_help_option=False
         )
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -93,20 +98,6 @@ def _summary(name: str, points: "dict[str, EntryPoint]") -> str:
     from hardneg.registry.plugins import plugin_summary
 
     return f"{plugin_summary(points[name].value)}."
-
-
-def _loaded(point: "EntryPoint") -> Any:
-    try:
-        function = point.load()
-    except ImportError as error:
-        raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
-    app = typer.Typer(add_completion=False)
-    app.command(point.name)(function)
-    return typer.main.get_command(app)
-
-
-def _lacking(name: str) -> NoReturn:
-    raise MissingDependency(f"{name}: pip install ./plugins/{OWN[name][0]}, from a checkout of hardneg")
 
 
 EXIT_CODES = (

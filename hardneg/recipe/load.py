@@ -141,7 +141,7 @@ def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
         problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
         return top
     except ValidationError as error:
-        problems += _problems("", error, _Top)
+        problems += [_problem("", item, _Top) for item in mistakes(error)]
         return None
 
 
@@ -174,14 +174,10 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
                 problems += not_numbers(value, built, path)
                 yield str(name), built
             except ValidationError as error:
-                problems += _problems(path, error, spec)
+                problems += [_problem(path, item, spec) for item in mistakes(error)]
     for reason, (first, *others) in outside.items():
         also = f" (and of {', '.join(others)})" if others else ""
         problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {reason}")
-
-
-def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
-    return [_problem(path, item, spec) for item in mistakes(error)]
 
 
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:

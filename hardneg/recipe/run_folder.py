@@ -264,11 +264,7 @@ def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[s
             "executable": {"cmd": f"hardneg recipe run {called}{preset}", "settings": LOCK},
             "source": {"lang": ["Python"]},
         },
-        "method": {
-            "automatic": True,
-            "score ties": TIES,
-            "retrieval": [_retrieval(name, spec) for name, spec in stages.items() if spec.artifact_type == "run"],
-        },
+        "method": {"automatic": True, "score ties": TIES, "retrieval": list(_retrieval(stages))},
         "actor": {"role": "experimenter"},
         "data": _data(recipe),
         "resources": _resources(artifacts),
@@ -316,16 +312,16 @@ def _measures(recipe: "Recipe") -> dict[str, Any]:
     return {name: value for name, value in evaluated.items() if value}
 
 
-def _retrieval(name: str, spec: "StageSpec") -> dict[str, Any]:
-    """One stage that ranks, with what its recipe sets."""
-    component: dict[str, Any] = {"name": name, "method": spec.verb}
-    if isinstance(spec, Rerank):
-        component["reranks"] = spec.run
-    if isinstance(spec, Fuse):
-        component["interpolates"] = list(spec.runs.values())
-    options = spec.model_dump(mode="json", exclude_defaults=True, exclude={"stage", "run", "runs"})
-    files = [file for _, _, file in input_files(spec)]
-    return component | {name: without_paths(value, files) for name, value in options.items() if value is not None}
+def _retrieval(stages: Mapping[str, "StageSpec"]) -> Iterator[dict[str, Any]]:
+    """The stages that rank, with what their recipe sets."""
+    for name, spec in stages.items():
+        if spec.artifact_type == "run":
+            options = spec.model_dump(mode="json", exclude_defaults=True, exclude={"stage", "run", "runs"})
+            files = [file for _, _, file in input_files(spec)]
+            about: dict[str, Any] = {"name": name, "method": spec.verb}
+            about |= {"reranks": spec.run} if isinstance(spec, Rerank) else {}
+            about |= {"interpolates": list(spec.runs.values())} if isinstance(spec, Fuse) else {}
+            yield about | {key: without_paths(value, files) for key, value in options.items() if value is not None}
 
 
 def _data(recipe: "Recipe") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import inspect
 import math
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -163,22 +163,8 @@ def find_recipe(name: str) -> Path | RecipeFunction:
     if name in function_names():
         return load_function(name)
     known = named_recipes()
-    near = f"{suggestion(name, known)}; the nearest are: {', '.join(nearest(name, known))}"
-    reason = f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path"
+    reason = f"no recipe is called {name!r}{suggestion(name, known)}; `hardneg recipe list` shows all; or give a path"
     raise UsageError(reason + other_recipes())
-
-
-def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The known words most like `word`: those that begin with it first, then those that it is a part of."""
-    from difflib import SequenceMatcher
-
-    matcher = SequenceMatcher(b=word)
-
-    def likeness(name: str) -> tuple[bool, bool, float]:
-        matcher.set_seq1(name)
-        return bool(word) and name.startswith(word), bool(word) and word in name, matcher.ratio()
-
-    return sorted(known, key=likeness, reverse=True)[:count]
 
 
 def read_tree(path: Path) -> dict[str, Any]:

@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from hardneg.records.types import PluginSetting
 
 
-KINDS = (
-    "datasets", "writers", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers",
-    "stages", "analyses", "engines",
-)  # fmt: skip
-_SINGULARS = (
-    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
-    "analysis", "engine",
-)  # fmt: skip
+_KINDS = {
+    "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
+    "loss": "losses", "regularizer": "regularizers", "batches": "batches", "index": "indexes", "reranker": "rerankers",
+    "stage": "stages", "analysis": "analyses", "engine": "engines",
+}  # fmt: skip
+KINDS = tuple(_KINDS.values())
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -203,7 +201,7 @@ def no_such_option(option: str, known: Collection[str]) -> str:
 
 def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
-    return dict(zip(_SINGULARS, KINDS, strict=True))
+    return dict(_KINDS)
 
 
 def kind_of(word: str) -> str:

@@ -190,12 +190,6 @@ def _form(annotation: Any) -> Any:
     return annotation if origin is Literal or annotation in (int, float, bool) else str
 
 
-def taken(arguments: Any, options: type) -> dict[str, Any]:
-    """Take the arguments of these options, or their defaults, out of a function's; those of every function stay."""
-    own = {name: arg for name, arg in options_of(options).items() if name not in Where.__annotations__}
-    return {name: arguments.pop(name, arg.default) for name, arg in own.items()}
-
-
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
     """The function; its signature has each argument of its `**options: Unpack[...]`, as notebooks show it.
 

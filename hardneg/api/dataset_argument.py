@@ -1,4 +1,4 @@
-"""A dataset, or judgements, as a function is given them: by name, as a folder or file, or in memory."""
+"""A dataset, judgements or a model as a function is given them: by name, as a folder or file, or in memory."""
 
 import json
 import os
@@ -257,14 +257,14 @@ def named_model(argument: Model, store: Store) -> str:
         raise UsageError(
             f"model: cannot use {argument!r:.60}; give a folder, a hub id, or a model of sentence-transformers"
         )
-    return str(keep_content(store, "given-model", lambda folder: _save(argument, folder)).path)
 
+    def save(folder: Path) -> None:
+        from hardneg.encoders.open.resolved import quiet
 
-def _save(model: Any, folder: Path) -> None:
-    from hardneg.encoders.open.resolved import quiet
+        with quiet():
+            argument.save_pretrained(str(folder), create_model_card=False)
 
-    with quiet():
-        model.save_pretrained(str(folder), create_model_card=False)
+    return str(keep_content(store, "given-model", save).path)
 
 
 def model_name(argument: Model) -> str:

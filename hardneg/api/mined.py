@@ -107,24 +107,21 @@ class MinedNegatives(StoredResult):
             UsageError: `negatives` is no count.
             DataError: no query has so many negatives.
         """
-        from hardneg.api.arrow_tables import dataset_of
+        from hardneg.api.arrow_tables import dataset_of, write_parquet_rows
 
         at_least_one("negatives", negatives)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
-        artifact = keep_result(
-            self.source.store, "rows", origin, lambda folder: self._write_rows(folder, form, negatives, scores)
-        )
+
+        def write(folder: Path) -> Mapping[str, int]:
+            with TemporaryDirectory() as aside:
+                written = Path(aside) / "rows.parquet"
+                counts = self.write_form(written, form, negatives, scores)
+                write_parquet_rows(written, folder / ROWS_FILE)
+            return counts
+
+        artifact = keep_result(self.source.store, "rows", origin, write)
         return dataset_of(artifact.path / ROWS_FILE)
-
-    def _write_rows(self, folder: Path, form: str, negatives: int, scores: bool) -> Mapping[str, int]:
-        from hardneg.api.arrow_tables import write_parquet_rows
-
-        with TemporaryDirectory() as aside:
-            written = Path(aside) / "rows.parquet"
-            counts = self.write_form(written, form, negatives, scores)
-            write_parquet_rows(written, folder / ROWS_FILE)
-        return counts
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
@@ -132,9 +129,9 @@ class MinedNegatives(StoredResult):
         Raises:
             MissingDependency: pandas is not installed.
         """
-        from hardneg.api.arrow_tables import frame_of, negatives_rows
+        from hardneg.api.arrow_tables import frame_of_lists
 
-        return frame_of(negatives_rows(self))
+        return frame_of_lists((item.query_id, item.negatives, item.scores) for item in self)
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
         """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""

@@ -107,17 +107,20 @@ class RankedRun(StoredResult):
         Raises:
             MissingDependency: `datasets` is not installed.
         """
-        from hardneg.api.arrow_tables import dataset_of, write_run_rows
+        from hardneg.api.arrow_tables import dataset_of, write_lists
 
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        artifact = keep_result(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
+        artifact = keep_result(self.store, "rows", origin, lambda folder: write_lists(self._rows(), folder / ROWS_FILE))
         return dataset_of(artifact.path / ROWS_FILE)
 
     def to_pandas(self) -> Any:
         """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        from hardneg.api.arrow_tables import frame_of, run_rows
+        from hardneg.api.arrow_tables import frame_of_lists
 
-        return frame_of(run_rows(self))
+        return frame_of_lists(self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, Sequence[str], Any]]:
+        return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
         queries = counted(int(self.facts.get("queries", 0)), "query")

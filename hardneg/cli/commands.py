@@ -12,7 +12,7 @@ from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, val
 from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalWorkplace, check_run, configured, opened
+from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
@@ -101,7 +101,8 @@ class RunCommand(Command):
 
     def targets(self, args: Args) -> list[Target]:
         """The run, whose name has to be that of a gzip file."""
-        check_run(args["output"])
+        if args["output"].suffix != ".gz":
+            raise UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
         return [Target(args["output"])]
 
 

@@ -185,12 +185,6 @@ def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path
     return command_outputs(command, targets, inputs, open_store(None), overwrite)
 
 
-def check_run(output: Path) -> None:
-    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
-    if output.suffix != ".gz":
-        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
-
-
 def free_bytes(path: Path) -> int:
     """What is free where a path is, or will be."""
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free

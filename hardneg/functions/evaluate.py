@@ -98,14 +98,19 @@ class RunsToScore:
         from hardneg.api.dataset_argument import named_dataset, named_qrels, split_of
         from hardneg.api.results import source_of_runs
         from hardneg.api.run_argument import labelled_runs
+        from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = stage("evaluate", {name: given[name] for name in (*names, "answer_match") if name in given})
-        metrics = known_metrics(names_of("metrics", given.get("metrics", ())))
+        metrics = list(dict.fromkeys(names_of("metrics", given.get("metrics", ())) or METRICS))
+        if by_judgements := [name for name in metrics if name not in answer_cutoffs(metrics)]:
+            parse_metrics(by_judgements)
         files = labelled_runs(given["runs"], workplace.store)
         by_path = {str(path): label for label, path in files.items()}
         wanted = names_of("baselines", given.get("baselines", ()))
-        baselines = known_baselines([by_path.get(name, name) for name in wanted], list(files))
+        baselines = [by_path.get(name, name) for name in wanted]
+        if unknown := [name for name in baselines if name not in files]:
+            raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
         qrels, dataset, split = named_qrels(given.get("qrels")), given.get("dataset"), given.get("split")
         if dataset is not None:
             named, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
@@ -229,21 +234,3 @@ def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
 def _of_source(source: Any) -> "StoredCollection":
     collection: StoredCollection = source.collection
     return collection
-
-
-def known_baselines(names: Iterable[str], labels: Sequence[str]) -> list[str]:
-    """The labels of the runs to compare with. Raises UsageError where one is not among the runs."""
-    baselines = list(names)
-    for name in baselines:
-        if name not in labels:
-            raise UsageError(f"baseline {name} is not among the runs: {', '.join(labels)}")
-    return baselines
-
-
-def known_metrics(names: Sequence[str]) -> list[str]:
-    """These metrics, each once; the usual ones where there is none. Raises UsageError where one is unknown."""
-    from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
-
-    if judged := [name for name in names or METRICS if name not in answer_cutoffs(names)]:
-        parse_metrics(judged)
-    return list(dict.fromkeys(names or METRICS))

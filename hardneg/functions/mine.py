@@ -26,7 +26,7 @@ from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
     from hardneg.api.mined import KnowsScores, MinedNegatives
-    from hardneg.api.vectors_argument import QueryVectors
+    from hardneg.api.run_argument import QueryVectors
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
     from hardneg.store.artifacts import Artifact
@@ -73,8 +73,7 @@ def mine(
     """
     from hardneg.api.argument_values import stage
     from hardneg.api.dataset_argument import split_of
-    from hardneg.api.run_argument import run_file
-    from hardneg.api.vectors_argument import named_vectors
+    from hardneg.api.run_argument import named_vectors, run_file
     from hardneg.api.workplace import Workplace
 
     workplace, runs = Workplace.of(where, mine), {"run": run, "filter_by": filter_by}

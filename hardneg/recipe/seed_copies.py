@@ -69,7 +69,14 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
         if isinstance(own, Mapping) and "seed" in own:
             reason = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
             problems.append(f"stages.{name}.{path}: {reason}")
-    return problems + list(_name_problems(stages, _seeded(stages, seeds)))
+    copied = _seeded(stages, seeds).copies
+    for name, copy in ((name, copy) for name, copies in copied.items() for copy in copies.values()):
+        if copy in stages or not NAME.fullmatch(copy):
+            why = "a stage of that name is there already" if copy in stages else "that is too long"
+            problems.append(f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise")
+    if (count := sum(map(len, copied.values())) + len(stages) - len(copied)) > _MOST_STAGES:
+        problems.append(f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most")
+    return problems
 
 
 def over_seeds(recipe: "Recipe", seeds: _Seeds) -> "Recipe":
@@ -128,16 +135,6 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
 
     decided = {name: by for name in stages if (by := trainings(name))}
     return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
-
-
-def _name_problems(stages: Mapping[str, StageSpec], seeded: SeededStages) -> Iterator[str]:
-    for name, copies in seeded.copies.items():
-        for copy in copies.values():
-            if copy in stages or not NAME.fullmatch(copy):
-                why = "a stage of that name is there already" if copy in stages else "that is too long"
-                yield f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise"
-    if (count := sum(map(len, seeded.copies.values())) + len(stages) - len(seeded.copies)) > _MOST_STAGES:
-        yield f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most"
 
 
 def _copied(

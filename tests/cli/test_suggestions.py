@@ -4,7 +4,6 @@ import pytest
 from command_line import call, hardneg
 
 from hardneg.recipe.language import apply_settings
-from hardneg.recipe.yaml_load import find_recipe, named_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 

@@ -70,6 +70,9 @@ def option_of(argument: Arg, *default: Any) -> Any:
     """The option that an argument is; default: where that does not stand apart, as in an annotation."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
+    completed = completion.words(*argument.words) if argument.words else None
+    completed = completion.plugins(argument.plugin) if argument.plugin else completed
+    completed = completion.metrics if argument.metrics else completed
     return typer.Option(
         *default,
         flag(argument),
@@ -81,7 +84,7 @@ def option_of(argument: Arg, *default: Any) -> Any:
         callback=checked_device if argument.name == "device" else None,
         show_default=argument.default not in (REQUIRED, None, ()),
         rich_help_panel=argument.panel or None,
-        autocompletion=_completed(argument),
+        autocompletion=completed,
     )
 
 
@@ -106,14 +109,6 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
         if "called" not in vars(error):
             error.called = called
         raise
-
-
-def _completed(argument: Arg) -> Any:
-    if argument.plugin:
-        return completion.plugins(argument.plugin)
-    if argument.metrics:
-        return completion.metrics
-    return completion.words(*argument.words) if argument.words else None
 
 
 _PROCESSES = Arg(

@@ -119,7 +119,7 @@ class RunsToScore:
         workplace.refuse_settings()
         source = source_of_runs(given["runs"])
         split, of_runs = split or (source.split if source else "test"), "the dataset of the runs" if source else None
-        return cls(files, metrics, baselines, qrels, of_runs, split, lambda: _of_source(source), fields)
+        return cls(files, metrics, baselines, qrels, of_runs, split, partial(getattr, source, "collection"), fields)
 
     @cached_property
     def collection(self) -> "StoredCollection | None":
@@ -229,8 +229,3 @@ def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
 
     recipe = AdhocRecipe("evaluate", dataset, settings=workplace.settings)
     return StoredCollection.open(make_dataset(recipe.plan(), workplace).path)
-
-
-def _of_source(source: Any) -> "StoredCollection":
-    collection: StoredCollection = source.collection
-    return collection

@@ -73,8 +73,10 @@ def mine(
     """
     from hardneg.api.argument_values import stage
     from hardneg.api.dataset_argument import split_of
+    from hardneg.api.mined import scores_of_model
     from hardneg.api.run_argument import named_vectors, run_file
     from hardneg.api.workplace import Workplace
+    from hardneg.records.layout import DATASET
 
     workplace, runs = Workplace.of(where, mine), {"run": run, "filter_by": filter_by}
     files = {name: run_file(each, workplace.store) for name, each in runs.items() if each is not None}
@@ -85,7 +87,11 @@ def mine(
     stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = workplace.begin(workplace.recipe(mine, dataset, model, stages), reads)
-    return _from_runs(plan, workplace, files, vectors, depth) if reads else _by_model(plan, workplace)
+    if reads:
+        return _from_runs(plan, workplace, files, vectors, depth)
+    artifacts = workplace.artifacts(plan)
+    scores = partial(scores_of_model, plan, artifacts, workplace)
+    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, workplace)
 
 
 def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
@@ -105,15 +111,6 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     searched = stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
-
-
-def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
-    from hardneg.api.mined import scores_of_model
-    from hardneg.records.layout import DATASET
-
-    artifacts = workplace.artifacts(plan)
-    scores = partial(scores_of_model, plan, artifacts, workplace)
-    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, workplace)
 
 
 def _from_runs(

@@ -107,7 +107,12 @@ def check_recipe(
 ) -> Recipe:
     """A recipe from its tree, be it read from `source` or made in memory; `earlier` are the problems met so far."""
     problems = list[str]()
-    top = _check_top(tree, problems)
+    top: _Top | None = None
+    try:
+        top = _Top.model_validate(tree)
+        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
+    except ValidationError as error:
+        problems += [_problem("", item, _Top) for item in mistakes(error)]
     stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
@@ -133,16 +138,6 @@ def check_recipe(
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
-
-
-def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
-    try:
-        top = _Top.model_validate(tree)
-        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
-        return top
-    except ValidationError as error:
-        problems += [_problem("", item, _Top) for item in mistakes(error)]
-        return None
 
 
 def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:

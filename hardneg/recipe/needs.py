@@ -47,7 +47,9 @@ def needs(plan: Plan) -> Iterator[Need]:
     """All that the steps need, each once; of the hub only listings and heads of files are read."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
-        yield _looked_up("package", "Java", _java)
+        from hardneg.indexes.kernels.lucene.java import find_java
+
+        yield _looked_up("package", "Java", lambda: Lookup(note="Java {0.version} in {0.home}".format(find_java())))
     for stage, reading in plan.recipe.collections.items():
         loader, name = plan.recipe.plugins[stage, "loader"], reading.loader.name
         source = getattr(loader, "source", "")
@@ -79,13 +81,6 @@ def _looked_up(category: str, subject: str, find: Callable[[], Lookup]) -> Need:
         reason = f"{error.filename}: cannot be read: {error.strerror}"
         return Need(category, subject, missing=reason, exit_code=DataError.exit_code)
     return Need(category, subject, there, ahead, note)
-
-
-def _java() -> Lookup:
-    from hardneg.indexes.kernels.lucene.java import find_java
-
-    java = find_java()
-    return Lookup(note=f"Java {java.version} in {java.home}")
 
 
 def _data(loader: object) -> Lookup:

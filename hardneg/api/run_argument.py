@@ -92,14 +92,6 @@ def is_run(run: Mapping[str, Any]) -> bool:
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
-def ranked_by_others(scores: Mapping[str, float]) -> RankedList:
-    """A list from scores by document that another program gave: in trec_eval's order, with no equal scores."""
-    doc_ids = sorted(scores, reverse=True)
-    values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
-    order = np.argsort(-values, stable=True)
-    return RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
-
-
 def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
     try:
         write_run(folder / RUN, _entries(run))
@@ -121,7 +113,10 @@ def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, Rank
                 if is_id(doc_id, where, mistakes) and not _is_number(score):
                     mistakes.append(f"{where}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
             if len(mistakes) == known:
-                yield query_id, ranked_by_others(scores)
+                doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
+                values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
+                order = np.argsort(-values, stable=True)
+                yield query_id, RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
 
 
 def _is_number(score: Any) -> bool:

@@ -147,7 +147,13 @@ class NegativesCommand(Command):
     def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
         """Write the negatives, and tell of them."""
         target = self._target(args)
-        _tell_mined(result.facts)
+        counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
+        say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
+        counts.pop("queries in the run", None)
+        named = [name for name in counts if name.startswith("dropped as ")]
+        if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
+            say(f"  candidates left out: {left}")
+        tell_left_out(counts)
         with workplace.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
@@ -192,17 +198,6 @@ class RecipeCommand(Command):
         say(result.answer())
         print_section(stdout_console(), result.section())
         say(f"{output}: hardneg recipe run {output}")
-
-
-def _tell_mined(facts: Mapping[str, Any]) -> None:
-    counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
-    say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
-    counts.pop("queries in the run", None)
-    dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
-    if dropped:
-        reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
-        say(f"  candidates left out: {reasons}")
-    tell_left_out(counts)
 
 
 def commands() -> dict[str, Command]:

@@ -95,16 +95,12 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     for key, value in changes.items():
         before = merged.get(key)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if key != "model" and _another(before, value):
+            named = (name for name in ("name", "stage") if name in before and name in value)
+            if key != "model" and any(before[name] != value[name] for name in named):
                 before = {name: item for name, item in before.items() if (key, name) == ("dataset", "withheld")}
             value = merge(before, value)
         merged[key] = value
     return merged
-
-
-def _another(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two settings name different plugins."""
-    return any(key in before and key in after and before[key] != after[key] for key in ("name", "stage"))
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:

@@ -273,7 +273,11 @@ def static_problem(target: str) -> str:
         return f"{module} line {error.lineno}: {error.msg}"
     except (OSError, UnicodeDecodeError, ValueError) as error:
         return f"{module} cannot be read: {error}"
-    return "" if attribute in _names_bound(tree) else f"{module} has no {attribute}"
+    nodes = list(ast.walk(tree))
+    bound = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    bound |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return "" if attribute in bound else f"{module} has no {attribute}"
 
 
 def plugin_summary(target: str) -> str:
@@ -301,21 +305,9 @@ def _find_source(module: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin else None
 
 
-def _names_bound(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
-
-
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
     """Return a mapping for each option: `name`, `type`, `default` (empty: required), `meaning` from the docstring."""
-    rows = list(_model_rows(plugin) if hasattr(plugin, "model_fields") else _dataclass_rows(plugin))
+    rows = list(_rows(plugin))
     meanings = _meanings(plugin, [row["name"] for row in rows])
     return [{**row, "meaning": row.get("meaning") or meanings.get(row["name"], "")} for row in rows]
 
@@ -328,22 +320,21 @@ def plugin_text(plugin: type[Any]) -> str:
     return text.strip()
 
 
-def _dataclass_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
+def _rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
+    """Return the fields of a dataclass, or of a model, whose verb is no option."""
+    if hasattr(plugin, "model_fields"):
+        for name, info in plugin.model_fields.items():
+            if name != "stage":
+                default = "" if info.is_required() else repr(info.get_default(call_default_factory=True))
+                meaning = info.description or ""
+                yield {"name": name, "type": _type(info.annotation), "default": default, "meaning": meaning}
+        return
     for field in dataclasses.fields(plugin):
         default = "" if field.default is dataclasses.MISSING else repr(field.default)
         if field.default_factory is not dataclasses.MISSING:
             default = repr(field.default_factory())
         meaning = field.metadata.get("help", "")
         yield {"name": field.name, "type": _type(field.type), "default": default, "meaning": meaning}
-
-
-def _model_rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
-    """Return the fields of a model; its verb is no option."""
-    for name, field in plugin.model_fields.items():
-        if name == "stage":
-            continue
-        default = "" if field.is_required() else repr(field.get_default(call_default_factory=True))
-        yield {"name": name, "type": _type(field.annotation), "default": default, "meaning": field.description or ""}
 
 
 def _type(annotation: Any) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from hardneg.api.arguments import Arg, Model, Where, spelled_out
 from hardneg.records.errors import UsageError

@@ -17,8 +17,7 @@ from hardneg.api.arguments import AnalyzeArguments, Where, options_of, spelled_o
 from hardneg.api.content_store import keep_content
 from hardneg.api.dataset_argument import named_qrels
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.notebook import html_section
-from hardneg.api.results import writing
+from hardneg.api.results import html_section, writing
 from hardneg.api.run_argument import is_run, labelled_runs, run_file, run_labels
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import write_metrics

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
-from hardneg.api.notebook import ROWS, caption
-from hardneg.api.results import ROWS_FILE, StoredResult, TextSource, writing
+from hardneg.api.results import ROWS, ROWS_FILE, StoredResult, TextSource, caption, writing
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives

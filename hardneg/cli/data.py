@@ -62,7 +62,7 @@ def show(
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.api.single_stage import make_dataset
+    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
 

@@ -224,7 +224,7 @@ class RunsToScore:
 def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
     from hardneg.api.adhoc_recipe import AdhocRecipe
-    from hardneg.api.single_stage import make_dataset
+    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
 
     recipe = AdhocRecipe("evaluate", dataset, settings=workplace.settings)

@@ -117,8 +117,8 @@ def _from_runs(
     plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
 ) -> "MinedNegatives":
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
+    from hardneg.api.content_store import make_dataset, make_from
     from hardneg.api.mined import scores_of_run
-    from hardneg.api.single_stage import make_dataset, make_from
     from hardneg.records.types import SCORES
 
     dataset = make_dataset(plan, workplace)

@@ -199,10 +199,5 @@ def tiny_multi_vector(
     return folder
 
 
-BY_FAMILY = {
-    "dense": tiny_encoder,
-    "static": tiny_static,
-    "sparse": tiny_sparse_encoder,
-    "multi-vector": tiny_multi_vector,
-}
+BY_FAMILY = {"dense": tiny_encoder, "static": tiny_static, "multi-vector": tiny_multi_vector}
 """Who writes a model of each family of encoders."""

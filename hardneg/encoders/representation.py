@@ -15,7 +15,7 @@ from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
 from hardneg.records.errors import ModelError
-from hardneg.records.types import Encoded, SparseRows
+from hardneg.records.types import Encoded
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress
 
@@ -97,15 +97,15 @@ def first_broken(encoded: Encoded) -> int | None:
     if isinstance(encoded, np.ndarray):
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
-    finite = np.isfinite(encoded.weights) if isinstance(encoded, SparseRows) else np.isfinite(encoded.vectors).all(1)
-    positions = np.flatnonzero(~finite)
+    finite = [np.isfinite(array).all(axis=tuple(range(1, array.ndim))) for array in encoded.flat.values()]
+    positions = np.flatnonzero(~np.logical_and.reduce(finite))
     return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
 def check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
     """Refuses vectors that are all the same, unless there are few texts: their words may be unknown. As ModelError."""
-    parts = encoded.weights if isinstance(encoded, SparseRows) else getattr(encoded, "vectors", encoded)
-    alike = not len(parts) if isinstance(encoded, SparseRows) else bool(np.all(parts == parts[:1]))
+    arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
+    alike = all(np.all(array == array[:1]) for array in arrays)
     if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
         problem = f"the vectors of {len(texts)} {side} texts are all the same"
         raise ModelError(f"model {name!r}: {problem}: check its weights and its tokenizer")

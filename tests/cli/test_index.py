@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import call
+from tests.sparse_lists import write
 
 from hardneg.formats.vectors.token_store import TokenWriter
 from hardneg.records.errors import HardnegError, PluginError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.testing.forms import write_encoded
-from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")
 

@@ -39,7 +39,7 @@ def put(store, numbers):
         store.write_block(*block)
 
 
-@pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", ["static", "multi-vector"])
 def test_many_writers_in_any_order_make_what_one_does(models, corpus, tmp_path, monkeypatch, kind):
     encoder = models[kind]
     monkeypatch.setattr(encoder, "block", 4)

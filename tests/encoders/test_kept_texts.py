@@ -3,18 +3,18 @@
 from contextlib import contextmanager
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.kept_texts import encode_kept
 from hardneg.formats.vectors import begun_blocks
-from hardneg.records.encoded import SparseRows, TokenVectors
 from hardneg.runtime.progress import Silent
 
-KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+KINDS = {"dense": tiny_encoder, "multi-vector": tiny_multi_vector}
 TEXTS = ["which " * (n % 5) + f"river is {n}" for n in range(22)]
 OPTIONS = EncodeOptions(tokens_per_batch=40, precision="fp32", window=5)
 
@@ -38,11 +38,8 @@ class Stopping(Silent):
 
 
 def raw(encoded):
-    if isinstance(encoded, SparseRows):
-        return encoded.offsets.tobytes(), encoded.terms.tobytes(), encoded.weights.tobytes()
-    if isinstance(encoded, TokenVectors):
-        return encoded.offsets.tobytes(), encoded.vectors.tobytes()
-    return (encoded.tobytes(),)
+    arrays = [encoded] if isinstance(encoded, np.ndarray) else [encoded.offsets, *encoded.flat.values()]
+    return [array.tobytes() for array in arrays]
 
 
 @pytest.mark.parametrize("kind", KINDS)

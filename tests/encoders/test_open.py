@@ -14,7 +14,6 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_en
 
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
@@ -28,7 +27,6 @@ MAKERS = {
     "dense": (tiny_encoder, Dense),
     "static": (tiny_static, Static),
     "model2vec": (tiny_model2vec, Static),
-    "sparse": (tiny_sparse_encoder, Splade),
     "multi-vector": (tiny_multi_vector, LateInteraction),
 }
 
@@ -91,7 +89,7 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     make, family = MAKERS[name]
     folder = make(tmp_path / "model")
     assert resolve(str(folder)).family == family()
-    claims = [each for each in (Static, Splade, LateInteraction) if each.claims(folder)]
+    claims = [each for each in (Static, LateInteraction) if each.claims(folder)]
     assert claims == [family] * (name != "dense")
 
 
@@ -149,7 +147,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
     installed(monkeypatch, broken=PluginError("the encoders plugin 'broken' of a package cannot be imported (x)"))
     with caplog.at_level(logging.WARNING):
         for name in ("model", "other"):  # said once
-            assert resolve(str(tiny_sparse_encoder(tmp_path / name))).family == Splade()
+            assert resolve(str(tiny_multi_vector(tmp_path / name))).family == LateInteraction()
     assert caplog.text.count("'broken' of a package cannot be imported (x); it claims no model's folder") == 1
 
 
@@ -192,9 +190,26 @@ def test_a_folder_that_is_damaged_is_told_when_it_is_opened(tmp_path: Path) -> N
 def test_what_a_spec_says_of_its_family_wins(tmp_path: Path) -> None:
     folder = tiny_encoder(tmp_path / "model")
     config = json.loads((folder / "config_sentence_transformers.json").read_text())
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({**config, "model_type": "SparseEncoder"}))
-    assert resolve(str(folder)).family == Splade()
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({**config, "model_type": "MultiVectorEncoder"})
+    )
+    assert resolve(str(folder)).family == LateInteraction()
     named = resolve(ModelSpec(str(folder), encoder=PluginSetting("dense")))
     assert named.family == Dense()
-    with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
+    with pytest.raises(ModelError, match="a MultiVectorEncoder, not a dense encoder"):
         _ = named.full
+
+
+def test_a_folder_of_a_family_whose_package_is_missing_names_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hardneg.registry import plugins as registry
+
+    names = registry.plugin_names
+    for module in (registry, resolved):
+        monkeypatch.setattr(module, "plugin_names", lambda kind: [name for name in names(kind) if name != "sparse"])
+    model = resolve(str(tiny_sparse_encoder(tmp_path / "model")))
+    told = "it is of the family sparse, in package hardneg-sparse, which is not installed: pip install "
+    for ask in (lambda: model.full, lambda: model.digest, lambda: load_encoder(model.spec, "cpu")):
+        with pytest.raises(ModelError, match=told):
+            ask()

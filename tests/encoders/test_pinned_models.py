@@ -24,7 +24,7 @@ from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import PluginSetting
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
-from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_static
 
 PINS = Path(__file__).with_name("pinned_models.json")
 VERSIONS = {"transformers": transformers.__version__, "sentence-transformers": sentence_transformers.__version__}
@@ -93,7 +93,6 @@ FORMS: dict[str, Callable[[Path], Path]] = {
     "tiny": tiny_encoder,
     "bare": lambda folder: tiny_encoder(folder, kind="transformers"),
     "head of masked words": tiny_masked_lm,
-    "sparse": tiny_sparse_encoder,
     "static": tiny_static,
     "static, not normalised": lambda folder: tiny_static(folder, normalised=False),
     "model2vec": tiny_model2vec,
@@ -127,7 +126,6 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
     "prompt": {"query_prompt": PromptName("s2p"), "document_prompt": "{task}: ", "task": "find it"},
     "types": {"document_token_type": 1, "dtype": "bf16", "truncate_dim": 8},
     "derived static": {"encoder": PluginSetting("static", {"dimensions": 8})},
-    "derived sparse": {"encoder": PluginSetting("sparse", {"max_terms": 5})},
     "derived multi-vector": {"encoder": PluginSetting("multi-vector", {"dimension": 8, "query_expansion": 10})},
 }
 """Specs for folders; each is read for three of them."""

@@ -7,7 +7,7 @@ import pytest
 from fuzz.fuzzing import fuzzed, mangled, read_or_one_line, values
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_static
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
@@ -23,22 +23,15 @@ def twins(folder):
     load_learner(ModelSpec(str(tiny_encoder(folder.with_name("base"))), twins=True), "cpu").save(folder)
 
 
-def query_terms(folder):
-    kind = PluginSetting("sparse", {"queries": "terms"})
-    load_learner(ModelSpec(str(tiny_sparse_encoder(folder.with_name("base"))), encoder=kind), "cpu").save(folder)
-
-
 MAKERS = {
     "dense": tiny_encoder,
     "transformer": lambda folder: tiny_encoder(folder, kind="transformers"),
     "twins": twins,
     "static": tiny_static,
     "model2vec": tiny_model2vec,
-    "sparse": tiny_sparse_encoder,
-    "query-terms": query_terms,
     "multi-vector": tiny_multi_vector,
 }
-ENCODERS = [None, *map(PluginSetting, ("dense", "static", "sparse", "multi-vector"))]
+ENCODERS = [None, *map(PluginSetting, ("dense", "static", "multi-vector"))]
 
 
 @pytest.fixture(scope="module")
@@ -166,11 +159,6 @@ BROKEN = [
     ("model2vec", "model.safetensors", without, "no weights there"),
     ("model2vec", "tokenizer.json", without, "no tokenizer.json there"),
     ("model2vec", "config.json", content("0"), "not names and values"),
-    ("sparse", CONFIG, value(model_type=...), "modules are those of a sparse encoder: set encoder: sparse"),
-    ("sparse", CONFIG, value(model_type="CrossEncoder"), "a CrossEncoder, not a dense encoder"),
-    ("sparse", OPTIONS, value(transformer_task=...), "without its head of masked words"),
-    ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),
-    ("query-terms", "query_0_SparseStaticEmbedding/model.safetensors", to_folder, "no weights there"),
     ("multi-vector", "1_Dense/config.json", value(module_output_name="sentence_embedding"), "not token_embeddings"),
     ("multi-vector", "3_Normalize/config.json", content('"x"'), "not names and values in JSON"),
     ("multi-vector", CONFIG, value(model_type=...), "modules are those of a multi-vector encoder"),

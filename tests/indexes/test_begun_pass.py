@@ -10,7 +10,6 @@ from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
-from hardneg.indexes.backends import sparse
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -20,7 +19,7 @@ from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
-WAYS = ["torch", "bf16", "weights", "token-vectors"]
+WAYS = ["torch", "bf16", "token-vectors"]
 COUNT = 9000
 
 
@@ -47,13 +46,12 @@ class Told(Silent):
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(begun_blocks, "clock", clock)
-    monkeypatch.setattr(sparse, "_ROWS", 1024)
     return clock
 
 
 def opened(folder: Path, way: str):
     """A folder of an index, and queries; among the vectors are equal ones, which every engine must put in row order."""
-    if way in ("weights", "token-vectors"):
+    if way == "token-vectors":
         docs = drawn_documents(way, COUNT, 8, exact=False)
         return write_encoded(folder, docs), drawn_queries(way, docs, exact=False)
     vectors, queries = (np.random.default_rng(n).standard_normal((n, 16), np.float32) for n in (COUNT, 70))
@@ -65,7 +63,7 @@ def searcher(folder: Path, way: str, progress):
     engine = way if way in ("torch", "bf16") else "auto"
     options = ExactOptions(device="cpu", engine=engine, corpus_block=1024, query_block=32)
     found = open_store(folder, options)
-    assert isinstance(found, FlatSearcher | MultiVectorSearcher | sparse.SparseSearcher)
+    assert isinstance(found, FlatSearcher | MultiVectorSearcher)
     return replace(found, progress=progress)
 
 

@@ -42,7 +42,7 @@ def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
         load_learner(ModelSpec(str(folder), **options))
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", ["dense", "multi-vector"])
 def test_a_static_folder_is_no_other_kind(static: Path, tmp_path: Path, kind):
     for folder in (static, tiny_model2vec(tmp_path / "model2vec")):
         spec, told = ModelSpec(str(folder), encoder=PluginSetting(kind)), f"a static model, not a {kind} encoder"

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from hardneg_sparse.impact import Impact, frequency_texts
+from sparse_lists import rows_of
 
-from hardneg.indexes.backends.impact import Impact, frequency_texts
 from hardneg.records.errors import UsageError
-from tests.sparse_lists import rows_of
 
 
 def test_each_document_is_a_text_of_terms_and_frequencies() -> None:

@@ -1,19 +1,19 @@
 import numpy as np
 import pytest
+from hardneg_sparse import exact
+from hardneg_sparse.exact import Sparse, SparseSearcher
+from hardneg_sparse.store import SparseRows, SparseStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sparse_lists import rows_of, write
 
-from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.indexes.backends import sparse
-from hardneg.indexes.backends.sparse import Sparse, SparseSearcher
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits, SparseRows
+from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
-from tests.sparse_lists import rows_of, write
 
 _DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}]
 
@@ -95,9 +95,9 @@ def _texts(count: int) -> st.SearchStrategy[list[dict[int, float]]]:
 def test_it_finds_what_a_full_sort_finds(tmp_path_factory, documents, queries, k, rows, weights):
     store = SparseStore.open(write(tmp_path_factory.mktemp("store"), documents, 4, 6))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sparse, "_ROWS", rows)
-        patched.setattr(sparse, "_WEIGHTS", weights)
-        patched.setattr(sparse, "_QUERIES", 4)
+        patched.setattr(exact, "_ROWS", rows)
+        patched.setattr(exact, "_WEIGHTS", weights)
+        patched.setattr(exact, "_QUERIES", 4)
         hits = SparseSearcher(store).search(rows_of(queries, 6), k)
     expected = _brute_force(rows_of(queries, 6), rows_of(documents, 6), k)
     assert hits.rows.tolist() == expected.rows.tolist()

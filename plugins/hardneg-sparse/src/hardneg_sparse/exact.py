@@ -1,21 +1,14 @@
 """The exact index of term weights: no structure but the rows themselves, multiplied block by block."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.indexes.kernels.checks import DecodedRows
-from hardneg.indexes.kernels.exact.top_k import BegunPass, Best, best_hits, best_of, kept_best, merged
-from hardneg.indexes.kernels.sparse_products import as_matrix, check_weights
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Encoded, Hits, SparseRows
-from hardneg.registry.protocols import RowLookup
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.plugin import Hits, Progress, RowLookup, Silent, UsageError, index_checks, top_k
+from hardneg_sparse.store import SparseRows, SparseStore
 
 _ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
 _WEIGHTS = 1 << 20  # of a block of documents
@@ -40,14 +33,14 @@ class Sparse:
 
 
 @dataclass(frozen=True)
-class SparseSearcher(DecodedRows):
+class SparseSearcher(index_checks.DecodedRows):
     """Searches the weights of a folder, on the CPU; `progress` counts the blocks. begun: as in `ExactOptions`."""
 
     store: SparseStore
     progress: Progress | None = None
     begun: Path | None = None
 
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
 
         A document that scores 0 or less, as one does that shares no term with the query, is no hit.
@@ -58,21 +51,22 @@ class SparseSearcher(DecodedRows):
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")
-        check_weights(queries, self.store.width, k)
+        queries.check(self.store.width)
+        index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)
-        parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
-        begun = BegunPass(self.begun, "weights", k, queries.offsets, queries.terms, queries.weights)
+        parts = [queries[start : start + _QUERIES].matrix for start in starts]
+        begun = top_k.BegunPass(self.begun, "weights", k, queries.offsets, queries.terms, queries.weights)
         sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
-        none = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
-        best = [best_of(begun.state(i), torch.device("cpu")) or each for i, each in enumerate(none)]
+        none = [top_k.Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
+        best = [top_k.best_of(begun.state(i), torch.device("cpu")) or each for i, each in enumerate(none)]
         with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
             begun.tell(task)
             for start, block in self.store.blocks(_ROWS, _WEIGHTS, begun.done):
-                columns = as_matrix(block).T.tocsr()
+                columns = block.matrix.T.tocsr()
                 for i, part in enumerate(parts):
-                    best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
-                begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
+                    best[i] = top_k.merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
+                begun.at(start + len(block), lambda: (top_k.kept_best(mine, k) for mine in best))
                 task.advance(len(block))
-            hits = best_hits(best, len(queries), k)
+            hits = top_k.best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf
         return hits

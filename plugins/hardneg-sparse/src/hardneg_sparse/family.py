@@ -4,20 +4,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_source import adapter_of
-from hardneg.encoders.open.contract import CONFIG, filled, saved_class
-from hardneg.encoders.open.model_files import json_object
-from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, digest_of, model_content
-from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import FullSpec, Precision
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
-from hardneg.store.identity import options_in_key
+from hardneg.plugin import (
+    FolderFamily,
+    Form,
+    FullSpec,
+    ModelError,
+    PluginError,
+    PluginSetting,
+    ResolvedModel,
+    model_files,
+    plugin_identity,
+)
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.plugin import Encoder
 
-_CLASS = "SparseEncoder"
 _OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
 _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
@@ -43,7 +44,7 @@ class Splade(FolderFamily):
     called: ClassVar[str] = "sparse"
     version: ClassVar[int] = 1
     form: ClassVar[Form] = "weights"
-    own: ClassVar[tuple[str, ...]] = (_CLASS,)
+    own: ClassVar[tuple[str, ...]] = ("SparseEncoder",)
     later: ClassVar[frozenset[str]] = frozenset({"pooling", "activation", "queries", "max_terms"})
 
     pooling: Literal["own", "max", "sum"] = "own"
@@ -66,31 +67,30 @@ class Splade(FolderFamily):
             raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
         if self.queries == "terms" and spec.twins:
             raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
-        self.check_class(model.path)
-        started = spec if spec.similarity or saved_class(model.path) == _CLASS else replace(spec, similarity="dot")
-        return filled(started, model.contract, adapter_of(spec, model.path))
+        new = not spec.similarity and not self.saved(model.path)
+        return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, folder: Path) -> list[str]:
         """That a head is initialised, where there is none."""
-        architectures = json_object(folder / "config.json").get("architectures") or []
-        if saved_class(folder) == _CLASS or any(str(name).endswith("ForMaskedLM") for name in architectures):
+        architectures = model_files.json_object(folder / "config.json").get("architectures") or []
+        if self.saved(folder) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
         return ["it has no head of masked words: a new one is initialised from its word embeddings"]
 
-    def content_digest(self, model: ResolvedModel) -> str:
-        """The digest of the files' content and the options; those of this family count where the folder lacks them."""
-        options = options_in_key(self)
-        own = saved_class(model.path) == _CLASS
-        if own and (most := json_object(model.path / CONFIG).get("max_active_dims")) is not None:
+    def identity(self, model: ResolvedModel) -> FullSpec:
+        """The spec with the options, where the folder lacks them, and how many terms the folder keeps."""
+        own, options = self.saved(model.path), plugin_identity(self.called, self)["options"]
+        settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
+        if (most := settings.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
         setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
-        return digest_of(model_content(model.location), replace(model.full, encoder=setting))
+        return replace(model.full, encoder=setting)
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.families.sparse.modules import load_module, terms_of
-        from hardneg.encoders.families.sparse.weights import TermWeights
+        from hardneg.plugin import Encoder
+        from hardneg_sparse.modules import load_module, terms_of
+        from hardneg_sparse.weights import TermWeights
 
         module: Any = load_module(self, model, device, precision)
         return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

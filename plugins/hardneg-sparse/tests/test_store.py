@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg_sparse.store import SparseRows, SparseStore, SparseWriter, fault, is_complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sparse_lists import LISTS, lists_of, rows_of, write
 
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter, fault, is_complete
 from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.types import SparseRows
-from tests.sparse_lists import LISTS, lists_of, rows_of, write
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -159,11 +158,11 @@ def test_two_writers_share_a_folder(tmp_path: Path) -> None:
 
 _KILLED = """
 import os, signal, sys
-sys.path.insert(0, os.getcwd())
+sys.path.insert(0, sys.argv[3])
 from pathlib import Path
 from hardneg.store import atomic_write
-from hardneg.formats.vectors import journal; from hardneg.formats.vectors import sparse_store
-from tests.sparse_lists import rows_of, LISTS
+from hardneg.formats.vectors import journal; from hardneg_sparse.store import SparseWriter
+from sparse_lists import rows_of, LISTS
 left = int(sys.argv[2])
 def counted(do):
     def step(*given, **named):
@@ -175,7 +174,7 @@ def counted(do):
     return step
 for name in ("replace", "write", "fsync", "unlink", "rmdir"):
     setattr(os, name, counted(getattr(os, name)))
-with sparse_store.SparseWriter(Path(sys.argv[1]), 5, 5) as writer:
+with SparseWriter(Path(sys.argv[1]), 5, 5) as writer:
     for number in {0, 1, 2} - writer.finished_blocks():
         writer.write_block(number, 2 * number, rows_of(LISTS[2 * number : 2 * number + 2]))
     writer.write_doc_ids(f'd{i}' for i in range(5))
@@ -184,8 +183,8 @@ with sparse_store.SparseWriter(Path(sys.argv[1]), 5, 5) as writer:
 
 
 def _killed(folder: Path, step: int) -> int:
-    home = Path(__file__).parents[2]
-    return subprocess.run([sys.executable, "-c", _KILLED, str(folder), str(step)], check=False, cwd=home).returncode
+    program = [sys.executable, "-c", _KILLED, str(folder), str(step), str(Path(__file__).parent)]
+    return subprocess.run(program, check=False).returncode
 
 
 def _resumed(folder: Path) -> None:

@@ -7,26 +7,18 @@ take most of the time and memory of a small model.
 Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.encoders.protocol import Form
-from hardneg.encoders.representation import Batches, Representation, at_least_float32
-from hardneg.encoders.spec import Side
-from hardneg.encoders.towers import forward
-from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
-from hardneg.records.layout import TERMS
-from hardneg.records.types import SparseRows
-
-if TYPE_CHECKING:
-    pass
-
+from hardneg.plugin import Form, Representation, Side, towers
+from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter, is_complete
 
 _TERMS = 1024  # whose logits are held at a time
 _GRADIENTS = 1 << 16  # of single weights, whose products with vectors are held at a time
@@ -48,7 +40,7 @@ def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.devi
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
     try:
-        hidden = forward([first], features, device, side)
+        hidden = towers.forward([first], features, device, side)
     finally:
         del output.forward
     with torch.autocast(device.type, enabled=False):
@@ -112,9 +104,9 @@ class TermWeights(Representation):
         """float32 [n, V]."""
         if can_be_narrow(parts):
             return narrow(parts, features, device, side)
-        return forward(parts, features, device, side)["sentence_embedding"]
+        return towers.forward(parts, features, device, side)["sentence_embedding"]
 
-    def gathered(self, batches: Batches, count: int, dimension: int) -> SparseRows:
+    def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
         """The texts in order; of each batch the weights that are not 0 alone are in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
@@ -141,9 +133,8 @@ class TermWeights(Representation):
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Inner products, outside autocast."""
-        with torch.autocast(queries.device.type, enabled=False):
-            scores = at_least_float32(queries) @ at_least_float32(documents).T
+        """Inner products, outside autocast; those of a document are computed once, however many columns it has."""
+        scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
@@ -152,7 +143,8 @@ class TermWeights(Representation):
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
         with torch.autocast(queries.device.type, enabled=False):
-            products = at_least_float32(queries)[text.div(max(1, each), rounding_mode="floor"), term] * weights
+            of_queries = queries.to(torch.promote_types(queries.dtype, torch.float32))
+            products = of_queries[text.div(max(1, each), rounding_mode="floor"), term] * weights
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> SparseWriter:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from hardneg_sparse.weights import _Largest, can_be_narrow
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.sparse.weights import _Largest, can_be_narrow
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import forward

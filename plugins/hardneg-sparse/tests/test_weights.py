@@ -1,9 +1,7 @@
 import numpy as np
 import torch
-
-from hardneg.encoders.families.sparse.weights import TermWeights
-from hardneg.formats.vectors.sparse_store import SparseStore
-from hardneg.records.types import SparseRows
+from hardneg_sparse.store import SparseRows, SparseStore
+from hardneg_sparse.weights import TermWeights
 
 WEIGHTS = TermWeights(["a", "b", "c", "d"])
 TENSOR = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.5, 0.25]])

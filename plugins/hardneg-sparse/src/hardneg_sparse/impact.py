@@ -5,7 +5,7 @@ of frequencies and the query's impacts. Frequencies are written as such, so a te
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,19 +16,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.vectors.sparse_store import IMPACT_SCALE, SparseStore, read_terms, write_terms
-from hardneg.indexes.kernels.checks import in_order, no_hits
-from hardneg.indexes.kernels.lucene.java import java_reason, start_java
-from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
-from hardneg.indexes.kernels.sparse_products import check_weights
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.layout import DOC_IDS
-from hardneg.records.types import Encoded, Hits, SparseRows
-from hardneg.records.wording import counted
-from hardneg.registry.protocols import RowLookup
-from hardneg.runtime.progress import Progress
-from hardneg.store.atomic_write import link_file
+from hardneg.plugin import (
+    ArtifactError,
+    DocIds,
+    Hits,
+    Progress,
+    RowLookup,
+    UsageError,
+    atomic_write,
+    index_checks,
+    lucene_search,
+    start_java,
+)
+from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
 
 APART, BEHIND_TERM = "\ue000", "\ue001"
 """The separators of terms, and of a term from its frequency: characters of no script."""
@@ -125,7 +125,9 @@ class FrequencyWriter:
 
 
 def _refused(folder: Path, error: Any) -> ArtifactError:
-    return ArtifactError(f"{folder}: Lucene cannot write the index ({java_reason(error)}): is the disk full?")
+    return ArtifactError(
+        f"{folder}: Lucene cannot write the index ({lucene_search.java_reason(error)}): is the disk full?"
+    )
 
 
 def _java_map(name: str, value: str) -> Any:
@@ -148,7 +150,7 @@ class Impact:
         scale: the factor of weights before they are rounded to whole numbers.
     """
 
-    scale: float = IMPACT_SCALE
+    scale: float = 100.0
 
     version: ClassVar[int] = 1
     extra: ClassVar[str] = "lucene"
@@ -182,10 +184,10 @@ class Impact:
                 writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
                 task.advance(len(block))
         write_terms(path, words)
-        link_file(source / DOC_IDS, path / DOC_IDS)
+        atomic_write.link_file(source / DOC_IDS, path / DOC_IDS)
         if lost:
-            progress.note(f"impact: {lost} of {counted(store.size, 'weight')} round to 0 with scale {self.scale:g}")
-        total = int(open_lucene(path, _SEARCHER).get_total_num_docs())
+            progress.note(f"impact: {lost} of {store.size} weights round to 0 with scale {self.scale:g}")
+        total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())
         if total != len(store):
             raise ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
         return total
@@ -211,7 +213,7 @@ class Impact:
             MissingDependency: without Pyserini or Java.
             ArtifactError: where `path` holds no Lucene index of impacts.
         """
-        lucene, doc_ids = open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
+        lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
             raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
         return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
@@ -228,7 +230,7 @@ class ImpactSearcher:
     lucene: Any
     terms: NDArray[np.object_]
 
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> Hits:
         """The best k documents of each query that share a term with it.
 
         Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
@@ -239,16 +241,17 @@ class ImpactSearcher:
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
-        check_weights(queries, len(self.terms), k)
-        hits = no_hits(len(queries), k)
-        size = max(threads(), HELD // k)
+        queries.check(len(self.terms))
+        index_checks.check_depth(k)
+        hits = index_checks.no_hits(len(queries), k)
+        size = max(lucene_search.threads(), lucene_search.HELD // k)
         for start in range(0, len(queries), size):
             part = queries[start : start + size]
-            lists = ranked(self.lucene, self._in_java(part), len(part), k)
+            lists = lucene_search.ranked(self.lucene, self._in_java(part), len(part), k)
             rows = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
-            fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
+            lucene_search.fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
         sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
-        return in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
+        return index_checks.in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
 
     def _in_java(self, queries: SparseRows) -> Any:
         """The queries as a Java list of maps from words to impacts."""

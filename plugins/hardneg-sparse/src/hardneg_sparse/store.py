@@ -3,29 +3,84 @@
 `offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
 id of each row, `sparse.json` how many rows and terms there are, and `terms.txt`, where it is known, what each term is.
 Blocks are written in any order and by several processes, each to a file of its own; `close` puts them in a line.
+Products are those of scipy's sparse matrices, which sum the terms of a pair in one order everywhere.
 """
 
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.hash_index import ranges
-from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
-from hardneg.formats.vectors.number_file import NumberFile, NumberLine, writing_numbers
-from hardneg.formats.vectors.shards import Pieces, Shard, Shards
-from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.layout import DOC_IDS, TERMS
-from hardneg.records.types import SparseRows
-from hardneg.store.atomic_write import replace_text, replacing
+from hardneg.plugin import (
+    ArtifactError,
+    DataError,
+    DocIds,
+    EncodedRows,
+    UsageError,
+    atomic_write,
+    journal,
+    number_file,
+    shards,
+)
 
-IMPACT_SCALE = 100.0
-"""By which weights are multiplied before they are rounded to whole numbers, where nothing else is said."""
+SHAPE = "sparse.json"
+"""The file that marks a folder of term weights."""
+
+DOC_IDS, TERMS = "docid", "terms.txt"
+_JOURNAL = "sparse.journal"
+_BLOCKS = "sparse.blocks"
+_OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
+
+FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
+"""What a complete folder consists of."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows(EncodedRows):
+    """Term weights: n texts encoded by a learned sparse encoder.
+
+    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: how many
+    terms there are.
+    """
+
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    width: int
+
+    @property
+    def matrix(self) -> Any:
+        """The `scipy.sparse.csr_array` [n, width] of weights; the arrays are shared."""
+        return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
+
+    def score_matrix(self, documents: Self) -> NDArray[np.float32]:
+        """The inner product of each query with each document: float32 [Q, D]. Raises as `check`."""
+        self.check(documents.width)
+        products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
+        return products
+
+    def score_pairs(self, documents: Self) -> NDArray[np.float32]:
+        """The inner product of each query with the document beside it: float32 [n]. Raises as `check`."""
+        self.check(documents.width)
+        products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
+        return products
+
+    def check(self, width: int) -> None:
+        """Checks queries over `width` terms.
+
+        Raises:
+            UsageError: for another number of terms, or weights that are not sound.
+        """
+        if self.width != width:
+            raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
+        if problem := fault(self):
+            raise UsageError(f"queries: {problem}: check the model")
 
 
 def fault(rows: SparseRows) -> str:
@@ -59,7 +114,7 @@ def write_terms(folder: Path, terms: Sequence[str]) -> None:
     """
     if odd := [term for term in terms if not term or "\n" in term]:
         raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
-    replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
+    atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
@@ -74,18 +129,7 @@ def read_terms(folder: Path) -> Sequence[str]:
         raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
-SHAPE = "sparse.json"
-"""The file that marks a folder of term weights."""
-
-_JOURNAL = "sparse.journal"
-_BLOCKS = "sparse.blocks"
-_OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
-
-FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
-"""What a complete folder consists of."""
-
-
-class SparseWriter(BlockWriter):
+class SparseWriter(journal.BlockWriter):
     """Writes a folder of weights in blocks; after a kill, the next writer finds them.
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
@@ -97,21 +141,16 @@ class SparseWriter(BlockWriter):
         if not 1 <= width < 1 << 31 or count < 0:
             raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         self.folder, self.width, self.count = folder, width, count
-        self._journal = Journal(folder, _JOURNAL, writer)
-        self._start()
-
-    def _start(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        shape = {"rows": self.count, "terms": self.width}
-        if begun := (self.folder / SHAPE).exists():
-            if _shape(self.folder) != (self.count, self.width):
-                raise ArtifactError(f"{self.folder / SHAPE}: begun with another shape: delete the folder")
-            if not self._journal.begun:
-                raise ArtifactError(f"{self.folder}: already complete: delete the folder to write it anew")
+        self._journal = journal.Journal(folder, _JOURNAL, writer)
+        begun = (folder / SHAPE).exists()
+        if begun and _shape(folder) != (count, width):
+            raise ArtifactError(f"{folder / SHAPE}: begun with another shape: delete the folder")
+        if begun and not self._journal.begun:
+            raise ArtifactError(f"{folder}: already complete: delete the folder to write it anew")
+        (folder / _BLOCKS).mkdir(parents=True, exist_ok=True)
         self._journal.start()
-        (self.folder / _BLOCKS).mkdir(exist_ok=True)
         if not begun:
-            replace_text(self.folder / SHAPE, json.dumps(shape))
+            atomic_write.replace_text(folder / SHAPE, json.dumps({"rows": count, "terms": width}))
 
     def write_block(self, number: int, start_row: int, rows: SparseRows) -> None:
         """Writes the texts from `start_row` on and marks the block as finished.
@@ -128,7 +167,7 @@ class SparseWriter(BlockWriter):
             raise UsageError(f"block {number} ends at row {start_row + len(rows)} of {self.count}")
         if problem := fault(rows):
             raise ArtifactError(f"weights from row {start_row} on, {problem}: check the model")
-        with replacing(self._block(number)) as file:
+        with atomic_write.replacing(self._block(number)) as file:
             for numbers, dtype in ((np.diff(rows.offsets), "<i8"), (rows.terms, "<i4"), (rows.weights, "<f4")):
                 file.write(np.ascontiguousarray(numbers, dtype).data)
         self._journal.add(number, start_row, len(rows), len(rows.terms))
@@ -150,11 +189,13 @@ class SparseWriter(BlockWriter):
     def close(self) -> None:
         """Puts the blocks in a line, if every row and the ids are there, and removes them: the folder is complete."""
         blocks = sorted({number: rest for number, *rest in self._journal.records()}.items(), key=lambda item: item[1])
-        done = first_missing((start, rows) for _, (start, rows, _) in blocks)
+        done = 0
+        for _, (start, rows, _) in blocks:
+            if start < done:
+                raise ArtifactError(f"{self.folder}: its blocks overlap: delete the folder")
+            done += rows if start == done else 0
         if done < self.count:
             raise ArtifactError(f"{self.folder}: the weights from row {done} on are missing: write them first")
-        if sum(rows for _, (_, rows, _) in blocks) != self.count:
-            raise ArtifactError(f"{self.folder}: its blocks overlap: delete the folder")
         self._check_doc_ids()
         if not (self.folder / _WEIGHTS[0]).exists():  # the last one of the three: a kill may have come after it
             self._join([(self._block(number), rows, terms) for number, (_, rows, terms) in blocks])
@@ -164,7 +205,7 @@ class SparseWriter(BlockWriter):
     def _join(self, blocks: list[tuple[Path, int, int]]) -> None:
         """Blocks in the order of their rows, with the numbers of rows and terms of each."""
         name, dtype = _OFFSETS
-        with writing_numbers(self.folder / name, dtype, self.count + 1) as write:
+        with number_file.writing_numbers(self.folder / name, dtype, self.count + 1) as write:
             end = np.zeros(1, np.int64)
             write(end)
             for path, rows, _ in blocks:
@@ -173,7 +214,7 @@ class SparseWriter(BlockWriter):
                 end = ends[-1:] if rows else end
         total = sum(terms for _, _, terms in blocks)
         for (name, dtype), before in ((_TERMS, 0), (_WEIGHTS, 4)):
-            with writing_numbers(self.folder / name, dtype, total) as write:
+            with number_file.writing_numbers(self.folder / name, dtype, total) as write:
                 for path, rows, terms in blocks:
                     write(np.fromfile(path, dtype, terms, offset=8 * rows + before * terms))
 
@@ -204,8 +245,8 @@ class SparseStore:
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
-        self._offsets = NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
-        self.shards = Shards.of(folder) or Shards(folder, [Shard("", count, 0, "")])
+        self._offsets = number_file.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
+        self.shards = shards.Shards.of(folder) or shards.Shards(folder, [shards.Shard("", count, 0, "")])
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
@@ -215,7 +256,7 @@ class SparseStore:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
         count, width = _shape(folder)
-        if Journal(folder, _JOURNAL).begun:
+        if journal.Journal(folder, _JOURNAL).begun:
             raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not (store._terms.sound and store._weights.sound):
@@ -228,16 +269,16 @@ class SparseStore:
         return self.count
 
     @cached_property
-    def _terms(self) -> NumberLine:
-        return NumberLine(self.shards, *_TERMS, self._pieces)
+    def _terms(self) -> number_file.NumberLine:
+        return number_file.NumberLine(self.shards, *_TERMS, self._pieces)
 
     @cached_property
-    def _weights(self) -> NumberLine:
-        return NumberLine(self.shards, *_WEIGHTS, self._pieces)
+    def _weights(self) -> number_file.NumberLine:
+        return number_file.NumberLine(self.shards, *_WEIGHTS, self._pieces)
 
     @cached_property
-    def _pieces(self) -> Pieces:
-        return Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
+    def _pieces(self) -> shards.Pieces:
+        return shards.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
 
     @property
     def size(self) -> int:
@@ -302,7 +343,8 @@ class SparseStore:
         where = "among the requested rows"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)
-        positions, offsets = ranges(begins, ends)[0], np.append(0, np.cumsum(ends - begins))
+        offsets = np.append(0, np.cumsum(ends - begins))
+        positions = np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1])
         terms, weights = self._terms.take(positions), self._weights.take(positions)
         return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 

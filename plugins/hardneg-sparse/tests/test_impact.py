@@ -5,18 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg_sparse import impact as lucene_frequencies
+from hardneg_sparse.impact import Impact, ImpactSearcher
+from hardneg_sparse.store import SparseRows, SparseWriter
 from noted import Notes
 from numpy.typing import NDArray
+from sparse_lists import rows_of, write
 
-from hardneg.formats.vectors.sparse_store import SparseWriter
-from hardneg.indexes.backends import impact as lucene_frequencies
-from hardneg.indexes.backends.impact import Impact, ImpactSearcher
 from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import SparseRows
 from hardneg.runtime.progress import Silent
-from tests.sparse_lists import rows_of, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
@@ -59,8 +58,8 @@ def test_scores_are_products_of_rounded_weights(searcher: ImpactSearcher) -> Non
 
 def test_lists_do_not_depend_on_batches(searcher: ImpactSearcher, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = searcher.search(rows_of(QUERIES), 3)
-    monkeypatch.setattr("hardneg.indexes.backends.impact.HELD", 1)
-    monkeypatch.setattr("hardneg.indexes.backends.impact.threads", lambda: 1)
+    monkeypatch.setattr("hardneg_sparse.impact.HELD", 1)
+    monkeypatch.setattr("hardneg_sparse.impact.threads", lambda: 1)
     monkeypatch.setattr(lucene, "threads", lambda: 1)
     single = searcher.search(rows_of(QUERIES), 3)
     assert np.array_equal(whole.rows, single.rows) and np.array_equal(whole.scores, single.scores)

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hardneg.records.errors import PluginError
-from hardneg.records.types import EncodedBatch
+from hardneg.plugin import EncodedBatch, PluginError
 
 _SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "quadratic": lambda part: part**2,

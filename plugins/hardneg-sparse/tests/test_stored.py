@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hardneg_sparse.store import SparseStore, SparseWriter
 from tiny import tiny_sparse_encoder
 
 from hardneg.encoders.corpus import stream
@@ -14,7 +15,6 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent

@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-
-from hardneg.formats.vectors.sparse_store import SparseWriter
-from hardneg.records.types import SparseRows
+from hardneg_sparse.store import SparseRows, SparseWriter
 
 LISTS = [{0: 1.5, 4: 2.0}, {}, {2: 0.25}, {0: 1.0, 1: 3.0, 3: -0.5}, {}]
 

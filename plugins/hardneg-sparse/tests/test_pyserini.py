@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hardneg_sparse.store import SparseStore
 from recipe.recipes import plan_in, small_collection
 from safetensors.torch import load_file
 
 from hardneg.formats.runs import read_run
-from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.run_folder import publish
 from hardneg.store.artifacts import Store

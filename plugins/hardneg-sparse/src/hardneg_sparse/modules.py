@@ -7,40 +7,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.open.contract import saved_class
-from hardneg.encoders.open.loading import (
-    assembled,
-    check_encoder,
-    check_missing,
-    check_tokenizer,
-    check_weights,
-    differences,
-    hold_in,
-    library_model,
-    library_transformer,
-    load_kwargs,
-    weights_dtype,
-    with_prompts,
-)
-from hardneg.encoders.open.model_files import json_object, module_folders, sides
-from hardneg.encoders.spec import FullSpec, Precision
-from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
-from hardneg.records.errors import ModelError
+from hardneg.plugin import FullSpec, ModelError, loading, model_files, towers
 
 if TYPE_CHECKING:
     from sentence_transformers import SparseEncoder
 
-    from hardneg.encoders.families.sparse.splade import Splade
-    from hardneg.encoders.open.resolved import ResolvedModel
+    from hardneg.plugin import ResolvedModel
+    from hardneg_sparse.family import Splade
 
 _SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
 _BAR = 4.5
 _CHUNK = 64  # tokens whose weights are computed at once without gradients: the padded length may be 512
 
 
-def load_module(
-    options: "Splade", model: "ResolvedModel", device: str | None, precision: Precision | None
-) -> "SparseEncoder":
+def load_module(options: "Splade", model: "ResolvedModel", device: str | None, precision: Any) -> "SparseEncoder":
     """The model by options and spec, in evaluation mode.
 
     precision: that of the encoding; None is to train.
@@ -51,18 +31,17 @@ def load_module(
     from sentence_transformers import SparseEncoder
 
     spec, folder, contract = model.full, model.path, model.contract
-    dtype = weights_dtype(spec, precision)
-    own = saved_class(folder) == SparseEncoder.__name__
-    whole, most = _own(folder, spec, dtype) if own else (_new(folder, spec, dtype), None)
-    assembly = assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
-    module: Any = with_prompts(assembly, contract.prompts, contract.default_prompt_name)
+    dtype = loading.weights_dtype(spec, precision)
+    whole, most = _own(folder, spec, dtype) if options.saved(folder) else (_new(folder, spec, dtype), None)
+    assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
+    module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
     module.max_active_dims = options.max_terms or most
     return module
 
 
 def terms_of(module: Any) -> Sequence[str]:
     """The word of each term, in the order of the vocabulary; `[number]` where the tokenizer has no word."""
-    tokenizer, width = route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
+    tokenizer, width = towers.route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(words)] + [
         f"[{number}]" for number in range(len(words), width)
@@ -73,20 +52,22 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
-    for path, class_name in module_folders(folder).items():
-        if class_name == "SparseStaticEmbedding" and (outside := json_object(path / "config.json").get("path")):
+    for path, class_name in model_files.module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (
+            outside := model_files.json_object(path / "config.json").get("path")
+        ):
             raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
-    module = library_model(SparseEncoder, folder, dtype)
-    whole = nn.Sequential(*folded(list(module.children()), spec.name))
-    transformer, *rest = route(whole, "document")
+    module = loading.library_model(SparseEncoder, folder, dtype)
+    whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
+    transformer, *rest = towers.route(whole, "document")
     names = [type(part).__name__ for part in rest]
     if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
         raise ModelError(f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known")
-    check_encoder(transformer, spec)
+    loading.check_encoder(transformer, spec)
     if transformer.model.get_output_embeddings() is None:
         raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
-    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
-    check_weights(transformer.model, sides(folder)["document"][0], spec.name)
+    loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
+    loading.check_weights(transformer.model, model_files.sides(folder)["document"][0], spec.name)
     return whole, module.max_active_dims
 
 
@@ -94,42 +75,42 @@ def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
-    folders = [path for path, class_name in module_folders(folder).items() if class_name == "Transformer"]
+    folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
     if len(folders) != 1:
         raise ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
-    weights = load_kwargs(folder, torch.float32)
-    transformer = library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
-    check_encoder(transformer, spec)
-    check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
+    weights = loading.load_kwargs(folder, torch.float32)
+    transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
+    loading.check_encoder(transformer, spec)
+    loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     _with_head(transformer.model, folders[0], spec.name)
-    hold_in(transformer.model, dtype)
+    loading.hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
 
 
 def _with_head(model: Any, folder: Path, name: str) -> None:
     """Checks that the network is complete, and initialises its head where the files have none."""
-    missing, _ = differences(model, folder)
+    missing, _ = loading.differences(model, folder)
     body = f"{model.base_model_prefix}."
     lacking = {key for key in missing if not key.startswith(body)}
     outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
     if not lacking or lacking < outside:
-        return check_weights(model, folder, name)
-    check_missing(set(missing) - lacking, name)
+        return loading.check_weights(model, folder, name)
+    loading.check_missing(set(missing) - lacking, name)
     _new_head(model, lacking, name)
 
 
 def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
     """The modules with the requested pooling, queries and normalisation."""
-    documents = _pooled(options, spec, route(whole, "document"))
-    queries = route(whole, "query")
+    documents = _pooled(options, spec, towers.route(whole, "document"))
+    queries = towers.route(whole, "query")
     if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
         ours = queries[0] if not hasattr(queries[0], "model") else None
-        return [twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
+        return [towers.twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
     if not hasattr(queries[0], "model"):
         raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
-    if has_twins(whole):
-        return [twins(_pooled(options, spec, queries), documents)]
-    return [twins(with_own_queries(documents), documents)] if spec.twins else documents
+    if towers.has_twins(whole):
+        return [towers.twins(_pooled(options, spec, queries), documents)]
+    return [towers.twins(towers.with_own_queries(documents), documents)] if spec.twins else documents
 
 
 def _pooled(options: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:

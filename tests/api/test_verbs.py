@@ -209,14 +209,11 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
-def test_live_models_of_other_kinds(kind, place, at, tmp_path):
-    import sentence_transformers
-    from tiny import tiny_multi_vector, tiny_sparse_encoder
+def test_live_models_of_other_kinds(place, at, tmp_path):
+    from sentence_transformers import MultiVectorEncoder
+    from tiny import tiny_multi_vector
 
-    sparse = (tiny_sparse_encoder, "SparseEncoder")
-    make, name = sparse if kind == "sparse" else (tiny_multi_vector, "MultiVectorEncoder")
-    live = getattr(sentence_transformers, name)(str(make(tmp_path / "model")), device="cpu")
+    live = MultiVectorEncoder(str(tiny_multi_vector(tmp_path / "model")), device="cpu")
     run = hn.search(place / "data", live, depth=5, **at)
     of_folder = hn.search(place / "data", tmp_path / "model", depth=5, **at)
     assert {query_id: list(each.doc_ids) for query_id, each in run} == {

@@ -60,6 +60,12 @@ SHOWN = {
         ("stage", "train-reader", "reader: ReaderSpec (required)"),
     ],
     "hardneg-seq2seq": [("writer", "seq2seq", "top_k: int = 10")],
+    "hardneg-sparse": [
+        ("encoder", "sparse", "max_terms: int | None = None"),
+        ("regularizer", "flops", "query_weight: float = 5e-05"),
+        ("index", "impact", "scale: float = 100.0"),
+        ("index", "sparse", "hardneg-sparse"),
+    ],
 }
 """Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ def minilm(folder: Path) -> Path:
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "all-MiniLM-L6-v2": (minilm, sentence_transformers.SentenceTransformer),
     "static": (tiny_static, sentence_transformers.SentenceTransformer),
-    "sparse": (tiny_sparse_encoder, sentence_transformers.SparseEncoder),
     "multi-vector": (tiny_multi_vector, sentence_transformers.MultiVectorEncoder),
 }
+if find_spec("hardneg_sparse"):
+    KINDS["sparse"] = (tiny_sparse_encoder, sentence_transformers.SparseEncoder)
 
 
 def part_of_scifact(folder: Path) -> MadeTask:

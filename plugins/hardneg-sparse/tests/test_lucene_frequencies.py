@@ -3,6 +3,7 @@ import pytest
 from hardneg_sparse.impact import Impact, frequency_texts
 from sparse_lists import rows_of
 
+from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE
 from hardneg.records.errors import UsageError
 
 
@@ -15,7 +16,7 @@ def test_each_document_is_a_text_of_terms_and_frequencies() -> None:
 
 def test_weights_are_scaled_and_rounded() -> None:
     rows = rows_of([{0: 1.004, 1: 0.004}, {}, {2: 2.5}])
-    assert Impact().impacts(rows, "").tolist() == [100, 0, 250]
+    assert Impact().impacts(rows, "").tolist() == [100, 0, 250] and Impact().scale == IMPACT_SCALE
     assert Impact(scale=1).impacts(rows, "").tolist() == [1, 0, 2]
 
 

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
 from tiny import tiny_sparse_encoder
+from verbs.test_dual_training import tree_of as training_tree
 
+from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import RecipeError
 
@@ -60,3 +62,13 @@ def test_documents_in_segments_are_found_by_their_best_one(data: Path, tmp_path:
         for run in runs[1:]:
             assert len(set(run[query_id].doc_ids)) == len(run[query_id].doc_ids)
             np.testing.assert_allclose(run[query_id].scores[:40], ranked.scores[:40], rtol=1e-5)
+
+
+def test_a_penalty_fits_its_model(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = training_tree(small_collection(tmp_path / "data"), tiny_model)
+    with pytest.raises(RecipeError, match="flops is a penalty on weights of terms, and the recipe's model makes one"):
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops")
+    unknown = resolve("nobody/nothing")
+    monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)
+    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
@@ -40,8 +41,7 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
         PluginError: the package of the form is not installed.
     """
     if (folder / WEIGHTS).exists():
-        searcher: StoredSearcher = replace(load_plugin("indexes", "sparse")().open(folder), progress=progress)
-        return searcher
+        return cast(StoredSearcher, replace(load_plugin("indexes", "sparse")().open(folder), progress=progress))
     if (folder / TOKEN_OFFSETS).exists():
         return MultiVectorSearcher(TokenStore.open(folder), options=options, progress=progress)
     return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)
@@ -71,7 +71,8 @@ def resumable(searcher: Searcher, folder: Path) -> Searcher:
         return replace(searcher, searcher=resumable(searcher.searcher, folder))
     if isinstance(searcher, FlatSearcher | MultiVectorSearcher):
         return replace(searcher, options=replace(searcher.options or ExactOptions(), begun=folder))
-    return replace(searcher, begun=folder) if hasattr(searcher, "begun") else searcher
+    kept: Any = searcher
+    return cast(Searcher, replace(kept, begun=folder)) if hasattr(searcher, "begun") else searcher
 
 
 def _read(path: Path) -> Hits | None:

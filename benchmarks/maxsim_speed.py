@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-
 from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+from numpy.typing import NDArray
+
 from hardneg.records.types import TokenVectors
 
 DIMENSION, QUERY_TOKENS, BLOCK = 128, 32, 1024

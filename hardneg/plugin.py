@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
+    from hardneg.encoders.open.model_files import json_object, module_folders
     from hardneg.encoders.open.model_files import load_options as weight_options
-    from hardneg.encoders.open.model_files import module_folders, read_json
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -73,14 +73,14 @@ if TYPE_CHECKING:
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
-    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
     from hardneg.indexes.backends.compressed import CompressedSearcher
-    from hardneg.indexes.backends.product import OpqPq
     from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
+    from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+    from hardneg.indexes.kernels.exact.top_k import BestRows
+    from hardneg.indexes.kernels.faiss.compression import Codebook, encode_blocks, load_faiss
     from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
     from hardneg.indexes.kernels.faiss.compression import save as save_index
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
@@ -113,19 +113,18 @@ if TYPE_CHECKING:
         Candidates,
         Document,
         Drops,
+        EncodedRows,
         HasAnswers,
         HasGroups,
         Hits,
         Judgement,
         Lookup,
-        Membership,
         Negatives,
         PluginSetting,
         Query,
         RankedList,
         ScoreBatch,
         SparseRows,
-        TokenVectors,
         Written,
     )
     from hardneg.records.wording import suggestion
@@ -133,7 +132,6 @@ if TYPE_CHECKING:
     from hardneg.registry.protocols import (
         DenseSearcher,
         FilterTexts,
-        ProductSearcher,
         QueryWriter,
         Reranker,
         RowLookup,
@@ -154,7 +152,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.model_server import check_address as check_server_address
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, generator
+    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.choices import CHOICE, cache_folder
@@ -175,36 +173,36 @@ if TYPE_CHECKING:
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
-    "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
-    "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
-    "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
-    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
-    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
-    "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
-    "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
-    "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
-    "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
-    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
-    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
-    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
-    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
-    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
-    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BestRows", "CHOICE",
+    "CHOICES", "CachedScorer", "CachedScores", "Candidates", "Codebook", "Comparison", "CompressedSearcher", "Corpus",
+    "DROPPED", "DataError", "DenseSearcher", "Document", "Drops", "EncodeOptions", "EncodedRows", "Endpoint",
+    "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts",
+    "FilterTexts", "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError",
+    "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "Judging",
+    "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
+    "MetricName", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name", "Negatives",
+    "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress",
+    "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation",
+    "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch",
+    "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks",
+    "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target",
+    "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
+    "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device",
+    "cache_folder", "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all",
+    "configure", "counts_above", "dataset_name", "derive_seed", "digest", "drop_batches", "encode_blocks", "estimates",
+    "evaluate", "evaluating", "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather",
+    "generator", "has_answers", "holm", "json_object", "laid_indexes", "learn", "link_file", "lists_in_order",
+    "lists_side_by_side", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing",
+    "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_exact",
+    "search_truncated", "server_key", "settle_by", "source_of", "spread_over_collections", "start_java",
+    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
+    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

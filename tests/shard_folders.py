@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.formats.vectors.shard_folder import close_folder, close_shard
 from hardneg.formats.vectors.shards import shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE, SparseStore, SparseWriter
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
 
 
 def in_shards(source: Path, out: Path, cuts: Sequence[int]) -> Path:

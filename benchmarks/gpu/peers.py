@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from gpu.material import finish, median_seconds, seconds, sized_model, source_texts
 from gpu.setting import Failed, Figures, Setting
+from hardneg.indexes.kernels.maxsim.exact_maxsim import block_scores
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import prepare
@@ -17,7 +18,6 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.maxsim.exact_maxsim import block_scores
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.float32_products import float32_products
 from hardneg.training.methods.dual_encoder import train

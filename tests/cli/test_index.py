@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import call
-
 from hardneg.formats.vectors.token_store import TokenWriter
+
 from hardneg.records.errors import HardnegError, PluginError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.testing.forms import write_encoded

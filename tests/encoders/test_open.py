@@ -9,11 +9,11 @@ from types import FrameType
 from typing import ClassVar
 
 import pytest
+from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from recipe.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.open import contract, resolved, source

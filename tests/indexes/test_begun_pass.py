@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
@@ -15,7 +16,6 @@ from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.exact.top_k import BegunPass
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded

@@ -1,13 +1,13 @@
 """Every built-in index against the kit that authors of plugins use."""
 
 import pytest
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 
 from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.indexes.backends.compressed import Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.impact import Impact
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.backends.sparse import Sparse
 from hardneg.testing import IndexTests

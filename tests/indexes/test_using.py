@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
 
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded

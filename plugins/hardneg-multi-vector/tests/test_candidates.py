@@ -2,13 +2,8 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
-from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
     best_of_each,
     by_pooled,
@@ -16,6 +11,11 @@ from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
     pooled_vectors,
     write_pooled,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.records.errors import UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent

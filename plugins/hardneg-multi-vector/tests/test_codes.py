@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq
 from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
 from hardneg.indexes.kernels.maxsim.probing import by_centroids
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent

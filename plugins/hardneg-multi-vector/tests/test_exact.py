@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.multi_vector import MultiVector
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
-from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
 from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_scores
 from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, maxsim_matrix, maxsim_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
+from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import TokenVectors

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from hardneg.formats.vectors.token_store import TokenStore
+from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.runs import read_run
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from hardneg.records.errors import UsageError
 from hardneg.verbs.index import BuildIndex
 from hardneg.verbs.shared.stage_spec import Sizes

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken, maxsim
 from torch import Tensor
 
-from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken, maxsim
 from hardneg.records.types import TokenVectors
 
 

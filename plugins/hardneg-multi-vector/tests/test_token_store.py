@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg.formats.vectors.token_store import TokenStore, TokenWriter, is_complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter, is_complete
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import TokenVectors
 

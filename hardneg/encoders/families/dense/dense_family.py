@@ -2,18 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from hardneg.encoders.open.model_files import module_folders
-from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
+from hardneg.encoders.open.contract import saved_class
+from hardneg.encoders.open.model_files import json_object, module_folders
+from hardneg.encoders.open.resolved import FolderFamily
 from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError
-
-if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+from hardneg.registry.plugins import not_installed
 
 _OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
+"""Families by the modules, saved classes and architectures that are theirs alone."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,11 @@ class Dense(FolderFamily):
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, also one that does not declare it."""
+        architectures = json_object(folder / "config.json").get("architectures") or ()
+        names = [saved_class(folder), *architectures, *module_folders(folder).values()]
+        family = next((_OTHERS[name] for name in names if name in _OTHERS), None)
+        if family and (where := not_installed("encoders", family)):
+            raise ModelError(f"model {folder}: it is of the family {family}, {where}")
         super().check_class(folder)
-        if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
+        if family:
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
-
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
-        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.open.loading import load_module
-
-        return Encoder(load_module(model, device, precision), model.full)

@@ -1,33 +1,34 @@
-"""Candidates for MaxSim: documents from a search among single vectors, pooled ones or those of tokens."""
+"""Candidates for MaxSim: by pooled vectors, by the nearest vectors of a query's tokens, or by lists of centroids.
 
-from collections.abc import Callable, Sequence
+Source of the last: K. Santhanam et al., PLAID (CIKM 2022), section 4.
+"""
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.indexes.kernels.checks import DecodedRows, no_hits
-from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions, search_exact
-from hardneg.indexes.kernels.max_passage import first_of_each
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, check_tokens, tensor
-from hardneg.records.types import Encoded, Hits, TokenVectors
-from hardneg.registry.protocols import StoredSearcher
-from hardneg.runtime.progress import Progress
+from hardneg.plugin import ExactOptions, FlatVectors, FlatWriter, Hits, Progress, rank_candidates, search_exact
+from hardneg_multi_vector.codes import TokenCodes
+from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, no_hits, tensor
+from hardneg_multi_vector.store import TokenStore, TokenVectors, ranges, token_positions
 
 _QUERIES = 8192  # whose candidates are held at a time
 _TOKENS = 1 << 16  # vectors of a block of documents; tokens of queries in one pass
-
+_LISTED = 1 << 22  # documents of lists that are looked at together
+_PRODUCTS = 1 << 24  # of tokens of queries with centroids, held at a time
+_SCORED = 1 << 17  # tokens of documents that are scored together
 
 Find = Callable[[TokenVectors, int], NDArray[np.int64]]
 """Returns n candidates of each query, int64 [Q, n], padded with -1."""
 
 
-def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
+def search_candidates(searcher: TokenSearcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
     """Return the k documents of the largest MaxSim, by the vectors of `searcher`, among `count` candidates each."""
     hits = no_hits(len(queries), k)
     for start in range(0, len(queries) if count else 0, _QUERIES):
@@ -37,43 +38,33 @@ def search_candidates(searcher: StoredSearcher, queries: TokenVectors, k: int, c
     return hits
 
 
-@dataclass(frozen=True)
-class TwoStageSearcher(DecodedRows, WithOptions):
-    """Finds `candidates` of a query, and ranks them by the token vectors of `exact`.
+@dataclass(frozen=True, kw_only=True)
+class TwoStageSearcher(TokenSearcher):
+    """Finds `candidates` of a query, and ranks them by their token vectors.
 
     They are those of the `pooled` vectors, or where there are none of the `nearest` vectors of each token.
     """
 
-    exact: MultiVectorSearcher
+    store: TokenStore
     pooled: FlatVectors | None
     candidates: int
     nearest: int
 
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> Hits:
         """The k candidates of the largest MaxSim with each query; ties by ascending row.
 
         Raises:
             UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
-        wanted = check_tokens(queries, self.exact.store.dimension, k)
-        count = min(max(k, self.candidates), len(self.exact.store))
-        return search_candidates(self.exact, wanted, k, count, self._find)
-
-    @property
-    def store(self) -> TokenStore:
-        """The token vectors of `exact`."""
-        return self.exact.store
-
-    @property
-    def at_once(self) -> int:
-        """How many documents to decode at a time."""
-        return self.exact.at_once
+        wanted = check_tokens(queries, self.store.dimension, k)
+        count = min(max(k, self.candidates), len(self.store))
+        return search_candidates(self, wanted, k, count, self._find)
 
     def _find(self, queries: TokenVectors, count: int) -> NDArray[np.int64]:
         options = self.options or ExactOptions()
         if self.pooled is not None:
             return by_pooled(self.pooled, queries, count, options, self.progress)
-        return by_tokens(self.exact.store, queries, self.nearest, count, options)
+        return by_tokens(self.store, queries, self.nearest, count, options)
 
 
 def pooled_vectors(texts: TokenVectors) -> NDArray[np.float32]:
@@ -123,25 +114,23 @@ def by_tokens(
     for start in range(0, len(queries), step):
         part = queries[start : start + step]
         hits = search_exact(store.vectors, part.vectors, nearest, options)
-        documents = np.searchsorted(store.offsets, hits.rows, "right") - 1
-        documents[hits.rows < 0] = -1
-        largest = first_of_each(Hits(documents, hits.scores), hits.rows.shape[1])
-        last = np.maximum((hits.rows >= 0).sum(1) - 1, 0)
-        floors: NDArray[np.float32] = np.take_along_axis(hits.scores, last[:, None], 1)[:, 0]
-        candidates[start : start + step] = _ranked(largest, floors, part.offsets, count)
+        candidates[start : start + step] = _ranked(store, hits, part.offsets, count)
     return candidates
 
 
-def _ranked(largest: Hits, floors: NDArray[np.float32], offsets: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """The `count` best documents of each query, from the best score of each with each of its tokens."""
-    token, slot = np.nonzero(largest.rows >= 0)
+def _ranked(store: TokenStore, hits: Hits, offsets: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """The `count` best documents of each query, from the nearest vectors of each of its tokens, best first."""
+    token, slot = np.nonzero(hits.rows >= 0)
+    documents = np.searchsorted(store.offsets, hits.rows[token, slot], "right") - 1
+    _, first = np.unique(token * len(store) + documents, return_index=True)  # the best vector of a document
+    token, slot, documents = token[first], slot[first], documents[first]
+    last = np.maximum((hits.rows >= 0).sum(1) - 1, 0)
+    floors = hits.scores[np.arange(len(last)), last]
     owner = np.searchsorted(offsets, token, "right") - 1
-    documents = largest.rows[token, slot]
-    width = int(documents.max(initial=0)) + 1
-    keys, pair = np.unique(owner * width + documents, return_inverse=True)
+    keys, pair = np.unique(owner * len(store) + documents, return_inverse=True)
     gains = np.zeros(len(keys), np.float64)
-    np.add.at(gains, pair, largest.scores[token, slot] - floors[token])
-    return best_of_each(keys // width, keys % width, gains, (len(offsets) - 1, count))
+    np.add.at(gains, pair, hits.scores[token, slot] - floors[token])
+    return best_of_each(keys // len(store), keys % len(store), gains, (len(offsets) - 1, count))
 
 
 def best_of_each(
@@ -155,3 +144,111 @@ def best_of_each(
     lists = np.full(shape, -1, np.int64)
     lists[owner[kept], rank[kept]] = documents[order][kept]
     return lists
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedSearcher(TokenSearcher):
+    """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
+
+    store: TokenCodes
+    probes: int
+    candidates: int
+
+    def search(self, queries: Any, k: int) -> Hits:
+        """The k candidates of the largest MaxSim with each query; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.store.dimension, k)
+        count = min(max(k, self.candidates), len(self.store))
+        return search_candidates(
+            self, wanted, k, count, lambda part, size: by_centroids(self.store, part, self.probes, size)
+        )
+
+
+def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:
+    """The `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
+
+    A document is scored by MaxSim with the centroids of its tokens.
+
+    Returns:
+        int64 [Q, count], padded with -1.
+    """
+    candidates = np.full((len(queries), count), -1, np.int64)
+    centroids = tensor(codes.centroids)
+    size = max(1, _PRODUCTS // (len(centroids) * max(1, int(np.diff(queries.offsets).max(initial=0)))))
+    with torch.inference_mode():
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            products = tensor(part.vectors) @ centroids.T
+            probed = products.topk(min(probes, len(centroids)), dim=1, sorted=False).indices.numpy()
+            for first, last in _together(codes, part, probed):
+                inside = slice(int(part.offsets[first]), int(part.offsets[last]))
+                offsets = part.offsets[first : last + 1] - part.offsets[first]
+                owner, documents = _listed(codes, offsets, probed[inside])
+                scores = _scored(codes, offsets, products[inside], owner, documents)
+                ranked = best_of_each(owner, documents, scores, (last - first, count))
+                candidates[start + first : start + last] = ranked
+    return candidates
+
+
+def _together(codes: TokenCodes, queries: TokenVectors, probed: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Queries `first` to `last` in turn whose lists hold about `_LISTED` documents together."""
+    lengths = codes.list_offsets[probed + 1] - codes.list_offsets[probed]
+    ends = np.concatenate([[0], np.cumsum(lengths.sum(1))])[queries.offsets]
+    first = 0
+    while first < len(queries):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + _LISTED, "right")) - 1)
+        yield first, last
+        first = last
+
+
+def _listed(
+    codes: TokenCodes, offsets: NDArray[np.int64], probed: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Queries, ascending, and a document in one of their lists, each pair once; probed: int64 [T, probes]."""
+    centroid = probed.reshape(-1)
+    token = np.repeat(np.arange(len(probed)), probed.shape[1])
+    listed, begins = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
+    query = np.repeat(np.searchsorted(offsets, token, "right") - 1, np.diff(begins))
+    keys = np.unique(query * len(codes) + codes.lists[listed])
+    return keys // len(codes), keys % len(codes)
+
+
+def _scored(
+    codes: TokenCodes,
+    offsets: NDArray[np.int64],
+    products: Tensor,
+    owner: NDArray[np.int64],
+    documents: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """MaxSim of each query with the document beside it, by centroids: float32 [n].
+
+    products: float32 [T, K], of the queries' tokens with the centroids; each query's begin at `offsets`.
+    """
+    table = _table(products, offsets)
+    scores = np.empty(len(owner), np.float32)
+    ends = np.concatenate([[0], np.cumsum(codes.offsets[documents + 1] - codes.offsets[documents])])
+    start = 0
+    while start < len(owner):
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + _SCORED, "right")) - 1)
+        tokens, begins = token_positions(codes.offsets, documents[start:stop])
+        lengths = np.diff(begins)
+        lines = np.repeat(owner[start:stop], lengths) * len(codes.centroids) + codes.numbers(tokens)
+        near = torch.segment_reduce(
+            table.index_select(0, torch.from_numpy(lines)), "max", lengths=torch.from_numpy(lengths), axis=0
+        )
+        scores[start:stop] = near.sum(1).numpy()
+        start = stop
+    return scores
+
+
+def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
+    """float32 [Q * K, S]: for each query and centroid, the products with the query's tokens, then zeros."""
+    lengths = np.diff(offsets)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    slot = np.arange(len(query)) - offsets[query]
+    table = products.new_zeros(len(lengths), products.shape[1], int(lengths.max(initial=0)))
+    table[torch.from_numpy(query), :, torch.from_numpy(slot)] = products
+    return table.flatten(0, 1)

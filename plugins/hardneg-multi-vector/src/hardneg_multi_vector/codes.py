@@ -9,8 +9,8 @@ Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PL
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.hash_index import ranges
-from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS
-from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
-from hardneg.formats.vectors.token_store import TokenStore, offsets_fault
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import DOC_IDS
-from hardneg.records.types import TokenVectors
-from hardneg.store.atomic_write import flush, link_file, replacing
+from hardneg.plugin import ArtifactError, link_file, replacing
+from hardneg_multi_vector.store import (
+    DOC_IDS,
+    OFFSETS,
+    TokenStore,
+    TokenVectors,
+    count_lines,
+    mapped,
+    offsets_fault,
+    token_positions,
+    write_numbers,
+)
 
 CODES = 256
 """Centroids of a residual's part: a code is a byte."""
@@ -62,50 +65,53 @@ def write_codes(
     with replacing(path / _BOOKS) as file:
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
-    with ExitStack() as stack:
-        nearest = stack.enter_context(writing_numbers(path / _NEAREST, _number_format(len(centroids)), tokens))
-        residuals = stack.enter_context(writing_numbers(path / _RESIDUALS, "|u1", tokens * parts))
+    near, done = _number_format(len(centroids)), 0
+    with _filled(path / _NEAREST, near, tokens) as nearest, _filled(path / _RESIDUALS, "|u1", tokens * parts) as codes:
         for block in coded:
-            numbers, codes = np.split(block, [block.shape[1] - parts], axis=1)
+            numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
+            stop = done + len(block)
             # the number that the bytes of a row [n, b] make, the lowest first
-            nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
-            residuals(codes)
-    for name in (TOKEN_OFFSETS, DOC_IDS):
+            nearest[done:stop] = numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1]))
+            codes[done * parts : stop * parts] = residuals.reshape(-1)
+            done = stop
+    for name in (OFFSETS, DOC_IDS):
         link_file(source.folder / name, path / name)
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
-    nearest = NumberFile(path / _NEAREST, _number_format(centroids))
+    nearest = mapped(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _listed(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    with writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
-        write(ends)
-    _fill_lists(path, ends, _listed(store, nearest))
+    write_numbers(path / _LIST_OFFSETS, ends)
+    free = ends[:-1].copy()
+    with _filled(path / _LISTS, "<i4", int(ends[-1])) as lists:
+        for owner, documents in _listed(store, nearest):
+            rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+            lists[free[owner] + rank] = documents
+            free += np.bincount(owner, minlength=len(free))
 
 
-def _fill_lists(
-    path: Path, ends: NDArray[np.int64], listed: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
-) -> None:
-    aside, free = path / f".{_LISTS}", ends[:-1].copy()
-    lists = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),))
-    for owner, documents in listed:
-        rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
-        lists[free[owner] + rank] = documents
-        free += np.bincount(owner, minlength=len(free))
-    lists.flush()
-    flush(aside)
-    os.replace(aside, path / _LISTS)
+@contextmanager
+def _filled(path: Path, dtype: str, count: int) -> Iterator[NDArray[Any]]:
+    """A map of a .npy file of `count` numbers to fill in, which gets its name when it is filled and on disk."""
+    aside = path.with_name(f".{path.name}")
+    array = np.lib.format.open_memmap(aside, "w+", np.dtype(dtype), (count,))
+    yield array
+    array.flush()
+    with aside.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(aside, path)
 
 
-def _listed(store: TokenStore, nearest: NumberFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _listed(store: TokenStore, nearest: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
         document = np.repeat(np.arange(start, stop), np.diff(offsets))
-        own = nearest.read(int(offsets[0]), int(offsets[-1])).astype(np.int64)
+        own = nearest[int(offsets[0]) : int(offsets[-1])].astype(np.int64)
         keys = np.unique(own * store.count + document)
         yield keys // store.count, keys % store.count
 
@@ -136,18 +142,13 @@ class TokenCodes:
             ArtifactError: a file is missing, cut short, or does not belong to the others.
         """
         centroids, codebooks = _read_books(path / _BOOKS)
-        formats = {
-            TOKEN_OFFSETS: "<i8",
-            _NEAREST: _number_format(len(centroids)),
-            _RESIDUALS: "|u1",
-            _LIST_OFFSETS: "<i8",
-        }
+        formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
-            NumberFile(path / name, number_format).mapped for name, number_format in formats.items()
+            mapped(path / name, number_format) for name, number_format in formats.items()
         )
-        lists = NumberFile(path / _LISTS, "<i4").mapped
+        lists = mapped(path / _LISTS, "<i4")
         sound = not offsets_fault(offsets) and not offsets_fault(begins) and (path / DOC_IDS).exists()
-        fits = (len(nearest), len(codes), len(begins), len(lists), len(DocIds(path / DOC_IDS)) if sound else -1)
+        fits = (len(nearest), len(codes), len(begins), len(lists), count_lines(path / DOC_IDS) if sound else -1)
         if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
             raise ArtifactError(f"{path}: its files do not belong together: build the index again")
         return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)
@@ -162,15 +163,10 @@ class TokenCodes:
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The documents of these rows, int64 [n], decoded."""
-        tokens, offsets = self.tokens(rows)
+        tokens, offsets = token_positions(self.offsets, rows)
         codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
-
-    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of the documents' tokens, int64 [T], and where each one's begin, int64 [n + 1]."""
-        begins, ends = self.offsets[rows], self.offsets[rows + 1]
-        return ranges(begins, ends)[0], np.concatenate([[0], np.cumsum(ends - begins)])
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The centroid of each of these tokens.

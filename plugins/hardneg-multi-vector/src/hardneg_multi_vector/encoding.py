@@ -1,31 +1,160 @@
-"""Token vectors of a late-interaction encoder: compared by MaxSim, stored one document after the other.
+"""Token vectors of a late-interaction encoder: its modules, what they make of texts, and how two are compared.
 
 A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 where the token is scored, else 0.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from hardneg.encoders.protocol import Form
-from hardneg.encoders.representation import Batches, Representation
-from hardneg.encoders.spec import Side
-from hardneg.encoders.tokens.segmenting import count_rows
-from hardneg.encoders.towers import forward
-from hardneg.formats.corpus import Corpus
-from hardneg.formats.vectors.token_store import TokenWriter, is_complete
-from hardneg.records.types import TokenVectors
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Progress
+from hardneg.plugin import (
+    Corpus,
+    Form,
+    ModelError,
+    Progress,
+    Representation,
+    ResolvedModel,
+    Side,
+    Tokens,
+    World,
+    derive_seed,
+)
+from hardneg_multi_vector.store import OFFSETS, TokenVectors, TokenWriter, is_complete
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg_multi_vector.family import LateInteraction
+
+EXPANDED = "query_expansion_positions"
+"""The feature of sentence-transformers that marks the positions of an expansion."""
+_SCORED, _TOKENS = "MultiVectorMask", "token_embeddings"
+_KNOWN = {"Dense", _SCORED, "Normalize"}
+
+
+def load(options: "LateInteraction", model: ResolvedModel, device: str | None, precision: Any) -> Any:
+    """A `MultiVectorEncoder` of sentence-transformers by a spec, from a folder of any form, in evaluation mode.
+
+    precision: that of the encoding; None is to train.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    """
+    interaction, name, filled = options.interaction(model.path, model.contract), model.spec.name, {}
+
+    def arrange(parts: list[Any], side: Side) -> list[nn.Module]:
+        _check_known(parts[1:], name)
+        if side == "query":  # lengths are checked against it
+            filled[parts[0]], parts[0].query_expansion = parts[0].query_expansion or {}, None
+        return _one_side(parts, options)
+
+    # sentence-transformers reads the older forms too; of a model of another kind, its transformer alone
+    library = options.own[0] if interaction.form else None
+    module = options.arranged(model, device, precision, arrange, library)
+    if length := options.filled(interaction):
+        strategy = "fixed" if length == model.full.query_length else "min"
+        for transformer, expansion in filled.items():
+            transformer.query_expansion = {**expansion, "strategy": strategy, "length": length}
+    return module
+
+
+def _check_known(rest: Sequence[Any], model: str) -> None:
+    """Refuses unknown modules after the transformer."""
+    if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
+        raise ModelError(f"model {model!r}: has {', '.join(others)} after its transformer: use another model")
+    names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
+    if odd := [name for name in names if name not in (None, _TOKENS)]:
+        raise ModelError(f"model {model!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
+    if any(getattr(part, "keep_only_token_ids", None) for part in rest):
+        raise ModelError(f"model {model!r} scores tokens of images alone: use another model")
+
+
+def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
+    """The transformer, the projection of its vectors, the mask of scored tokens, and a normalisation."""
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    transformer, *rest = parts
+    of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
+    heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
+    if options.dimension is not None:
+        heads = [_projection(transformer, options.dimension)]
+    words = list(string.punctuation) if options.skiplist == "punctuation" else []
+    masks = masks if masks and options.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
+    normalised = options.normalise if options.normalise is not None else bool(norms) or len(parts) == 1
+    return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
+
+
+def _projection(transformer: Any, dimension: int) -> nn.Module:
+    """A linear layer without bias whose rows are drawn at random and then made orthonormal.
+
+    Inner products of what it makes of token vectors are those of the vectors times a constant, but for noise: so a
+    model ranks about as well with it as without it before any training.
+
+    Source: the layer is that of Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
+    """
+    from sentence_transformers.base.modules import Dense
+
+    size = int(transformer.get_embedding_dimension())
+    if dimension > size:
+        raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+    draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
+    weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
+    dense: nn.Module = Dense(
+        size,
+        dimension,
+        bias=False,
+        activation_function=nn.Identity(),
+        init_weight=weight,
+        module_input_name="token_embeddings",
+    )
+    return dense
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
+    """
+
+    length: int
+    token: int
+    attended: bool
+
+    @classmethod
+    def of(cls, transformer: Any) -> "Expansion | None":
+        """The expansion of a transformer of sentence-transformers; None where it has none."""
+        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
+        if options is None:
+            return None
+        tokenizer = transformer.tokenizer
+        if options["token"] is not None:
+            token = tokenizer.convert_tokens_to_ids(options["token"])
+        else:
+            token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        return cls(int(options["length"]), int(token), bool(options["attend"]))
+
+    def expand(self, tokens: Tokens) -> Tokens:
+        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
+        missing = np.maximum(self.length - tokens.lengths, 0)
+        values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
+        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
+        size = int(tokens.offsets[-1])
+        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
+        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
+        return replace(
+            tokens,
+            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
+            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
+            same={name: value for name, value in tokens.same.items() if name not in other},
+        )
 
 
 def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
@@ -78,17 +207,22 @@ class VectorAToken(Representation):
 
     mean: bool = False
     form: ClassVar[Form] = "token-vectors"
-    files: ClassVar[Sequence[str]] = ("index", "docid", "offsets.npy")
+    files: ClassVar[Sequence[str]] = ("index", "docid", OFFSETS)
     block: ClassVar[int] = 1024
+
+    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+        """Padded, if the transformer has an expansion."""
+        expansion = Expansion.of(transformer)
+        return tokens if expansion is None else expansion.expand(tokens)
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, T, d + 1]."""
-        features = forward(parts, features, device, side)
+        features = self.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
         kept = scored.to(vectors.dtype)[..., None]
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
-    def gathered(self, batches: Batches, count: int, dimension: int) -> TokenVectors:
+    def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
         """The texts in order; of the padding nothing is held."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
@@ -124,7 +258,7 @@ class VectorAToken(Representation):
         lists = documents.view(len(queries), -1, *documents.shape[1:])
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
 
-    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
+    def rows(self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
         """The documents, their tokens counted."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
@@ -135,7 +269,7 @@ class VectorAToken(Representation):
             before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])
             return np.diff(before[tokens.offsets])
 
-        counts = count_rows(corpus, "tokens", count, folder, progress, here)
+        counts = self.count_rows(corpus, "tokens", count, folder, progress, here)
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
     def writer(self, folder: Path, rows: TokenRows, dimension: int, number: int) -> TokenWriter:

@@ -13,10 +13,10 @@ from hardneg.plugin import (
     ModelError,
     check_model_files,
     forget_last_call,
+    json_object,
     locate_model,
     most_positions,
     opening_model,
-    read_json,
     weight_options,
     writing_model,
 )
@@ -92,7 +92,7 @@ class Reader:
         if not (folder / _SPEC).is_file():
             raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
         with opening_model("the reader", folder):
-            lengths = read_json(folder / _SPEC)
+            lengths = json_object(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
         return reader

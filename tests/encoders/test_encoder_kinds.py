@@ -11,7 +11,7 @@ from hardneg.registry.plugins import plugin_names
 FAMILIES = "encoders/families/"
 FOLDERS = {path.parent.name for path in (PACKAGE / FAMILIES).glob("*/__init__.py")} - {"adapters"}
 HERE = ("encoders/", "indexes/", "plugin.py")
-FORMS = {"SparseRows", "TokenVectors"}
+FORMS = {"SparseRows"}
 """What texts are encoded into: that much a format may ask, and a contract of indexes."""
 
 
@@ -43,7 +43,7 @@ def questions(tree: ast.AST, known: set[str], names: set[str]) -> Iterator[str]:
 
 
 def test_no_consumer_asks_which_kind_it_has() -> None:
-    assert {"dense", "sparse", "multi_vector"} <= FOLDERS and {"TermWeights", "VectorAToken"} <= classes()
+    assert {"dense", "sparse", "static"} <= FOLDERS and "TermWeights" in classes()
     names, found = {*plugin_names("encoders")}, {}
     for path, tree in TREES.items():
         known = classes() | (set() if path.startswith(("formats/", "testing/")) else FORMS)

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import tiny_encoder, tiny_model2vec, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.sparse.splade import Splade
@@ -85,19 +84,3 @@ class TestSparseOfQueryTerms(Kinds):
 
     def model(self, folder: Path) -> ModelSpec:
         return replace(super().model(folder), encoder=PluginSetting("sparse", {"queries": "terms"}))
-
-
-class TestMultiVector(Kinds):
-    plugin = LateInteraction()
-    written = staticmethod(tiny_multi_vector)
-
-    def others(self, folder: Path) -> Sequence[Any]:
-        return [LateInteraction(query_expansion=0), LateInteraction(skiplist="none"), LateInteraction(normalise=False)]
-
-
-class TestMultiVectorOfTransformer(Kinds):
-    plugin = LateInteraction(dimension=8)
-    written = staticmethod(tiny_encoder)
-
-    def model(self, folder: Path) -> ModelSpec:
-        return replace(super().model(folder), encoder=PluginSetting("multi-vector", {"dimension": 8}))

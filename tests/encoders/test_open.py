@@ -9,9 +9,8 @@ from types import FrameType
 from typing import ClassVar
 
 import pytest
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from recipe.recipes import recipe_in, small_tree
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.sparse.splade import Splade
@@ -23,13 +22,14 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import load_plugin
 
 MAKERS = {
     "dense": (tiny_encoder, Dense),
     "static": (tiny_static, Static),
     "model2vec": (tiny_model2vec, Static),
     "sparse": (tiny_sparse_encoder, Splade),
-    "multi-vector": (tiny_multi_vector, LateInteraction),
+    **{name: (make, load_plugin("encoders", name)) for name, make in BY_FAMILY.items() if name == "multi-vector"},
 }
 
 
@@ -91,7 +91,7 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     make, family = MAKERS[name]
     folder = make(tmp_path / "model")
     assert resolve(str(folder)).family == family()
-    claims = [each for each in (Static, Splade, LateInteraction) if each.claims(folder)]
+    claims = [each for each in {family for _, family in MAKERS.values()} - {Dense} if each.claims(folder)]
     assert claims == [family] * (name != "dense")
 
 

@@ -24,7 +24,15 @@ from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import PluginSetting
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
-from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tests.tiny import (
+    BY_FAMILY,
+    tiny_encoder,
+    tiny_masked_lm,
+    tiny_model2vec,
+    tiny_multi_vector,
+    tiny_sparse_encoder,
+    tiny_static,
+)
 
 PINS = Path(__file__).with_name("pinned_models.json")
 VERSIONS = {"transformers": transformers.__version__, "sentence-transformers": sentence_transformers.__version__}
@@ -131,6 +139,10 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
     "derived multi-vector": {"encoder": PluginSetting("multi-vector", {"dimension": 8, "query_expansion": 10})},
 }
 """Specs for folders; each is read for three of them."""
+OF_TOKENS = {"multi-vector", "multi-vector, no expansion", "stanford", "pylate"}
+if "multi-vector" not in BY_FAMILY:
+    FORMS = {name: make for name, make in FORMS.items() if name not in OF_TOKENS}
+    SPECS = {name: values for name, values in SPECS.items() if name != "derived multi-vector"}
 NAMED = [*FORMS, *(f"{form} + {spec}" for form in ("tiny", "bare", "prompts") for spec in SPECS)]
 SLOW = PUBLISHED.keys() - _FAST
 

@@ -1,7 +1,6 @@
 """Every built-in index against the kit that authors of plugins use."""
 
 import pytest
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 
 from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.bm25 import Bm25
@@ -59,32 +58,6 @@ class TestFp16(IndexTests):
 
 class TestSparse(IndexTests):
     plugin = Sparse()
-
-
-class TestMultiVector(IndexTests):
-    plugin = MultiVector()
-
-
-class TestTwoStageOfAll(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=400)
-
-
-class TestTwoStageByPooled(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60)
-    exact = False
-    recall = 0.9
-
-
-class TestTwoStageByTokens(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
-    exact = False
-    recall = 0.9
-
-
-class TestMultiVectorPq(IndexTests):
-    plugin = MultiVectorPq(subvectors=8, candidates=60)
-    exact = False
-    recall = 0.9
 
 
 @pytest.mark.slow

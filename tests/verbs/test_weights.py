@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
-from tiny import tiny_multi_vector, tiny_sparse_encoder
+from tiny import tiny_sparse_encoder
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import RecipeError
@@ -38,13 +38,6 @@ def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -
         "stages.pq.backend: pq is built from vectors, and 'weights' holds weights; name another",
         "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
     )
-
-
-def test_segments_of_token_vectors_are_told(data: Path, tmp_path: Path) -> None:
-    model = tiny_multi_vector(tmp_path / "late")
-    stages = {"tokens": {"stage": "encode", "segments": _CUT}}
-    with pytest.raises(RecipeError, match=r"stages.tokens.segments: .* makes a vector of each token"):
-        recipe_in(tmp_path, _tree(data, model, **stages))
 
 
 @pytest.mark.slow

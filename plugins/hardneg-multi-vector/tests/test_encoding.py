@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg_multi_vector.store import TokenStore, TokenWriter
 from sentence_transformers import MultiVectorEncoder
 from tiny import tiny_multi_vector
 

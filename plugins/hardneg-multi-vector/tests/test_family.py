@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
+from hardneg_multi_vector.family import LateInteraction
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq, MultiVectorTwoStage
+from hardneg_multi_vector.store import TokenStore
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.encoders.open.configuration import BASE

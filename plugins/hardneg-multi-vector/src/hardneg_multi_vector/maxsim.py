@@ -236,8 +236,10 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     ways = (sizes, k, queries.offsets, queries.vectors)
     best = BestRows.resumed(options.begun, ways, len(parts), k, options.where)
     done = int(np.count_nonzero(np.diff(store.offsets[: best.done + 1])))
-    tracked = (searcher.progress or Silent()).task("search", len(store), "passages", best.done)
+    tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), options.float32(), tracked as task:
+        if best.done:
+            task.advance(best.done)
         for start, stop in store.spans(sizes.documents, best.done):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)

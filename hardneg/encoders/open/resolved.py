@@ -330,7 +330,7 @@ class FolderFamily:
         """The digest of a folder."""
         return digest_of(model_content(model.location), model.full)
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
         from hardneg.encoders.encoder import Encoder
 

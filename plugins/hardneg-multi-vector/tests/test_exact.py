@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hardneg_multi_vector import maxsim as multi_vector_exact
-from hardneg_multi_vector import maxsim as multi_vector_scores
+from hardneg_multi_vector import maxsim
 from hardneg_multi_vector.indexes import MultiVector
 from hardneg_multi_vector.maxsim import MultiVectorSearcher, maxsim_matrix, maxsim_pairs
 from hardneg_multi_vector.store import TokenStore, TokenVectors
@@ -127,9 +126,8 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkey
 
         return multiplied
 
-    for module in (multi_vector_exact, multi_vector_scores):
-        monkeypatch.setattr(module, "float32_products", products)
-    monkeypatch.setattr(multi_vector_exact, "block_scores", guarded(multi_vector_exact.block_scores))
+    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.float32_products", products)
+    monkeypatch.setattr(maxsim, "block_scores", guarded(maxsim.block_scores))
     monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
     searcher = MultiVectorSearcher(
         TokenStore.open(write_tokens(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu")

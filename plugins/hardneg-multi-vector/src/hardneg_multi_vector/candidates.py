@@ -13,7 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import ExactOptions, FlatVectors, FlatWriter, Hits, Progress, rank_candidates, search_exact
+from hardneg.plugin import (
+    ExactOptions,
+    FlatVectors,
+    FlatWriter,
+    Hits,
+    Progress,
+    Searcher,
+    rank_candidates,
+    search_exact,
+)
 from hardneg_multi_vector.codes import TokenCodes
 from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, no_hits, tensor
 from hardneg_multi_vector.store import TokenStore, TokenVectors, ranges, token_positions
@@ -28,7 +37,7 @@ Find = Callable[[TokenVectors, int], NDArray[np.int64]]
 """Returns n candidates of each query, int64 [Q, n], padded with -1."""
 
 
-def search_candidates(searcher: TokenSearcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
+def search_candidates(searcher: Searcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
     """Return the k documents of the largest MaxSim, by the vectors of `searcher`, among `count` candidates each."""
     hits = no_hits(len(queries), k)
     for start in range(0, len(queries) if count else 0, _QUERIES):
@@ -38,7 +47,7 @@ def search_candidates(searcher: TokenSearcher, queries: TokenVectors, k: int, co
     return hits
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TwoStageSearcher(TokenSearcher):
     """Finds `candidates` of a query, and ranks them by their token vectors.
 
@@ -146,7 +155,7 @@ def best_of_each(
     return lists
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class CodedSearcher(TokenSearcher):
     """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
 

@@ -83,8 +83,8 @@ class MultiVectorTwoStage:
         from hardneg_multi_vector.candidates import TwoStageSearcher
 
         pooled = FlatVectors.open(path / _POOLED) if self.by == "pooled" else None
-        own = {"candidates": self.candidates, "nearest": self.nearest}
-        return TwoStageSearcher(store=TokenStore.open(path), pooled=pooled, **own)
+        store = TokenStore.open(path)
+        return TwoStageSearcher(store=store, pooled=pooled, candidates=self.candidates, nearest=self.nearest)
 
 
 @dataclass(frozen=True)
@@ -132,14 +132,14 @@ class MultiVectorPq:
         store, faiss = TokenStore.open(source), load_faiss()
         lists = self.centroids or _usual(len(store.vectors))
         sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
+        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook.check_dimension(store.dimension)
         if min(len(store.vectors), sample) < least:
             what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
             raise UsageError(
                 f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
                 f"but {what} take {least} or more: ask for fewer, or take multi-vector"
             )
-        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
-        codebook.check_dimension(store.dimension)
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
         coded = codebook.codes_of(index, store.vectors, progress)
         centroids = index.quantizer.reconstruct_n(0, lists)

@@ -1,7 +1,7 @@
 """Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
@@ -127,13 +127,13 @@ def tensor(vectors: NDArray[np.float32]) -> Tensor:
     return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TokenSearcher:
     """A searcher of documents with several vectors in `store`; `options` change the speed alone."""
 
     store: Any
-    options: ExactOptions | None = None
-    progress: Progress | None = None
+    options: ExactOptions | None = field(default=None, kw_only=True)
+    progress: Progress | None = field(default=None, kw_only=True)
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Self:
         """Return the same searcher with these options and this progress."""
@@ -155,7 +155,7 @@ class TokenSearcher:
         return max(1, _HELD // int(np.diff(self.store.offsets).max(initial=1)))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class MultiVectorSearcher(TokenSearcher):
     """Searches the token vectors of a folder; `progress` counts the blocks.
 

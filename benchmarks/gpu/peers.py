@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from gpu.material import finish, median_seconds, seconds, sized_model, source_texts
 from gpu.setting import Failed, Figures, Setting
-from hardneg.indexes.kernels.maxsim.exact_maxsim import block_scores
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import prepare
@@ -236,6 +235,8 @@ def adore_search(setting: Setting) -> Figures:
 
 def maxsim(setting: Setting) -> Figures:
     """A block of late interaction's scores: 256 queries of 32 tokens and documents of 80, resident."""
+    from hardneg_multi_vector.maxsim import block_scores
+
     length, asked = 80, setting.size(256, 4)
     count = setting.size(1 << 15, 800) // length
     documents, queries = cloud(setting, count * length, 128), cloud(setting, asked * 32, 128, seed=3).T.contiguous()

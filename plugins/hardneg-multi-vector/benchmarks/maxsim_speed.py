@@ -1,6 +1,6 @@
 """Exact MaxSim in a file of token vectors against sentence-transformers' `maxsim` over the same vectors in memory.
 
-    python plugins/hardneg-multi-vector/benchmarks/maxsim_speed.py [--queries 100] [--documents 1000] [--tokens 70] [--rounds 3] [--k 100]
+    python maxsim_speed.py [--queries 100] [--documents 1000] [--tokens 70] [--rounds 3] [--k 100]
 
 Random unit vectors of 128 dimensions, 32 a query, `--tokens` a document on average. Contestants take turns in one
 process. Each figure is processor time, the best of its rounds, and each ratio the median over the rounds. Memory is

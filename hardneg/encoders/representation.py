@@ -43,7 +43,6 @@ class Representation:
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
 
-    forward = staticmethod(forward)
     count_rows = staticmethod(count_rows)
 
     def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:

@@ -1,7 +1,7 @@
 """Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from torch import nn
 from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.open.source import network_folder
-from hardneg.encoders.spec import SIDES, FullSpec, Precision, Side
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
 
 
-Arrange = Callable[[list[Any], Side], list[nn.Module]]
 _NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _SHOWN, _LEAST = 3, 2
@@ -145,37 +144,6 @@ def load_module(model: "ResolvedModel", device: str | None, precision: Precision
         put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
     module = assembled(_arranged(modules, spec), spec, device)
     return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
-
-
-def load_arranged(
-    model: "ResolvedModel", device: str | None, precision: Precision | None, arrange: Arrange, library: str | None
-) -> "SentenceTransformer":
-    """The model by its spec, of modules that its family arranges, in evaluation mode.
-
-    arrange: returns the modules of a side, from those of the folder. library: the name of a class of
-        sentence-transformers that reads the folder; of None the transformer of documents is all that is taken.
-
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
-    """
-    import sentence_transformers
-
-    spec, folder = model.full, model.path
-    if library is not None:
-        modules = list(library_model(getattr(sentence_transformers, library), folder, torch.float32).children())
-    else:
-        modules = route(nn.Sequential(*read_modules(folder, torch.float32)), "document")[:1]
-    check_sound(modules, folder, spec)
-    whole = nn.Sequential(*modules)
-    if spec.adapter is not None:
-        put_adapters(whole, spec, model.location, learns=precision is None)
-    own = [twins(*(arrange(route(whole, side), side) for side in SIDES))] if has_twins(whole) else None
-    modules = own or arrange(modules, "query")
-    for first in transformers(nn.Sequential(*modules)):
-        hold_in(first.model, weights_dtype(spec, precision))
-    family: Any = model.family
-    module = assembled(modules, spec, device, getattr(sentence_transformers, family.own[0]))
-    return with_prompts(module, model.contract.prompts, None)
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:

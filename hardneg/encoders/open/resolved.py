@@ -3,7 +3,7 @@
 A model is resolved once. Every later question goes to its family with the resolved model, never with a name.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +19,7 @@ from hardneg.encoders.families.adapters.adapter_source import (
     with_base,
 )
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import BASE, LARGE, Shape, transformer_options, warn
+from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
 from hardneg.encoders.open.contract import (
     CONFIG,
     Contract,
@@ -37,12 +37,11 @@ from hardneg.encoders.open.model_files import (
     module_folders,
     read_json,
     routes,
-    sides,
     weight_files,
 )
 from hardneg.encoders.open.source import Location, locate, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
-from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision, Side
+from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records.errors import HardnegError, ModelError, PluginError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import Lookup, PluginSetting
@@ -52,10 +51,7 @@ from hardneg.store.digest import digest, file_digest, note_read
 from hardneg.store.identity import options_in_key
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.representation import Representation
 
 _PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 _CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
@@ -271,22 +267,7 @@ class FolderFamily:
 
     def contract(self, folder: Path) -> Contract:
         """The contract of a folder. Raises ModelError where it holds no whole model."""
-        contract = read_contract(folder)
-        own = self.declared(folder, contract)
-        return replace(contract, **{**own, **saved_values(folder)}) if own else contract
-
-    def declared(self, folder: Path, contract: Contract) -> Mapping[str, Any]:
-        """The fields of a folder's contract that are others in this family. Raises ModelError as `contract`."""
-        return {}
-
-    def transformer_options(self, folder: Path, side: Side) -> Mapping[str, Any]:
-        """The options of a side's transformer, as sentence-transformers saved them."""
-        return transformer_options(sides(folder)[side][0])
-
-    @property
-    def key_options(self) -> dict[str, Any]:
-        """The options that may change a result, by name."""
-        return options_in_key(self)
+        return read_contract(folder)
 
     def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder.
@@ -329,33 +310,6 @@ class FolderFamily:
     def content_digest(self, model: ResolvedModel) -> str:
         """The digest of a folder."""
         return digest_of(model_content(model.location), model.full)
-
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
-        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.encoders.encoder import Encoder
-
-        module = self.module(model, device, precision)
-        return Encoder(module, model.full, self.representation(model.full))
-
-    def module(self, model: ResolvedModel, device: str | None, precision: Precision | None) -> "SentenceTransformer":
-        """The modules of the model, by its spec. Raises as `load`."""
-        from hardneg.encoders.open.loading import load_module
-
-        return load_module(model, device, precision)
-
-    def arranged(
-        self, model: ResolvedModel, device: str | None, precision: Precision | None, arrange: Any, library: str | None
-    ) -> "SentenceTransformer":
-        """Modules of the first class of `own`: `hardneg.encoders.open.loading.load_arranged`."""
-        from hardneg.encoders.open.loading import load_arranged
-
-        return load_arranged(model, device, precision, arrange, library)
-
-    def representation(self, spec: FullSpec) -> "Representation":
-        """What texts are encoded into: one vector each."""
-        from hardneg.encoders.representation import Representation
-
-        return Representation()
 
     def look_up(self, model: ResolvedModel) -> Lookup:
         """The size of the files, with those of an adapter."""

@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.open.contract import saved_class
 from hardneg.encoders.open.model_files import json_object, module_folders
-from hardneg.encoders.open.resolved import FolderFamily
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError
 from hardneg.registry.plugins import not_installed
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
 
 _OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
 _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
@@ -34,3 +38,10 @@ class Dense(FolderFamily):
         super().check_class(folder)
         if family:
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
+
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.open.loading import load_module
+
+        return Encoder(load_module(model, device, precision), model.full)

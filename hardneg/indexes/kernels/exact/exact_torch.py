@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
-from hardneg.indexes.kernels.exact.top_k import BegunPass, BestRows
+from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Task
 
@@ -81,17 +81,17 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     device = blocks.device
     parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
     begun = blocks.pass_over(vectors, queries, k, "torch")
-    best = BestRows(begun, len(parts), k, device)
+    best = [best_of(begun.state(i), device) for i in range(len(parts))]
     begun.tell(task)
     with torch.inference_mode():
         space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, block in device_blocks(vectors, blocks, best.done):
+        for start, block in device_blocks(vectors, blocks, begun.done):
             for i, part in enumerate(parts):
                 scores = space[: len(part) * len(block)].view(len(part), len(block))
-                best.add(i, torch.mm(part, block.T, out=scores), start)
-            best.passed(start + len(block))
+                best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
+            begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
             task.advance(len(block))
-        return best.hits(len(queries))
+        return best_hits(best, len(queries), k)
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:

@@ -226,13 +226,6 @@ class BestRows:
         self._begun, self._k, self.done = begun, k, begun.done
         self._best = [best_of(begun.state(part), device) for part in range(parts)]
 
-    @classmethod
-    def resumed(
-        cls, folder: Path | None, ways: Iterable[object], parts: int, k: int, device: torch.device
-    ) -> "BestRows":
-        """A pass that goes on where `folder` keeps an earlier one; ways: as in `BegunPass`."""
-        return cls(BegunPass(folder, *ways), parts, k, device)
-
     def add(self, part: int, scores: Tensor, start: int) -> None:
         """Takes the scores of a part of the queries with a block of rows, float32 [q, b], from row `start` on."""
         self._best[part] = merged(self._best[part], scores, start, self._k)

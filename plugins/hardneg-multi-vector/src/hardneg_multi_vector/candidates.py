@@ -20,11 +20,12 @@ from hardneg.plugin import (
     Hits,
     Progress,
     Searcher,
+    index_checks,
     rank_candidates,
     search_exact,
 )
 from hardneg_multi_vector.codes import TokenCodes
-from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, no_hits, tensor
+from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, tensor
 from hardneg_multi_vector.store import TokenStore, TokenVectors, ranges, token_positions
 
 _QUERIES = 8192  # whose candidates are held at a time
@@ -39,7 +40,7 @@ Find = Callable[[TokenVectors, int], NDArray[np.int64]]
 
 def search_candidates(searcher: Searcher, queries: TokenVectors, k: int, count: int, find: Find) -> Hits:
     """Return the k documents of the largest MaxSim, by the vectors of `searcher`, among `count` candidates each."""
-    hits = no_hits(len(queries), k)
+    hits = index_checks.no_hits(len(queries), k)
     for start in range(0, len(queries) if count else 0, _QUERIES):
         part = queries[start : start + _QUERIES]
         ranked = rank_candidates(searcher, part, find(part, count), k)

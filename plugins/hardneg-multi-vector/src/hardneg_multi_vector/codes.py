@@ -10,7 +10,6 @@ Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PL
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ArtifactError, link_file, replacing
+from hardneg.plugin import ArtifactError, DocIds, atomic_write, number_file
 from hardneg_multi_vector.store import (
     DOC_IDS,
     OFFSETS,
+    NumberFile,
     TokenStore,
     TokenVectors,
-    count_lines,
-    mapped,
     offsets_fault,
     token_positions,
-    write_numbers,
 )
 
 CODES = 256
@@ -62,56 +59,45 @@ def write_codes(
     from safetensors.numpy import save
 
     path.mkdir(parents=True, exist_ok=True)
-    with replacing(path / _BOOKS) as file:
+    with atomic_write.replacing(path / _BOOKS) as file:
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
-    near, done = _number_format(len(centroids)), 0
-    with _filled(path / _NEAREST, near, tokens) as nearest, _filled(path / _RESIDUALS, "|u1", tokens * parts) as codes:
+    near, writing = _number_format(len(centroids)), number_file.writing_numbers
+    with writing(path / _NEAREST, near, tokens) as nearest, writing(path / _RESIDUALS, "|u1", tokens * parts) as codes:
         for block in coded:
             numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
-            stop = done + len(block)
             # the number that the bytes of a row [n, b] make, the lowest first
-            nearest[done:stop] = numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1]))
-            codes[done * parts : stop * parts] = residuals.reshape(-1)
-            done = stop
+            nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
+            codes(residuals)
     for name in (OFFSETS, DOC_IDS):
-        link_file(source.folder / name, path / name)
+        atomic_write.link_file(source.folder / name, path / name)
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
-    nearest = mapped(path / _NEAREST, _number_format(centroids))
+    nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _listed(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    write_numbers(path / _LIST_OFFSETS, ends)
-    free = ends[:-1].copy()
-    with _filled(path / _LISTS, "<i4", int(ends[-1])) as lists:
-        for owner, documents in _listed(store, nearest):
-            rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
-            lists[free[owner] + rank] = documents
-            free += np.bincount(owner, minlength=len(free))
+    ends, aside = np.concatenate([[0], np.cumsum(counts)]), path / f".{_LISTS}"
+    with number_file.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
+        write(ends)
+    lists, free = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),)), ends[:-1].copy()
+    for owner, documents in _listed(store, nearest):
+        rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        lists[free[owner] + rank] = documents
+        free += np.bincount(owner, minlength=len(free))
+    lists.flush()
+    atomic_write.flush(aside)
+    os.replace(aside, path / _LISTS)
 
 
-@contextmanager
-def _filled(path: Path, dtype: str, count: int) -> Iterator[NDArray[Any]]:
-    """A map of a .npy file of `count` numbers to fill in, which gets its name when it is filled and on disk."""
-    aside = path.with_name(f".{path.name}")
-    array = np.lib.format.open_memmap(aside, "w+", np.dtype(dtype), (count,))
-    yield array
-    array.flush()
-    with aside.open("rb+") as file:
-        os.fsync(file.fileno())
-    os.replace(aside, path)
-
-
-def _listed(store: TokenStore, nearest: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _listed(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
         document = np.repeat(np.arange(start, stop), np.diff(offsets))
-        own = nearest[int(offsets[0]) : int(offsets[-1])].astype(np.int64)
+        own = nearest.read(int(offsets[0]), int(offsets[-1])).astype(np.int64)
         keys = np.unique(own * store.count + document)
         yield keys // store.count, keys % store.count
 
@@ -144,11 +130,11 @@ class TokenCodes:
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
-            mapped(path / name, number_format) for name, number_format in formats.items()
+            NumberFile(path / name, number_format).mapped for name, number_format in formats.items()
         )
-        lists = mapped(path / _LISTS, "<i4")
+        lists = NumberFile(path / _LISTS, "<i4").mapped
         sound = not offsets_fault(offsets) and not offsets_fault(begins) and (path / DOC_IDS).exists()
-        fits = (len(nearest), len(codes), len(begins), len(lists), count_lines(path / DOC_IDS) if sound else -1)
+        fits = (len(nearest), len(codes), len(begins), len(lists), len(DocIds(path / DOC_IDS)) if sound else -1)
         if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
             raise ArtifactError(f"{path}: its files do not belong together: build the index again")
         return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)

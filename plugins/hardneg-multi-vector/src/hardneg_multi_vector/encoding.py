@@ -25,7 +25,10 @@ from hardneg.plugin import (
     Tokens,
     World,
     derive_seed,
+    loading,
+    towers,
 )
+from hardneg_multi_vector.family import SIDES
 from hardneg_multi_vector.store import OFFSETS, TokenVectors, TokenWriter, is_complete
 
 if TYPE_CHECKING:
@@ -45,21 +48,34 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     Raises:
         ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
-    interaction, name, filled = options.interaction(model.path, model.contract), model.spec.name, {}
+    from sentence_transformers import MultiVectorEncoder
 
-    def arrange(parts: list[Any], side: Side) -> list[nn.Module]:
-        _check_known(parts[1:], name)
-        if side == "query":  # lengths are checked against it
-            filled[parts[0]], parts[0].query_expansion = parts[0].query_expansion or {}, None
-        return _one_side(parts, options)
-
-    # sentence-transformers reads the older forms too; of a model of another kind, its transformer alone
-    library = options.own[0] if interaction.form else None
-    module = options.arranged(model, device, precision, arrange, library)
-    if length := options.filled(interaction):
-        strategy = "fixed" if length == model.full.query_length else "min"
-        for transformer, expansion in filled.items():
-            transformer.query_expansion = {**expansion, "strategy": strategy, "length": length}
+    interaction = options.interaction(model.path, model.contract)
+    spec, folder = model.full, model.path
+    if interaction.form:  # sentence-transformers reads the older forms too
+        parts = list(loading.library_model(MultiVectorEncoder, folder, torch.float32).children())
+    else:  # the transformer of a model that was trained for other things, and nothing after it
+        parts = towers.route(nn.Sequential(*loading.read_modules(folder, torch.float32)), "document")[:1]
+    loading.check_sound(parts, folder, spec)
+    whole = nn.Sequential(*parts)
+    for side in SIDES:
+        _check_known(towers.route(whole, side)[1:], spec.name)
+    if spec.adapter is not None:
+        loading.put_adapters(whole, spec, model.location, learns=precision is None)
+    if towers.has_twins(whole):
+        modules = [towers.twins(*(_one_side(towers.route(whole, side), options) for side in SIDES))]
+    else:
+        modules = _one_side(parts, options)
+    whole = nn.Sequential(*modules)
+    queries = towers.route(whole, "query")[0]
+    expansion, queries.query_expansion = queries.query_expansion or {}, None  # lengths are checked against it
+    for first in towers.transformers(whole):
+        loading.hold_in(first.model, loading.weights_dtype(spec, precision))
+    assembly = loading.assembled(modules, spec, device, MultiVectorEncoder)
+    module = loading.with_prompts(assembly, interaction.prompts, None)
+    if filled := options.filled(interaction):
+        strategy = "fixed" if filled == spec.query_length else "min"
+        queries.query_expansion = {**expansion, "strategy": strategy, "length": filled}
     return module
 
 
@@ -217,7 +233,7 @@ class VectorAToken(Representation):
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, T, d + 1]."""
-        features = self.forward(parts, features, device, side)
+        features = towers.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
         kept = scored.to(vectors.dtype)[..., None]
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)

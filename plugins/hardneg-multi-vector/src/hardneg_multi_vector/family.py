@@ -15,16 +15,17 @@ from hardneg.plugin import (
     ResolvedModel,
     Side,
     digest,
-    json_object,
+    model_files,
+    plugin_identity,
 )
 
 if TYPE_CHECKING:
-    from hardneg_multi_vector.encoding import VectorAToken
+    from hardneg.plugin import Encoder
 
 SIDES: tuple[Side, ...] = get_args(Side)
 SHORTEST = 3
 SIMILARITIES = ("maxsim", "meanmaxsim")
-CONFIG, METADATA = "config_sentence_transformers.json", "artifact.metadata"
+CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
 STANFORD = "HF_ColBERT"
 """The architecture that a folder of Stanford's ColBERT names."""
 
@@ -56,7 +57,7 @@ class LateInteractionContract:
 
 
 def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
-    metadata = json_object(folder / METADATA)
+    metadata = model_files.json_object(folder / METADATA)
     filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
     prompts = {
         "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
@@ -75,6 +76,12 @@ def _prompts(config: Mapping[str, Any], contract: Any) -> dict[str, str]:
         if (marker := config.get(f"{side}_prefix")) is not None:
             prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
     return prompts
+
+
+def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
+    """The options of a side's transformer, as sentence-transformers saved them; empty where there are none."""
+    files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
+    return next((options for path in files if (options := model_files.json_object(path))), {})
 
 
 def _count(value: Any, folder: Path) -> int:
@@ -118,7 +125,7 @@ class LateInteraction(FolderFamily):
         """
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
-        values, options = self.filled_values(model, contract), self.key_options
+        values, options = self.filled_values(model, contract), plugin_identity(self.called, self)["options"]
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
         setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
@@ -135,14 +142,14 @@ class LateInteraction(FolderFamily):
         Raises:
             ModelError: a file is not readable, or a value has the wrong type.
         """
-        config = json_object(folder / CONFIG)
-        if STANFORD in (json_object(folder / "config.json").get("architectures") or ()):
+        config = model_files.json_object(folder / CONFIG)
+        if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):
             return _stanford(folder, contract)
         form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(
             str(config.get("model_type")), ""
         )
         options = {name: config[name] for name in _OLDER if name in config} if form else {}
-        own = self.transformer_options(folder, "query") if form else {}
+        own = _transformer_options(folder, "query") if form else {}
         older = options.get("query_expansion")
         if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
             older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
@@ -151,7 +158,7 @@ class LateInteraction(FolderFamily):
         lengths: dict[Side, int] = {"query": contract.query_length, "document": contract.document_length}
         for side in SIDES:
             declared = options.get(f"{side}_length")
-            if declared is not None and self.transformer_options(folder, side).get(f"{side}_length") is None:
+            if declared is not None and _transformer_options(folder, side).get(f"{side}_length") is None:
                 lengths[side] = _count(declared, folder)
         if filled:
             fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
@@ -160,17 +167,15 @@ class LateInteraction(FolderFamily):
         similarity = str(said) if said in SIMILARITIES else "maxsim"
         return LateInteractionContract(form, similarity, _prompts(config, contract), lengths, filled, options)
 
-    def declared(self, folder: Path, contract: Any) -> Mapping[str, Any]:
-        """The fields of a folder's contract that are those of late interaction."""
+    def contract(self, folder: Path) -> Any:
+        """The contract of a folder. Raises ModelError where it holds no whole model."""
+        contract = super().contract(folder)
         interaction = self.interaction(folder, contract)
-        return {
-            "similarity": interaction.similarity,
-            **{f"{side}_prompt": interaction.prompts[side] for side in SIDES},
-            **{f"{side}_length": interaction.lengths[side] for side in SIDES},
-            "prompts": interaction.prompts,
-            "pooling": "",
-            "odd": (),
-        }
+        own: dict[str, Any] = {"similarity": interaction.similarity}
+        own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
+        own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
+        saved = (folder / SAVED).is_file()  # by hardneg, with these values as they are to be
+        return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="", odd=())
 
     def filled(self, interaction: LateInteractionContract) -> int:
         """The number of tokens that queries are padded to; 0: they are not."""
@@ -201,14 +206,10 @@ class LateInteraction(FolderFamily):
         options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
         return digest([name, dict(options)]) if options else name
 
-    def module(self, model: ResolvedModel, device: str | None, precision: Any) -> Any:
-        """The modules of the model, by its spec. Raises as `load`."""
-        from hardneg_multi_vector.encoding import load
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        from hardneg.plugin import Encoder
+        from hardneg_multi_vector.encoding import VectorAToken, load
 
-        return load(self, model, device, precision)
-
-    def representation(self, spec: FullSpec) -> "VectorAToken":
-        """A vector for each token."""
-        from hardneg_multi_vector.encoding import VectorAToken
-
-        return VectorAToken(spec.similarity == "meanmaxsim")
+        module = load(self, model, device, precision)
+        return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

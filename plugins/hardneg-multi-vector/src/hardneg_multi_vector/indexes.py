@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import SEED, Codebook, FlatVectors, Progress, RowLookup, UsageError, load_faiss
+from hardneg.plugin import SEED, FlatVectors, Progress, RowLookup, UsageError, compression
 from hardneg_multi_vector.store import TokenStore
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ class MultiVectorPq:
         """
         from hardneg_multi_vector.codes import CODES, write_codes, write_lists
 
-        store, faiss = TokenStore.open(source), load_faiss()
+        store, faiss = TokenStore.open(source), compression.load_faiss()
         lists = self.centroids or _usual(len(store.vectors))
         sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
-        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook = compression.Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
         codebook.check_dimension(store.dimension)
         if min(len(store.vectors), sample) < least:
             what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import BestRows, ExactOptions, Hits, Progress, Silent, UsageError, vector_blocks
+from hardneg.plugin import ExactOptions, Hits, Progress, Silent, UsageError, index_checks, top_k
 from hardneg_multi_vector.store import TokenStore, TokenVectors
 
 _HELD = 1 << 18  # tokens of documents, held at a time
@@ -29,8 +29,7 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
         raise UsageError(f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model")
-    if k < 1:
-        raise UsageError(f"k is {k}: ask for at least one document")
+    index_checks.check_depth(k)
     if not np.isfinite(queries.vectors).all():
         token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
@@ -128,7 +127,7 @@ def tensor(vectors: NDArray[np.float32]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TokenSearcher:
+class TokenSearcher(index_checks.DecodedRows):
     """A searcher of documents with several vectors in `store`; `options` change the speed alone."""
 
     store: Any
@@ -138,16 +137,6 @@ class TokenSearcher:
     def using(self, options: ExactOptions, progress: Progress | None) -> Self:
         """Return the same searcher with these options and this progress."""
         return replace(self, options=options, progress=progress)
-
-    def encoded(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """Return rows int64 [n] of the index, decoded.
-
-        Raises:
-            UsageError: a row is not in the index.
-            ArtifactError: the folder is damaged.
-        """
-        texts: TokenVectors = self.store.gather(rows)
-        return texts
 
     @cached_property
     def at_once(self) -> int:
@@ -185,7 +174,7 @@ class MultiVectorSearcher(TokenSearcher):
         if 4 * len(vectors) * vectors.dimension > self.settings.resident:
             return None
         rows = torch.empty((len(vectors), vectors.dimension), device=self.settings.where)
-        for start, block in vector_blocks(vectors, _READ):
+        for start, block in index_checks.vector_blocks(vectors, _READ):
             rows[start : start + len(block)] = torch.from_numpy(block)
         return rows
 
@@ -234,7 +223,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
     ways = (sizes, k, queries.offsets, queries.vectors)
-    best = BestRows.resumed(options.begun, ways, len(parts), k, options.where)
+    best = top_k.BestRows(top_k.BegunPass(options.begun, *ways), len(parts), k, options.where)
     done = int(np.count_nonzero(np.diff(store.offsets[: best.done + 1])))
     tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), options.float32(), tracked as task:
@@ -251,16 +240,11 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
             best.passed(stop)
             task.advance(stop - start)
         top = best.hits(len(answered))
-    hits = no_hits(len(queries), k)
+    hits = index_checks.no_hits(len(queries), k)
     # the numbers count the documents that have tokens; -1 stays
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
     return hits
-
-
-def no_hits(queries: int, k: int) -> Hits:
-    """Lists of pads: rows -1 and scores -inf, [queries, k]."""
-    return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
 
 
 def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:
@@ -279,5 +263,5 @@ def _block(store: TokenStore, start: int, stop: int, held: Tensor | None, device
     first, last = int(store.offsets[start]), int(store.offsets[stop])
     if held is not None:
         return held[first:last]
-    ((_, block),) = vector_blocks(store.vectors.part(range(first, last)), last - first)
+    ((_, block),) = index_checks.vector_blocks(store.vectors.part(range(first, last)), last - first)
     return torch.from_numpy(block).to(device)

@@ -12,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, replacing
+from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, number_file
 
 OFFSETS, DOC_IDS = "offsets.npy", "docid"
+NumberFile = number_file.NumberFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,42 +58,8 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
     """The tokens of the documents of some rows, int64 [T], and where those of each begin, int64 [n + 1].
 
     offsets: int64 [N + 1], where the tokens of all documents begin.
-
-    Raises:
-        UsageError: a row is below 0, as pads are, or there are not so many.
     """
-    if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= len(offsets) - 1)):
-        raise UsageError(f"rows must be a list of numbers from 0 to {len(offsets) - 2}: take out the pads (-1) first")
     return ranges(offsets[rows], offsets[rows + 1])
-
-
-def write_numbers(path: Path, numbers: NDArray[Any]) -> None:
-    """Writes an array as a .npy file, whole or not at all."""
-    with replacing(path) as file:
-        np.save(file, numbers, allow_pickle=False)
-
-
-def mapped(path: Path, dtype: str) -> NDArray[Any]:
-    """The numbers of a .npy file in a line, a read-only memory map.
-
-    Raises:
-        ArtifactError: the file is missing, cut short, too long, or of another kind.
-    """
-    try:
-        array: np.memmap[Any, Any] = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError, EOFError) as error:
-        reason = str(error).split("\n")[0] if path.exists() else "no such file"
-        raise ArtifactError(f"{path}: cannot be read ({reason}): make it again") from error
-    whole = array.offset + array.nbytes == path.stat().st_size
-    if array.ndim != 1 or array.dtype != np.dtype(dtype) or not whole:
-        raise ArtifactError(f"{path}: damaged: make it again")
-    return array
-
-
-def count_lines(path: Path) -> int:
-    """How many lines a file has."""
-    with path.open("rb") as file:
-        return sum(1 for _ in file)
 
 
 class TokenWriter(FlatWriter):
@@ -125,8 +92,9 @@ class TokenWriter(FlatWriter):
     def _write_offsets(self) -> None:
         path = self.folder / OFFSETS
         if not path.exists():
-            write_numbers(path, self.offsets)
-        elif not np.array_equal(mapped(path, "<i8"), self.offsets):
+            with number_file.writing_numbers(path, "<i8", len(self.offsets)) as write:
+                write(self.offsets)
+        elif not np.array_equal(NumberFile(path, "<i8").mapped, self.offsets):
             raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
 
     def write_block(self, number: int, start_row: int, documents: Any) -> None:
@@ -186,7 +154,7 @@ class TokenStore:
         """
         vectors = FlatVectors.of_tokens(folder)
         path = folder / OFFSETS
-        offsets = np.asarray(mapped(path, "<i8"))
+        offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
             raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
         if offsets[-1] != len(vectors):
@@ -211,11 +179,7 @@ class TokenStore:
         return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """A copy of the documents of these rows, int64 [n], through the memory map.
-
-        Raises:
-            UsageError: a row is not in the folder.
-        """
+        """A copy of the documents of these rows, int64 [n], through the memory map."""
         positions, offsets = token_positions(self.offsets, rows)
         return TokenVectors(offsets, self.vectors.gather(positions))
 

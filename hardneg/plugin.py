@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -74,14 +74,13 @@ if TYPE_CHECKING:
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors import journal, number_file, shards
-    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
     from hardneg.indexes.backends.compressed import CompressedSearcher
-    from hardneg.indexes.backends.product import OpqPq
     from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
     from hardneg.indexes.kernels.faiss import compression
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
@@ -132,7 +131,6 @@ if TYPE_CHECKING:
     from hardneg.registry.protocols import (
         DenseSearcher,
         FilterTexts,
-        ProductSearcher,
         QueryWriter,
         Reranker,
         RowLookup,
@@ -153,7 +151,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.model_server import check_address as check_server_address
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, generator
+    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.choices import CHOICE, cache_folder
@@ -178,32 +176,31 @@ __all__ = [  # noqa: RUF022
     "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
     "DenseSearcher", "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder",
     "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FILTER_RULES", "FREE",
-    "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
-    "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "Judging", "KEPT",
-    "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
+    "Facts", "FilterTexts", "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError",
+    "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "Judging",
+    "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
     "MetricName", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name", "Negatives",
-    "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting",
-    "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView",
-    "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH",
-    "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent",
-    "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows",
-    "System", "Table", "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError",
-    "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
-    "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe", "check_server_address",
-    "checked_tree", "compare_all", "compression", "configure", "counts_above", "dataset_name", "digest", "drop_batches",
-    "estimates", "evaluate", "evaluating", "figures", "file_digest", "flags_named", "forget_last_call", "gather",
-    "generator", "has_answers", "holm", "index_checks", "journal", "laid_indexes", "learn", "lists_in_order",
-    "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references",
-    "means", "measurements", "model_content", "model_files", "named_dataset", "negatives_overlap", "number_file",
-    "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model",
-    "openings", "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors",
-    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_lock",
-    "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model",
-    "run_file", "run_overlap", "say", "search_truncated", "server_key", "settle_by", "shards", "source_of", "spec_from",
-    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
-    "terms", "token_batches", "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts",
-    "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives", "write_qrels",
-    "write_run", "writing_model",
+    "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress",
+    "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation",
+    "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch",
+    "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext",
+    "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task",
+    "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace",
+    "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "atomic_write", "best_device",
+    "cache_folder", "check_recipe", "check_server_address", "checked_tree", "compare_all", "compression", "configure",
+    "counts_above", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating",
+    "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
+    "index_checks", "journal", "laid_indexes", "learn", "lists_in_order", "lists_side_by_side", "loading",
+    "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "model_files", "named_dataset", "negatives_overlap", "number_file", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
+    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "rank_candidates", "read_lock", "read_metrics", "read_negatives",
+    "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model", "run_file", "run_overlap", "say",
+    "search_exact", "search_truncated", "server_key", "settle_by", "shards", "source_of", "spread_over_collections",
+    "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches",
+    "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems",
+    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

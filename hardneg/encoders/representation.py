@@ -11,6 +11,8 @@ from torch import Tensor
 
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Side
+from hardneg.encoders.tokens.segmenting import count_rows
+from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
@@ -40,6 +42,18 @@ class Representation:
     form: ClassVar[Form] = "vectors"
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
+
+    count_rows = staticmethod(count_rows)
+
+    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+        """The tokens of queries as a transformer of sentence-transformers reads them.
+
+        Raises:
+            ModelError: it pads queries with tokens that have vectors of their own, and a text has one here.
+        """
+        if getattr(transformer, "query_expansion", None):
+            raise ModelError("the model's query_expansion is for a vector a token: set encoder: multi-vector")
+        return tokens
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """The tensor of some texts: passes their features through the parts of an encoder."""

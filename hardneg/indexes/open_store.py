@@ -11,11 +11,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.records.layout import SHARDS, WEIGHTS
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.plugins import load_plugin
@@ -38,12 +36,13 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
 
     Raises:
         ArtifactError: a file is missing or damaged, or nothing there is known.
-        PluginError: the package of the form is not installed.
+        PluginError: the package of its form is not installed.
     """
     if (folder / WEIGHTS).exists():
         return cast(StoredSearcher, replace(load_plugin("indexes", "sparse")().open(folder), progress=progress))
     if (folder / TOKEN_OFFSETS).exists():
-        return MultiVectorSearcher(TokenStore.open(folder), options=options, progress=progress)
+        opened: Any = load_plugin("indexes", "multi-vector")().open(folder)
+        return cast(StoredSearcher, replace(opened, options=options, progress=progress))
     return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)
 
 
@@ -69,8 +68,9 @@ def resumable(searcher: Searcher, folder: Path) -> Searcher:
     """Return an exact searcher with checkpoints in a folder, and any other one itself."""
     if isinstance(searcher, PooledSearcher):
         return replace(searcher, searcher=resumable(searcher.searcher, folder))
-    if isinstance(searcher, FlatSearcher | MultiVectorSearcher):
-        return replace(searcher, options=replace(searcher.options or ExactOptions(), begun=folder))
+    if isinstance(searcher, FlatSearcher) or getattr(searcher, "resumes", False):
+        exact: Any = searcher
+        return cast(Searcher, replace(exact, options=replace(exact.options or ExactOptions(), begun=folder)))
     kept: Any = searcher
     return cast(Searcher, replace(kept, begun=folder)) if hasattr(searcher, "begun") else searcher
 

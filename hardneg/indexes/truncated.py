@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.indexes.exact_ranks import Pass
-from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import BegunPass, BestRows
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 
@@ -39,16 +39,15 @@ def search_truncated(
     normalised = bool((np.abs(np.linalg.norm(queries, axis=1) - 1) < _ROUNDING).all())
     starts, held = range(0, len(queries), _QUERIES), torch.from_numpy(queries).to(device)
     parts_by_dim = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
-    best: dict[int, list[Best | None]] = {dim: [None] * len(starts) for dim in dims}
+    best = {dim: BestRows(BegunPass(None), len(starts), k, held.device) for dim in dims}
     with torch.inference_mode():
         for start, block in corpus():
             vectors = torch.from_numpy(block).to(device)
             for dim, parts in parts_by_dim.items():
                 shorter = _cut(vectors, dim, normalised)
-                best[dim] = [
-                    merged(kept, part @ shorter.T, start, k) for kept, part in zip(best[dim], parts, strict=True)
-                ]
-    return {dim: best_hits(parts, len(queries), k) for dim, parts in best.items()}
+                for number, part in enumerate(parts):
+                    best[dim].add(number, part @ shorter.T, start)
+    return {dim: each.hits(len(queries)) for dim, each in best.items()}
 
 
 def _cut(vectors: Tensor, dim: int, normalised: bool) -> Tensor:

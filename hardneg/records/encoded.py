@@ -47,13 +47,6 @@ class EncodedRows:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
-class TokenVectors(EncodedRows):
-    """A vector for each token: n texts encoded by a late-interaction encoder; vectors: float32 [offsets[n], d]."""
-
-    vectors: NDArray[np.float32]
-
-
 Encoded = NDArray[np.float32] | EncodedRows
 """Encoded texts: float32 [n, d] with one vector each, or several numbers or vectors a text."""
 

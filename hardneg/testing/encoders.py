@@ -34,11 +34,9 @@ class EncoderTests(PluginTests):
     tolerance: how far two numbers of one text may be apart (batches change last bits).
     own_share: the least share of documents that are nearest to their own text; below 1 where vectors of any length are
     compared by inner products, so that a longer one may be nearer.
-    forms: what checks encoded texts, `check_encoded`, and compares them, `alike`.
     """
 
     tolerance: ClassVar[float] = TOLERANCE
-    forms: ClassVar[Any] = forms
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:
@@ -58,6 +56,14 @@ class EncoderTests(PluginTests):
         """Three queries."""
         return ["old river", "the blue harbor and a bridge", "engines"]
 
+    def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
+        """Fail unless this is `count` texts of the form."""
+        forms.check_encoded(encoded, form, count, dimension)
+
+    def alike(self, one: Any, other: Any, tolerance: float) -> bool:
+        """Whether two encodings of the same texts differ by at most `tolerance`."""
+        return forms.alike(one, other, tolerance)
+
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
         return self.make(folder).load(self._resolved(folder), "cpu", None if to_train else "fp32")
 
@@ -70,7 +76,7 @@ class EncoderTests(PluginTests):
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
     def _alike(self, one: Encoded, other: Encoded, text: str) -> None:
-        rule(self.forms.alike(one, other, self.tolerance), text)
+        rule(self.alike(one, other, self.tolerance), text)
 
     def test_says_what_it_makes(self, tmp_path: Path) -> None:
         """`form` and `trainable` are class variables; the encoder has sizes."""
@@ -111,7 +117,7 @@ class EncoderTests(PluginTests):
         form = type(self.make(tmp_path)).form
         for side in ("query", "document"):
             rows = self._encode(encoder, texts, side)
-            self.forms.check_encoded(rows, form, len(texts), encoder.dimension)
+            self.check_encoded(rows, form, len(texts), encoder.dimension)
             text = "what a text is encoded into depends on it alone, not on"
             backwards = self._encode(encoder, texts[::-1], side)
             self._alike(backwards[np.arange(len(texts))[::-1]], rows, f"{text} the order")
@@ -127,7 +133,7 @@ class EncoderTests(PluginTests):
         encoder, form = self._opened(tmp_path), type(self.make(tmp_path)).form
         for texts in ([""], ["a river", "", " \n", "a bridge"], []):
             for side in ("query", "document"):
-                self.forms.check_encoded(self._encode(encoder, texts, side), form, len(texts), encoder.dimension)
+                self.check_encoded(self._encode(encoder, texts, side), form, len(texts), encoder.dimension)
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
@@ -235,7 +241,7 @@ class EncoderTests(PluginTests):
         folder.mkdir()
         write_index([encoder], rows, folder, EncodeOptions(precision="fp32"), Silent())
         held = open_store(folder).encoded(np.arange(len(rows)))
-        self.forms.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
+        self.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
         """ModelError in one line; what can be trained is an `Encoder`."""

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.types import Encoded, Hits
+from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
 from hardneg.store.digest import tree_digest
-from hardneg.testing import forms
+from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
 from hardneg.testing.plugin_contract import PluginTests, rule
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
@@ -22,15 +22,14 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    One of `"vectors"` or `"token-vectors"` is tested with those of `count` documents of `dimension` numbers, normalised
-    where it is not exact; one of another form needs the `forms` of its package.
+    One of `"vectors"` is tested with those of `count` documents of `dimension` numbers, normalised where it is not
+    exact; one of another form with what `documents`, `encoded_queries`, `write` and `plain_scores` say.
     """
 
     exact: ClassVar[bool] = True
     recall: ClassVar[float] = 0.9
     count: ClassVar[int] = 400
     dimension: ClassVar[int] = 16
-    forms: ClassVar[Any] = forms
 
     def texts(self) -> list[str]:
         """Forty sentences, four equal ones for each of ten topics."""
@@ -48,7 +47,7 @@ class IndexTests(PluginTests):
             count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
             rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
         else:
-            source = self.forms.write_encoded(folder / "vectors", self._documents(plugin))
+            source = self.write(folder / "vectors", self.documents(plugin))
             before = tree_digest(source)
             count = plugin.build(source, path, Silent())
             rule(count == self.count, "`build` returns how many documents the index holds", count)
@@ -57,19 +56,32 @@ class IndexTests(PluginTests):
         rule(not extra, "`build` writes into its folder only", extra)
         return plugin, path.rename(folder / "made")
 
-    def _documents(self, plugin: Any) -> Encoded:
-        documents: Encoded = self.forms.drawn_documents(plugin.input, self.count, self.dimension, self.exact)
-        return documents
+    def documents(self, plugin: Any) -> Any:
+        """`count` encoded documents; whole numbers where the index is exact, so that sums are exact."""
+        return drawn_documents(self.count, self.dimension, self.exact)
+
+    def encoded_queries(self, plugin: Any) -> Any:
+        """A few encoded queries, the first one nearest to document 3."""
+        return drawn_queries(self.documents(plugin), self.exact)
+
+    def write(self, folder: Path, documents: Any) -> Path:
+        """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
+        return write_encoded(folder, documents)
+
+    def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
+        """The score of each query with each document by plain loops: float32 [Q, D]; -inf is no hit."""
+        scores: NDArray[np.float32] = queries @ documents.T
+        return scores
 
     def _queries(self, plugin: Any) -> Any:
         if plugin.input == "texts":
             return self.queries()
-        return self.forms.drawn_queries(plugin.input, self._documents(plugin), self.exact)
+        return self.encoded_queries(plugin)
 
     def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
         """`input` is a class variable."""
         source = getattr(type(self.make(tmp_path)), "input", None)
-        known = ("texts", *forms.FORMS)
+        known = ("texts", *FORMS)
         rule(source in known, f"`input` is one of {', '.join(known)}", repr(source))
 
     def test_hits_have_their_form(self, tmp_path: Path) -> None:
@@ -87,7 +99,7 @@ class IndexTests(PluginTests):
             rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
             rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
             return
-        scores = self.forms.plain_scores(queries, self._documents(plugin))
+        scores = self.plain_scores(queries, self.documents(plugin))
         order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :_DEPTH]
         top = np.take_along_axis(scores, order, 1)
         best = Hits(np.where(np.isneginf(top), -1, order), top)
@@ -142,7 +154,7 @@ class IndexTests(PluginTests):
         rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
         if plugin.input == "texts" or not self.exact:
             return
-        scored = np.isfinite(self.forms.plain_scores(queries, self._documents(plugin))).sum(1)
+        scored = np.isfinite(self.plain_scores(queries, self.documents(plugin))).sum(1)
         counts = (hits.rows >= 0).sum(1)
         rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
 

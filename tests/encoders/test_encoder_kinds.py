@@ -11,7 +11,7 @@ from hardneg.registry.plugins import plugin_names
 FAMILIES = "encoders/families/"
 FOLDERS = {path.parent.name for path in (PACKAGE / FAMILIES).glob("*/__init__.py")} - {"adapters"}
 HERE = ("encoders/", "indexes/", "plugin.py")
-FORMS = {"TokenVectors"}
+FORMS = {"EncodedRows"}
 """What texts are encoded into: that much a format may ask, and a contract of indexes."""
 
 
@@ -43,7 +43,7 @@ def questions(tree: ast.AST, known: set[str], names: set[str]) -> Iterator[str]:
 
 
 def test_no_consumer_asks_which_kind_it_has() -> None:
-    assert {"dense", "multi_vector"} <= FOLDERS and "VectorAToken" in classes()
+    assert {"dense", "static"} <= FOLDERS and "StaticEncoder" in classes()
     names, found = {*plugin_names("encoders")}, {}
     for path, tree in TREES.items():
         known = classes() | (set() if path.startswith(("formats/", "testing/")) else FORMS)
@@ -55,14 +55,14 @@ def test_no_consumer_asks_which_kind_it_has() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from hardneg.encoders.families.dense.dense_family import Dense",
+        "from hardneg.encoders.families.static.static_encoder import StaticEncoder",
         "isinstance(encoder.representation, (Representation, int))",
-        "isinstance(found, TokenVectors)",
+        "isinstance(found, EncodedRows)",
         "spec.encoder.name == 'multi-vector'",
         "kind in ('dense', 'static')",
     ],
 )
 def test_questions_are_seen(line: str) -> None:
     names = {"dense", "static", "sparse", "multi-vector"}
-    assert list(questions(ast.parse(line), {"Representation", "TokenVectors"}, names))
+    assert list(questions(ast.parse(line), {"Representation", "EncodedRows"}, names))
     assert not list(questions(ast.parse("kind.form == 'vectors'\nisinstance(queries, str)"), {"Representation"}, names))

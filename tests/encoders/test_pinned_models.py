@@ -24,7 +24,15 @@ from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import PluginSetting
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
-from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_static
+from tests.tiny import (
+    BY_FAMILY,
+    tiny_encoder,
+    tiny_masked_lm,
+    tiny_model2vec,
+    tiny_multi_vector,
+    tiny_sparse_encoder,
+    tiny_static,
+)
 
 PINS = Path(__file__).with_name("pinned_models.json")
 VERSIONS = {"transformers": transformers.__version__, "sentence-transformers": sentence_transformers.__version__}
@@ -93,6 +101,7 @@ FORMS: dict[str, Callable[[Path], Path]] = {
     "tiny": tiny_encoder,
     "bare": lambda folder: tiny_encoder(folder, kind="transformers"),
     "head of masked words": tiny_masked_lm,
+    "sparse": tiny_sparse_encoder,
     "static": tiny_static,
     "static, not normalised": lambda folder: tiny_static(folder, normalised=False),
     "model2vec": tiny_model2vec,
@@ -126,9 +135,17 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
     "prompt": {"query_prompt": PromptName("s2p"), "document_prompt": "{task}: ", "task": "find it"},
     "types": {"document_token_type": 1, "dtype": "bf16", "truncate_dim": 8},
     "derived static": {"encoder": PluginSetting("static", {"dimensions": 8})},
+    "derived sparse": {"encoder": PluginSetting("sparse", {"max_terms": 5})},
     "derived multi-vector": {"encoder": PluginSetting("multi-vector", {"dimension": 8, "query_expansion": 10})},
 }
 """Specs for folders; each is read for three of them."""
+OF_PACKAGES = {
+    "multi-vector": ("multi-vector", "multi-vector, no expansion", "stanford", "pylate"),
+    "sparse": ("sparse",),
+}
+for _family in OF_PACKAGES.keys() - BY_FAMILY.keys():
+    FORMS = {name: make for name, make in FORMS.items() if name not in OF_PACKAGES[_family]}
+    SPECS = {name: values for name, values in SPECS.items() if name != f"derived {_family}"}
 NAMED = [*FORMS, *(f"{form} + {spec}" for form in ("tiny", "bare", "prompts") for spec in SPECS)]
 SLOW = PUBLISHED.keys() - _FAST
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tiny import tiny_multi_vector, tiny_static
+from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.sharding import Sharding, write_shards
@@ -24,13 +24,13 @@ from hardneg.testing.forms import alike
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 30
+KINDS = {name: make for name, make in BY_FAMILY.items() if name != "dense"}
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    made = {"static": tiny_static, "multi-vector": tiny_multi_vector}
-    return {kind: load_encoder(ModelSpec(str(make(folder / kind))), "cpu") for kind, make in made.items()}
+    return {kind: load_encoder(ModelSpec(str(make(folder / kind))), "cpu") for kind, make in KINDS.items()}
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def encode(encoder, corpus, folder, sharding=None, cut=None):
     return open_store(folder)
 
 
-def check_same(one, other, alike=alike):
+def check_same(one, other):
     assert len(one.store) == len(other.store) if hasattr(one, "store") else len(one.flat) == len(other.flat)
     rows = np.arange(len(one.store if hasattr(one, "store") else one.flat))
     assert alike(one.encoded(rows), other.encoded(rows), tolerance=0)
 
 
-@pytest.mark.parametrize("kind", ["static", "multi-vector"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sharding", [Sharding(shards=1), Sharding(shards=3), Sharding(rows=9), Sharding(shards=99)])
 def test_shards_hold_what_one_folder_does(models, corpus, tmp_path, monkeypatch, kind, sharding):
     monkeypatch.setattr(models[kind], "block", 4)

@@ -1,22 +1,43 @@
 """What is made of unfinished blocks is kept about twice a minute, by a clock that the tests set."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS, BegunBlock, drop
-from hardneg.records.encoded import TokenVectors
+from hardneg.records.encoded import EncodedRows
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors(EncodedRows):
+    """A form of another package."""
+
+    several: NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers(EncodedRows):
+    """Another, whose texts have two numbers for each of their parts, of so many."""
+
+    first: NDArray[np.int32]
+    second: NDArray[np.float32]
+    wide: int
+
 
 BATCHES = [np.array([4, 1]), np.array([0, 2]), np.array([3])]
 VECTORS = np.arange(10, dtype=np.float32).reshape(5, 2)
+OFFSETS, TERMS = np.array([0, 2, 2, 3, 5, 6]), np.array([1, 2, 0, 0, 3, 1], np.int32)
 FORMS: dict[str, Any] = {
     "scores": VECTORS[:, 0],
     "vectors": VECTORS,
-    "tokens": TokenVectors(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
+    "weights": Numbers(OFFSETS, TERMS, np.arange(6, dtype=np.float32), 4),
+    "tokens": Vectors(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
 }
 
 
@@ -30,7 +51,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.tobytes() == other.tobytes() and one.dtype == other.dtype
-    return same(one.offsets, other.offsets) and all(same(one.flat[name], other.flat[name]) for name in one.flat)
+    names = [name for name in ("offsets", "first", "second", "several") if hasattr(one, name)]
+    return all(same(getattr(one, name), getattr(other, name)) for name in names)
 
 
 @pytest.mark.parametrize("form", FORMS)

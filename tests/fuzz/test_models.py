@@ -7,7 +7,7 @@ import pytest
 from fuzz.fuzzing import fuzzed, mangled, read_or_one_line, values
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
@@ -23,15 +23,22 @@ def twins(folder):
     load_learner(ModelSpec(str(tiny_encoder(folder.with_name("base"))), twins=True), "cpu").save(folder)
 
 
+def query_terms(folder):
+    kind = PluginSetting("sparse", {"queries": "terms"})
+    load_learner(ModelSpec(str(tiny_sparse_encoder(folder.with_name("base"))), encoder=kind), "cpu").save(folder)
+
+
 MAKERS = {
     "dense": tiny_encoder,
     "transformer": lambda folder: tiny_encoder(folder, kind="transformers"),
     "twins": twins,
     "static": tiny_static,
     "model2vec": tiny_model2vec,
-    "multi-vector": tiny_multi_vector,
+    **{name: make for name, make in BY_FAMILY.items() if name not in ("dense", "static")},
+    **({"query-terms": query_terms} if "sparse" in BY_FAMILY else {}),
 }
-ENCODERS = [None, *map(PluginSetting, ("dense", "static", "multi-vector"))]
+TOKENS = "multi-vector" in BY_FAMILY
+ENCODERS = [None, *map(PluginSetting, BY_FAMILY)]
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +166,11 @@ BROKEN = [
     ("model2vec", "model.safetensors", without, "no weights there"),
     ("model2vec", "tokenizer.json", without, "no tokenizer.json there"),
     ("model2vec", "config.json", content("0"), "not names and values"),
+    ("sparse", CONFIG, value(model_type=...), "modules are those of a sparse encoder: set encoder: sparse"),
+    ("sparse", CONFIG, value(model_type="CrossEncoder"), "a CrossEncoder, not a dense encoder"),
+    ("sparse", OPTIONS, value(transformer_task=...), "without its head of masked words"),
+    ("sparse", "config.json", value(hidden_size=None), "cannot be opened"),
+    ("query-terms", "query_0_SparseStaticEmbedding/model.safetensors", to_folder, "no weights there"),
     ("multi-vector", "1_Dense/config.json", value(module_output_name="sentence_embedding"), "not token_embeddings"),
     ("multi-vector", "3_Normalize/config.json", content('"x"'), "not names and values in JSON"),
     ("multi-vector", CONFIG, value(model_type=...), "modules are those of a multi-vector encoder"),
@@ -166,6 +178,7 @@ BROKEN = [
     ("multi-vector", OPTIONS, value(query_expansion={"length": -1}), "is no number of tokens"),
     ("multi-vector", "2_MultiVectorMask/config.json", value(skiplist_words=3), "cannot be opened"),
 ]
+BROKEN = [each for each in BROKEN if each[0] in MAKERS]
 
 
 @pytest.mark.parametrize(("name", "file", "change", "told"), BROKEN, ids=[f"{b[0]}-{b[1]}-{b[3]}" for b in BROKEN])
@@ -185,6 +198,7 @@ def test_a_config_with_an_infinite_number_has_a_digest(tmp_path, whole):
     assert resolve(spec).digest != before
 
 
+@pytest.mark.skipif(not TOKENS, reason="hardneg-multi-vector is not installed")
 @pytest.mark.parametrize("length", [1, 2])
 def test_queries_are_filled_up_to_some_tokens(whole, length):
     kind = PluginSetting("multi-vector", {"query_expansion": length})

@@ -6,20 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoded_forms import FORMS, drawn_documents, drawn_queries, write_encoded
 from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS
-from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact import exact_bf16
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.exact.top_k import BegunPass
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
 from hardneg.indexes.open_store import open_store, search_kept
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
 
-WAYS = ["torch", "bf16", "token-vectors"]
+WAYS = ["torch", "bf16", *FORMS[1:]]
 COUNT = 9000
 
 
@@ -46,12 +44,14 @@ class Told(Silent):
 def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(begun_blocks, "clock", clock)
+    if "weights" in FORMS:
+        monkeypatch.setattr("hardneg_sparse.exact._ROWS", 1024)
     return clock
 
 
 def opened(folder: Path, way: str):
     """A folder of an index, and queries; among the vectors are equal ones, which every engine must put in row order."""
-    if way == "token-vectors":
+    if way in ("weights", "token-vectors"):
         docs = drawn_documents(way, COUNT, 8, exact=False)
         return write_encoded(folder, docs), drawn_queries(way, docs, exact=False)
     vectors, queries = (np.random.default_rng(n).standard_normal((n, 16), np.float32) for n in (COUNT, 70))
@@ -63,7 +63,6 @@ def searcher(folder: Path, way: str, progress):
     engine = way if way in ("torch", "bf16") else "auto"
     options = ExactOptions(device="cpu", engine=engine, corpus_block=1024, query_block=32)
     found = open_store(folder, options)
-    assert isinstance(found, FlatSearcher | MultiVectorSearcher)
     return replace(found, progress=progress)
 
 

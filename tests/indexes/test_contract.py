@@ -6,7 +6,6 @@ from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.indexes.backends.compressed import Fp16, Sq8
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.testing import IndexTests
 
@@ -53,32 +52,6 @@ class TestFp16(IndexTests):
     plugin = Fp16()
     exact = False
     recall = 0.99
-
-
-class TestMultiVector(IndexTests):
-    plugin = MultiVector()
-
-
-class TestTwoStageOfAll(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=400)
-
-
-class TestTwoStageByPooled(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60)
-    exact = False
-    recall = 0.9
-
-
-class TestTwoStageByTokens(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
-    exact = False
-    recall = 0.9
-
-
-class TestMultiVectorPq(IndexTests):
-    plugin = MultiVectorPq(subvectors=8, candidates=60)
-    exact = False
-    recall = 0.9
 
 
 @pytest.mark.slow

@@ -52,6 +52,10 @@ SHOWN = {
         ("writer", "chat", "forms: tuple[str, ...] = ('question',)"),
     ],
     "hardneg-mteb": [],
+    "hardneg-multi-vector": [
+        ("encoder", "multi-vector", "query_expansion: int | None = None"),
+        ("index", "multi-vector-pq", "subvectors: int = 32"),
+    ],
     "hardneg-papers": [("analysis", name, "hardneg-papers") for name in ANALYSES],
     "hardneg-pyterrier": [],
     "hardneg-ray": [("engine", "ray", "num_cpus: float | None = None")],

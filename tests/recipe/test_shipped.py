@@ -22,6 +22,7 @@ from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
+    **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),
     ("cort-electra-passage", "paper"): "hardneg_electra",
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",

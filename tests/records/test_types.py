@@ -1,16 +1,35 @@
 """Texts as encoders give them: taken by row, sliced, joined."""
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
-from hardneg.records.types import TokenVectors
+from hardneg.records.types import EncodedRows
 
-TOKENS = TokenVectors(np.array([0, 1, 3, 3]), np.arange(6, dtype=np.float32).reshape(3, 2))
+
+@dataclass(frozen=True, eq=False)
+class Rows(EncodedRows):
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class Vectors(EncodedRows):
+    vectors: NDArray[np.float32]
+
+
+SPARSE = Rows(np.array([0, 2, 2, 3]), np.array([1, 4, 0], np.int32), np.array([0.5, 2.0, 1.5], np.float32), 5)
+TOKENS = Vectors(np.array([0, 1, 3, 3]), np.arange(6, dtype=np.float32).reshape(3, 2))
 
 
 def test_rows_are_taken_in_the_order_asked_for() -> None:
-    taken = TOKENS[np.array([1, 0, 0, 2])]
-    assert taken.offsets.tolist() == [0, 2, 3, 4, 4] and len(taken) == 4
-    assert taken.vectors[:, 0].tolist() == [2, 4, 0, 0]
+    taken = SPARSE[np.array([2, 0, 0, 1])]
+    assert taken.offsets.tolist() == [0, 1, 3, 5, 5]
+    assert taken.terms.tolist() == [0, 1, 4, 1, 4]
+    assert taken.weights.tolist() == [1.5, 0.5, 2.0, 0.5, 2.0]
+    assert taken.width == 5 and len(taken) == 4
 
 
 def test_a_slice_is_a_part_and_may_be_empty() -> None:
@@ -21,5 +40,7 @@ def test_a_slice_is_a_part_and_may_be_empty() -> None:
 
 
 def test_joined_parts_are_the_whole() -> None:
-    tokens = TokenVectors.join([TOKENS[:2], TOKENS[2:]])
+    again = Rows.join([SPARSE[:1], SPARSE[1:1], SPARSE[1:]])
+    assert again.offsets.tolist() == SPARSE.offsets.tolist() and again.terms.tolist() == SPARSE.terms.tolist()
+    tokens = Vectors.join([TOKENS[:2], TOKENS[2:]])
     assert tokens.offsets.tolist() == [0, 1, 3, 3] and (tokens.vectors == TOKENS.vectors).all()

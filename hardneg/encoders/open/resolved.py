@@ -20,7 +20,15 @@ from hardneg.encoders.families.adapters.adapter_source import (
 )
 from hardneg.encoders.families.static.static_files import table_files
 from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
-from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class, saved_values
+from hardneg.encoders.open.contract import (
+    CONFIG,
+    Contract,
+    filled,
+    filled_values,
+    read_contract,
+    saved_class,
+    saved_values,
+)
 from hardneg.encoders.open.model_files import (
     SAFE,
     check_activations,
@@ -273,6 +281,11 @@ class FolderFamily:
         """
         self.check_class(model.path)
         return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
+
+    def filled_values(self, model: ResolvedModel, contract: Contract) -> dict[str, Any]:
+        """The fields of a spec that is filled in by a contract, whatever its similarity. Raises ModelError."""
+        self.check_class(model.path)
+        return filled_values(model.spec, contract, adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
         """Remarks for the user before a model in a folder becomes one of this family."""

@@ -18,7 +18,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, build
 from hardneg.indexes.kernels.checks import check_rows
 from hardneg.indexes.kernels.exact.exact_torch import to_device
-from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import BegunPass, BestRows
 from hardneg.indexes.kernels.faiss.compression import (
     BITS,
     SAMPLE,
@@ -75,7 +75,7 @@ class CodeLookup:
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The best `depth` vectors of each query: scores float32 and rows int64 [Q, depth], -1 where there is none."""
-        best: Best | None = None
+        best = BestRows(BegunPass(None), 1, depth, self.codes.device)
         with torch.inference_mode(), float32_products(self.codes.device):
             wanted = to_device(queries, self.codes.device)
             turned = wanted if self.rotation is None else wanted @ self.rotation.T
@@ -86,8 +86,8 @@ class CodeLookup:
                 sums = torch.zeros((len(wanted), codes.shape[1]), device=codes.device)
                 for table, code in zip(products, codes, strict=True):
                     sums += table.index_select(1, code.int())
-                best = merged(best, sums, start, depth)
-            hits = best_hits([best], len(queries), depth)
+                best.add(0, sums, start)
+            hits = best.hits(len(queries))
         return hits.scores, hits.rows
 
 

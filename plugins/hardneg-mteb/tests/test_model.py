@@ -1,7 +1,6 @@
 """Scores of mteb's tasks are those that mteb gives sentence-transformers' own classes."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import sentence_transformers
 from hardneg_mteb.model import TaskSearcher, mteb_model
 from made_tasks import animals, evaluated
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 import hardneg
 from hardneg.records.errors import ModelError, RecipeError, UsageError
@@ -18,11 +17,10 @@ from hardneg.records.errors import ModelError, RecipeError, UsageError
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "dense": (tiny_encoder, sentence_transformers.SentenceTransformer),
     "static": (tiny_static, sentence_transformers.SentenceTransformer),
+    "sparse": (tiny_sparse_encoder, sentence_transformers.SparseEncoder),
     "multi-vector": (tiny_multi_vector, sentence_transformers.MultiVectorEncoder),
 }
-if find_spec("hardneg_sparse"):
-    KINDS["sparse"] = (tiny_sparse_encoder, sentence_transformers.SparseEncoder)
-NEEDS_SPARSE = pytest.mark.skipif("sparse" not in KINDS, reason="pip install ./plugins/hardneg-sparse")
+KINDS = {kind: each for kind, each in KINDS.items() if kind != "multi-vector" or kind in BY_FAMILY}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +75,11 @@ def test_the_public_name_is_a_search_protocol(folders: dict[str, Path], tmp_path
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [("dense", "dense"), pytest.param("sparse", "sparse", marks=NEEDS_SPARSE), ("multi-vector", "late-interaction")],
+    [
+        ("dense", "dense"),
+        ("sparse", "sparse"),
+        *(("multi-vector", "late-interaction") for kind in KINDS if kind == "multi-vector"),
+    ],
 )
 def test_results_are_filed_by_content(kind: str, form: str, folders: dict[str, Path], tmp_path: Path) -> None:
     meta = mteb_model(folders[kind], store=tmp_path).mteb_model_meta

@@ -1,6 +1,5 @@
-"""The family and the indexes against the kit that authors of plugins use, and models' keys, which must not change."""
+"""The family and the indexes against the kit that authors of plugins use."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,19 +8,17 @@ import pytest
 from hardneg_sparse.exact import Sparse
 from hardneg_sparse.family import Splade
 from hardneg_sparse.impact import Impact
+from hardneg_sparse.testing import WeightEncoderTests, WeightIndexTests
 from tiny import tiny_encoder, tiny_sparse_encoder
-from weight_forms import WeightForms
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
-from hardneg.testing import IndexTests, TrainableEncoderTests
 from tests.encoders import test_pinned_models as pinned
 
 
-class Weights(TrainableEncoderTests):
+class Weights(WeightEncoderTests):
     """written: makes the folder, once a class. options: those of the family, where the folder does not declare it."""
 
-    forms = WeightForms
     own_share = 0.1  # inner products: a text of more terms is nearer
     written: ClassVar[Callable[[Path], Path]] = staticmethod(tiny_sparse_encoder)
     options: ClassVar[dict[str, Any] | None] = None
@@ -55,33 +52,18 @@ class TestOfQueryTerms(Weights):
     options: ClassVar[dict[str, Any] | None] = {"queries": "terms"}
 
 
-class TestExactIndex(IndexTests):
+class TestExactIndex(WeightIndexTests):
     plugin = Sparse()
-    forms = WeightForms
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("started_java")
-class TestImpactIndex(IndexTests):
+class TestImpactIndex(WeightIndexTests):
     """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
 
     plugin = Impact(scale=1)
-    forms = WeightForms
     exact = False
     recall = 1.0
-
-
-PINS = json.loads(Path(__file__).with_name("pinned_models.json").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", PINS["models"])
-def test_model_is_read_as_ever(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(pinned.FORMS, "sparse", tiny_sparse_encoder)
-    monkeypatch.setitem(pinned.SPECS, "derived sparse", {"encoder": PluginSetting("sparse", {"max_terms": 5})})  # type: ignore[arg-type]
-    expected, found = PINS["models"][name], pinned.pin(name, tmp_path / "model")
-    if PINS["of"] != pinned.VERSIONS:
-        expected.pop("digest", None), found.pop("digest", None)
-    assert found == expected
 
 
 def test_options_that_a_folder_declares_wrongly(tmp_path: Path) -> None:

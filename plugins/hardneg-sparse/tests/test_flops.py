@@ -1,97 +1,19 @@
 """The FLOPS regularizer by hand, against its contract, and by what is wrong with its options."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from hardneg_sparse.flops import Flops, flops
-from torch import Tensor
+from tiny import tiny_sparse_encoder
+from toy import write_toy
 
+from hardneg.encoders.encoder import Encoder
+from hardneg.losses.infonce import InfoNCE
 from hardneg.records.errors import PluginError
 from hardneg.records.types import EncodedBatch
-from hardneg.testing import PluginTests, rule
-
-_TEXTS, _DOCUMENTS, _WIDTH = 3, 4, 6
-
-
-class RegularizerTests(PluginTests):
-    """The contract of a penalty on weights of terms; set `plugin`."""
-
-    def batch(self, folder: Path) -> EncodedBatch:
-        """Three queries and four documents near the end of training, float64; a document counts up to three times."""
-        source = torch.Generator().manual_seed(3)
-        queries, documents = (
-            torch.rand(count, _WIDTH, generator=source, dtype=torch.float64).sub(0.4).relu()
-            for count in (_TEXTS, _DOCUMENTS)
-        )
-        return EncodedBatch(queries, documents, torch.tensor([1, 3, 1, 2]), 0.9)
-
-    def _learn(self, folder: Path, batch: EncodedBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """The penalty, and its gradients to queries and documents."""
-        queries, documents = (part.detach().clone().requires_grad_() for part in (batch.queries, batch.documents))
-        value = self.make(folder)(replace(batch, queries=queries, documents=documents))
-        rule(tuple(value.shape) == (), "a penalty is a scalar", f"shape {tuple(value.shape)}")
-        rule(value.requires_grad, "a penalty keeps the gradient's graph")
-        gradients = torch.autograd.grad(value, (queries, documents), allow_unused=True, materialize_grads=True)
-        return value.detach(), *gradients
-
-    def test_a_penalty_that_learns(self, tmp_path: Path) -> None:
-        """Finite, not below 0, with a gradient that is not zero."""
-        value, *gradients = self._learn(tmp_path, self.batch(tmp_path))
-        rule(bool(torch.isfinite(value)) and float(value) >= 0, "a penalty is finite and not below 0", float(value))
-        rule(any(bool(part.any()) for part in gradients), "a penalty has a gradient")
-
-    def test_finite_for_weights_of_any_size(self, tmp_path: Path) -> None:
-        """Up to 1e4, and all zero, in float32."""
-        batch = self.batch(tmp_path)
-        for size in (0.0, 1e-6, 1e4):
-            queries, documents = ((part * size).float() for part in (batch.queries, batch.documents))
-            parts = self._learn(tmp_path, replace(batch, queries=queries, documents=documents))
-            rule(all(bool(torch.isfinite(part).all()) for part in parts), "finite for weights of any size", size)
-
-    def test_counts_are_copies(self, tmp_path: Path) -> None:
-        """A document in three columns counts as three documents."""
-        batch = self.batch(tmp_path)
-        copied = batch.documents.repeat_interleave(batch.counts, dim=0)
-        value, gradient, _ = self._learn(tmp_path, batch)
-        other = replace(batch, documents=copied, counts=torch.ones(len(copied), dtype=torch.int64))
-        again, same, _ = self._learn(tmp_path, other)
-        rule(bool(torch.isclose(value, again)), "counts are copies", f"{float(value)}, {float(again)} with copies")
-        rule(bool(torch.allclose(gradient, same)), "counts are copies, for gradients too")
-
-    def test_the_order_of_texts_has_no_effect(self, tmp_path: Path) -> None:
-        """Batches are gathered from several processes in any order."""
-        batch = self.batch(tmp_path)
-        turned = EncodedBatch(batch.queries.flip(0), batch.documents.flip(0), batch.counts.flip(0), batch.done)
-        value, other = self._learn(tmp_path, batch)[0], self._learn(tmp_path, turned)[0]
-        rule(bool(torch.isclose(value, other)), "the order of texts has no effect", f"{float(value)}, {float(other)}")
-
-    def test_the_gradient_is_the_derivative(self, tmp_path: Path) -> None:
-        """Compare with finite differences in 64 bits, away from weights of 0."""
-        batch, penalty = self.batch(tmp_path), self.make(tmp_path)
-        inputs = [(part + 0.1).requires_grad_() for part in (batch.queries, batch.documents)]
-        try:
-            torch.autograd.gradcheck(lambda q, d: penalty(replace(batch, queries=q, documents=d)), inputs)
-        except Exception as error:
-            raise AssertionError(f"broken rule: 64-bit weights have the derivative\n  found: {error}") from error
-
-    def test_is_a_pure_function(self, tmp_path: Path) -> None:
-        """A second call has the same value, and the batch is unchanged."""
-        batch = self.batch(tmp_path)
-        before = batch.documents.clone()
-        first, second = (float(self._learn(tmp_path, batch)[0]) for _ in range(2))
-        rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
-        rule(bool((before == batch.documents).all()), "a regularizer does not change its batch")
-
-
-class TestFlops(RegularizerTests):
-    plugin = Flops()
-
-
-class TestFlopsOfDocuments(RegularizerTests):
-    plugin = Flops(query_weight=0, document_weight=1, schedule="constant", document_threshold=2)
-
+from hardneg.training.loss_terms import LossTerms
+from tests.training import test_kinds
 
 WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0], [0.0, 4.0, 1.0]])
 
@@ -124,6 +46,51 @@ def test_weights_grow_over_the_first_part_of_training(schedule: str, shares: lis
     for done, share in zip((0, 0.25, 0.5, 0.99), shares, strict=True):
         found = plugin(EncodedBatch(WEIGHTS[:1], WEIGHTS, torch.tensor([1, 2, 1]), done))
         assert found.item() == pytest.approx(share * whole.item())
+
+
+def test_the_penalty_has_its_derivative_and_copies_count() -> None:
+    draws = torch.Generator().manual_seed(3)
+    queries, documents = (torch.rand(count, 6, generator=draws, dtype=torch.float64) for count in (3, 4))
+    counts, penalty = torch.tensor([1, 3, 1, 2]), Flops(1.0, 2.0)
+    inputs = queries.requires_grad_(), documents.requires_grad_()
+    torch.autograd.gradcheck(lambda q, d: penalty(EncodedBatch(q, d, counts, 0.2)), inputs)
+    copied = EncodedBatch(queries, documents.repeat_interleave(counts, 0), torch.ones(7, dtype=torch.int64), 0.2)
+    assert penalty(copied).item() == pytest.approx(penalty(EncodedBatch(queries, documents, counts, 0.2)).item())
+
+
+LAMBDAS = (0.05, 0.03)
+
+
+@pytest.fixture(scope="module")
+def toy_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    folder = tiny_sparse_encoder(tmp_path_factory.mktemp("kinds") / "sparse")
+    return test_kinds.learner_of(folder, {"query_length": 16, "document_length": 24})
+
+
+def test_flops_is_in_their_splade_loss(encoder: Encoder, toy_folder: Path) -> None:
+    penalty = Flops(*LAMBDAS, "constant", query_threshold=3, document_threshold=5)
+    way = test_kinds.training(encoder, toy_folder, LossTerms({}, penalty), false_negative_mask=False)
+    found = test_kinds.learnt(way, InfoNCE())
+    thresholds = {"query_regularizer_threshold": 3, "document_regularizer_threshold": 5}
+    theirs = test_kinds.their_loss(encoder, (LAMBDAS[1], LAMBDAS[0]), **thresholds)
+    encoder.module.zero_grad()
+    parts = theirs(test_kinds.columns(way))
+    expected = sum(parts.values())
+    expected.backward()
+    assert parts["query_regularizer_loss"].item() > 0.001 < parts["document_regularizer_loss"].item()
+    test_kinds.assert_same(found, (expected.item(), test_kinds.gradients(encoder)))
+
+
+def test_gradient_caching_is_the_plain_batch(encoder: Encoder, toy_folder: Path) -> None:
+    terms, loss = LossTerms({}, Flops(*LAMBDAS, "constant")), InfoNCE(temperature=0.1)
+    ways = (test_kinds.training(encoder, toy_folder, terms, chunk=chunk) for chunk in (None, 2))
+    plain, cached = (test_kinds.learnt(way, loss) for way in ways)
+    test_kinds.assert_same(cached, plain)
 
 
 def test_all_that_is_wrong_is_told() -> None:

@@ -1,11 +1,9 @@
 """A corpus encoded into weights of terms: stopped and gone on with, and searched."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from hardneg_sparse.store import SparseStore, SparseWriter
 from tiny import tiny_sparse_encoder
 
 from hardneg.encoders.corpus import stream
@@ -33,28 +31,6 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     monkeypatch.setattr(stream, "BLOCK", 4)
     write_corpus([Document(f"d{n}", text) for n, text in enumerate(TEXTS)], tmp_path / "corpus", Silent())
     return Corpus.open(tmp_path / "corpus")
-
-
-def test_a_stopped_run_is_gone_on_with(encoder, corpus, tmp_path, monkeypatch):
-    numbers: list[int] = []
-    write = SparseWriter.write_block
-
-    def stops_at_the_second(writer: SparseWriter, number: int, *rest: Any) -> None:
-        numbers.append(number)
-        if numbers == [0, 1]:
-            raise KeyboardInterrupt
-        write(writer, number, *rest)
-
-    monkeypatch.setattr(SparseWriter, "write_block", stops_at_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        write_index([encoder], corpus, tmp_path / "index", FP32, Silent())
-    write_index([encoder], corpus, tmp_path / "index", FP32, Silent())
-    assert numbers == [0, 1, 1, 2]
-    store, whole = SparseStore.open(tmp_path / "index"), encoder.encode(TEXTS, "document", FP32)
-    found = store.read(0, len(TEXTS))
-    assert (found.offsets == whole.offsets).all() and (found.terms == whole.terms).all()
-    np.testing.assert_allclose(found.weights, whole.weights, atol=1e-5)
-    assert store.doc_ids[3] == "d3" and store.terms is not None and store.terms[0] == "[PAD]"
 
 
 def test_a_search_gives_the_similarities_of_sentence_transformers(encoder, corpus, tmp_path):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sentence_transformers.base.sampler import GroupByLabelBatchSampler
-from tiny import tiny_encoder
+from tiny import BY_FAMILY, tiny_encoder, tiny_sparse_encoder
 from trainer_toy import write_toy
 
 from hardneg.doors.trainer import refresher
@@ -36,6 +36,22 @@ def trained(trainer: Any, negatives: RefreshedNegatives) -> None:
 
 
 @pytest.mark.slow
+def test_sparse(tmp_path, data):
+    from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+    from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
+
+    model = SparseEncoder(str(tiny_sparse_encoder(tmp_path / "model")), device="cpu")
+    arguments = SparseEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
+    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, form="triplet", negatives=2, depth=10)
+    loss = SpladeLoss(
+        model, SparseMultipleNegativesRankingLoss(model), document_regularizer_weight=0.01, query_regularizer_weight=0.1
+    )
+    trainer = SparseEncoderTrainer(model=model, args=arguments, train_dataset=negatives.dataset, loss=loss)
+    trained(trainer, negatives)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("multi-vector" not in BY_FAMILY, reason="hardneg-multi-vector is not installed")
 def test_multi_vector(tmp_path, data, tiny_model):
     from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
     from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss

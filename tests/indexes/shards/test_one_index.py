@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoded_forms import FORMS, drawn_queries, write_encoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexes.shards.parts import COUNT, documents
@@ -17,9 +18,6 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import form_in, open_store
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import drawn_queries, write_encoded
-
-FORMS = ("vectors", "token-vectors")
 
 
 def found(folder: Path, form: str, k: int = 20):
@@ -70,16 +68,21 @@ def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
     check_same(shards, tmp_path / "b", form)
 
 
-def test_threads_read_many_shards_at_once(whole, tmp_path):
-    shards = in_shards(whole["vectors"], tmp_path / "list", list(range(25, COUNT, 25)))
-    store, one = (open_store(folder) for folder in (shards, whole["vectors"]))
+@pytest.mark.parametrize("form", ["vectors", "weights"])
+def test_threads_read_many_shards_at_once(whole, tmp_path, form):
+    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)))
+    store, one = (open_store(folder) for folder in (shards, whole[form]))
 
     def read(number):
         rows = np.arange(number, COUNT, 25)
-        return all(np.array_equal(store.encoded(some), one.encoded(some)) for some in (rows, rows))
+        return all(np.array_equal(*map(_weights, (store.encoded(some), one.encoded(some)))) for some in (rows, rows))
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(read, range(24)))
+
+
+def _weights(encoded):
+    return encoded if isinstance(encoded, np.ndarray) else encoded.weights
 
 
 @pytest.mark.parametrize("engine", ["torch", "bf16"])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.encoders.open.contract import saved_class
-from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import Precision
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 _OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
-"""Families by the modules and saved classes that are theirs alone."""
+_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
+"""Families by the modules, saved classes and architectures that are theirs alone."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Dense(FolderFamily):
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, also one that does not declare it."""
-        names = (saved_class(folder), *module_folders(folder).values())
+        architectures = json_object(folder / "config.json").get("architectures") or ()
+        names = [saved_class(folder), *architectures, *module_folders(folder).values()]
         family = next((_OTHERS[name] for name in names if name in _OTHERS), None)
         if family and (where := not_installed("encoders", family)):
             raise ModelError(f"model {folder}: it is of the family {family}, {where}")

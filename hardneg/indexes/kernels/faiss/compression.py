@@ -246,6 +246,21 @@ class Codebook:
                 f"these fit: {fitting}"
             )
 
+    def codes_of(self, index: Any, vectors: FlatVectors, progress: Progress) -> Iterator[NDArray[np.uint8]]:
+        """Train an index of lists and of residuals' codes, and return the codes of all vectors, block by block.
+
+        Raises:
+            UsageError: `subvectors` does not divide the dimension, or there are too few vectors.
+        """
+        from hardneg.indexes.kernels.faiss.on_gpus import encoder_of, trained_on_gpus
+
+        self.check_dimension(vectors.dimension)
+        self.settle(index.cp)
+        self.settle(index.pq.cp)
+        with trained_on_gpus(index):
+            train(index, vectors, self.training(index.nlist), progress)
+        return encode_blocks(vectors, encoder_of(index), progress)
+
     def settle(self, clustering: Any) -> None:
         """Apply `Training.settle` with this sample and seed."""
         self.training().settle(clustering)

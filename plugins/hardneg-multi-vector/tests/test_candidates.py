@@ -2,24 +2,17 @@
 
 import numpy as np
 import pytest
+from hardneg_multi_vector.candidates import best_of_each, by_pooled, by_tokens, pooled_vectors, write_pooled
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorTwoStage
+from hardneg_multi_vector.store import TokenStore, TokenVectors
+from hardneg_multi_vector.testing import write_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.maxsim.maxsim_candidates import (
-    best_of_each,
-    by_pooled,
-    by_tokens,
-    pooled_vectors,
-    write_pooled,
-)
 from hardneg.records.errors import UsageError
-from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
 
 OPTIONS = ExactOptions(device="cpu")
 
@@ -36,7 +29,7 @@ def test_pooled_vectors_by_hand(tmp_path):
     # means: (3, 4), of length 5; (-1, 0); none; (0, 2).
     expected = np.array([[0.6, 0.8], [-1, 0], [0, 0], [0, 1]], np.float32)
     assert np.allclose(pooled_vectors(DOCUMENTS), expected, atol=1e-7)
-    write_pooled(TokenStore.open(write_encoded(tmp_path / "tokens", DOCUMENTS)), tmp_path / "pooled", Silent())
+    write_pooled(TokenStore.open(write_tokens(tmp_path / "tokens", DOCUMENTS)), tmp_path / "pooled", Silent())
     pooled = FlatVectors.open(tmp_path / "pooled")
     assert np.array_equal(pooled.vectors, pooled_vectors(DOCUMENTS))
     # the query's mean is (0, 1): products 0.8, 0, 0, 1
@@ -44,7 +37,7 @@ def test_pooled_vectors_by_hand(tmp_path):
 
 
 def test_candidates_of_tokens_by_hand(tmp_path):
-    store = TokenStore.open(write_encoded(tmp_path, DOCUMENTS))
+    store = TokenStore.open(write_tokens(tmp_path, DOCUMENTS))
     query = tokens([[1, 0], [0, 1]], [], [[-1, 0]])
     # token (1, 0): products 3 3 -1 0 0, the nearest two are both document 0's: it gains 3 - 3.
     # token (0, 1): products 0 8 0 1 3, the nearest two are document 0 with 8 and document 3 with 3: gains 5 and 0.
@@ -65,7 +58,7 @@ def test_with_all_as_candidates_it_is_exact(tmp_path_factory, lengths, k, seed):
     folder, draws = tmp_path_factory.mktemp("index"), np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     vectors = draws.integers(-3, 4, (int(offsets[-1]), 2)).astype(np.float32)
-    source = write_encoded(folder / "tokens", TokenVectors(offsets, vectors))
+    source = write_tokens(folder / "tokens", TokenVectors(offsets, vectors))
     queries = tokens([[1, 0], [2, -1]], [], [[0, 1]])
     expected = MultiVector().open(source).search(queries, k)
     for plugin in (MultiVectorTwoStage(candidates=9), MultiVectorTwoStage(candidates=9, by="tokens", nearest=36)):

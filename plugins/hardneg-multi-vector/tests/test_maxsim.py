@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from hardneg_multi_vector.encoding import VectorAToken, maxsim
+from hardneg_multi_vector.store import TokenVectors
 from torch import Tensor
-
-from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken, maxsim
-from hardneg.records.types import TokenVectors
 
 
 def _tensor(*texts: list[list[float]]) -> Tensor:

@@ -7,21 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hardneg_multi_vector import maxsim
+from hardneg_multi_vector.indexes import MultiVector
+from hardneg_multi_vector.maxsim import MultiVectorSearcher, maxsim_matrix, maxsim_pairs
+from hardneg_multi_vector.store import TokenStore, TokenVectors
+from hardneg_multi_vector.testing import write_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_exact
-from hardneg.indexes.kernels.maxsim import exact_maxsim as multi_vector_scores
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher, maxsim_matrix, maxsim_pairs
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
 
 
 def tokens(*texts: list[list[float]], dimension: int = 2) -> TokenVectors:
@@ -66,7 +64,7 @@ def test_scores_by_hand():
 
 
 def test_hits_by_hand(tmp_path):
-    hits = MultiVector().open(write_encoded(tmp_path, DOCUMENTS)).search(QUERIES, 5)
+    hits = MultiVector().open(write_tokens(tmp_path, DOCUMENTS)).search(QUERIES, 5)
     assert hits.rows.tolist() == [[0, 3, 1, -1, -1], [1, 0, 3, -1, -1], [-1] * 5]
     assert hits.scores[0].tolist() == [11, 6, -5, -np.inf, -np.inf]
     assert np.isneginf(hits.scores[2]).all()
@@ -84,7 +82,7 @@ def test_any_texts_in_any_blocks(tmp_path_factory, asked, there, k, block, part,
     row, column = np.indices(expected.shape).reshape(2, -1)
     pairs = maxsim_pairs(queries[row], documents[column], tokens=block)
     assert np.array_equal(pairs, expected.reshape(-1))
-    store = TokenStore.open(write_encoded(tmp_path_factory.mktemp("store"), documents))
+    store = TokenStore.open(write_tokens(tmp_path_factory.mktemp("store"), documents))
     for resident in (0, 1 << 20):
         options = ExactOptions(corpus_block=block, query_block=part, device="cpu", resident=resident)
         hits = MultiVectorSearcher(store, options=options).search(queries, k)
@@ -94,7 +92,7 @@ def test_any_texts_in_any_blocks(tmp_path_factory, asked, there, k, block, part,
 
 
 def test_the_index_is_the_folder(tmp_path):
-    source = write_encoded(tmp_path / "tokens", DOCUMENTS)
+    source = write_tokens(tmp_path / "tokens", DOCUMENTS)
     assert MultiVector().build(source, tmp_path / "index", Silent()) == 4
     searcher = MultiVector().open(tmp_path / "index")
     assert searcher.encoded(np.array([3, 2, 1])).vectors.tolist() == [[2, 2]] * 3 + [[-1, -2]]
@@ -103,7 +101,7 @@ def test_the_index_is_the_folder(tmp_path):
 
 
 def test_candidates_are_ranked_by_maxsim(tmp_path):
-    searcher = open_store(write_encoded(tmp_path, DOCUMENTS))
+    searcher = open_store(write_tokens(tmp_path, DOCUMENTS))
     given = np.array([[1, 2, 0, 3], [3, 0, -1, -1], [0, 1, -1, -1]])
     for at_once in (None, 1):
         hits = rank_candidates(searcher, QUERIES, given, 3, at_once)
@@ -128,12 +126,11 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkey
 
         return multiplied
 
-    for module in (multi_vector_exact, multi_vector_scores):
-        monkeypatch.setattr(module, "float32_products", products)
-    monkeypatch.setattr(multi_vector_exact, "block_scores", guarded(multi_vector_exact.block_scores))
+    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.float32_products", products)
+    monkeypatch.setattr(maxsim, "block_scores", guarded(maxsim.block_scores))
     monkeypatch.setattr(torch, "bmm", guarded(torch.bmm))
     searcher = MultiVectorSearcher(
-        TokenStore.open(write_encoded(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu")
+        TokenStore.open(write_tokens(tmp_path, DOCUMENTS)), options=ExactOptions(device="cpu")
     )
     assert searcher.search(QUERIES, 1).rows.tolist() == [[0], [1], [-1]]
     assert maxsim_pairs(QUERIES[:2], DOCUMENTS[:2], torch.device("cpu")).tolist() == [11, 3]
@@ -141,8 +138,8 @@ def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkey
 
 
 def test_long_documents_are_scored_few_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.indexes.kernels.maxsim.exact_maxsim._HELD", 6)
-    searcher = MultiVector().open(write_encoded(tmp_path, DOCUMENTS))
+    monkeypatch.setattr("hardneg_multi_vector.maxsim._HELD", 6)
+    searcher = MultiVector().open(write_tokens(tmp_path, DOCUMENTS))
     assert searcher.at_once == 2  # the longest has three tokens
     asked: list[int] = []
     monkeypatch.setattr(TokenStore, "gather", lambda store, rows: asked.append(len(rows)) or DOCUMENTS[rows])
@@ -159,7 +156,7 @@ def test_scores_by_form():
 
 
 def test_what_cannot_be_searched_is_told(tmp_path):
-    searcher = MultiVector().open(write_encoded(tmp_path / "tokens", DOCUMENTS))
+    searcher = MultiVector().open(write_tokens(tmp_path / "tokens", DOCUMENTS))
     for queries in (["text"], np.ones((2, 2), np.float32)):
         with pytest.raises(UsageError, match="a vector for each token"):
             searcher.search(queries, 1)
@@ -173,4 +170,4 @@ def test_what_cannot_be_searched_is_told(tmp_path):
         maxsim_pairs(QUERIES, DOCUMENTS)
     huge = tokens([[3e38, 0]])
     with pytest.raises(ArtifactError, match="exceed the range"):
-        MultiVector().open(write_encoded(tmp_path / "huge", huge)).search(huge, 1)
+        MultiVector().open(write_tokens(tmp_path / "huge", huge)).search(huge, 1)

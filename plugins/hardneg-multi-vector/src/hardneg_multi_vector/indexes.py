@@ -1,24 +1,20 @@
-"""The multi-vector index: a vector for each token of a document, searched exactly by MaxSim."""
+"""The multi-vector indexes: exact, by two stages, and of product-quantised residuals."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.kernels.faiss.compression import Codebook, encode_blocks, load_faiss, train
-from hardneg.indexes.kernels.faiss.on_gpus import encoder_of, trained_on_gpus
-from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
-from hardneg.records.depths import MAXSIM_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.registry.protocols import RowLookup
-from hardneg.runtime.progress import Progress
-from hardneg.runtime.seeding import SEED
+from hardneg.plugin import SEED, FlatVectors, Progress, RowLookup, UsageError, compression
+from hardneg_multi_vector.store import TokenStore
 
 if TYPE_CHECKING:
-    from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-    from hardneg.indexes.kernels.maxsim.maxsim_candidates import TwoStageSearcher
-    from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
+    from hardneg_multi_vector.candidates import CodedSearcher, TwoStageSearcher
+    from hardneg_multi_vector.maxsim import MultiVectorSearcher
+
+DEPTH = 1000
+"""Candidates of a query that MaxSim scores in full."""
+_POOLED, _NAME = "pooled", "multi-vector-pq"
+_EACH = 32  # vectors per centroid to train on, by default
 
 
 @dataclass(frozen=True)
@@ -40,12 +36,9 @@ class MultiVector:
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
         """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
+        from hardneg_multi_vector.maxsim import MultiVectorSearcher
 
-        return MultiVectorSearcher(TokenStore.open(path))
-
-
-_POOLED = "pooled"
+        return MultiVectorSearcher(store=TokenStore.open(path))
 
 
 @dataclass(frozen=True)
@@ -59,7 +52,7 @@ class MultiVectorTwoStage:
         nearest: with `tokens`, how many vectors are retrieved for each token of a query.
     """
 
-    candidates: int = MAXSIM_DEPTH
+    candidates: int = DEPTH
     by: Literal["pooled", "tokens"] = "pooled"
     nearest: int = 128
 
@@ -73,7 +66,7 @@ class MultiVectorTwoStage:
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Build an index of the token vectors in folder `source`, with pooled ones beside them if needed."""
-        from hardneg.indexes.kernels.maxsim.maxsim_candidates import write_pooled
+        from hardneg_multi_vector.candidates import write_pooled
 
         store = TokenStore.open(source)
         store.link(path)
@@ -87,15 +80,11 @@ class MultiVectorTwoStage:
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-        from hardneg.indexes.kernels.maxsim.maxsim_candidates import TwoStageSearcher
+        from hardneg_multi_vector.candidates import TwoStageSearcher
 
         pooled = FlatVectors.open(path / _POOLED) if self.by == "pooled" else None
-        return TwoStageSearcher(MultiVectorSearcher(TokenStore.open(path)), pooled, self.candidates, self.nearest)
-
-
-_NAME = "multi-vector-pq"
-_EACH = 32  # vectors per centroid to train on, by default
+        store = TokenStore.open(path)
+        return TwoStageSearcher(store=store, pooled=pooled, candidates=self.candidates, nearest=self.nearest)
 
 
 @dataclass(frozen=True)
@@ -116,7 +105,7 @@ class MultiVectorPq:
     subvectors: int = 32
     centroids: int | None = None
     probes: int = 4
-    candidates: int = MAXSIM_DEPTH
+    candidates: int = DEPTH
     sample: int | None = None
     seed: int = SEED
 
@@ -125,7 +114,7 @@ class MultiVectorPq:
     input: ClassVar[str] = "token-vectors"
 
     def __post_init__(self) -> None:
-        least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": CODES}
+        least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": 256}
         for name, bound in least.items():
             value = getattr(self, name)
             if value is not None and value < bound:
@@ -138,12 +127,25 @@ class MultiVectorPq:
             MissingDependency: without faiss.
             UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
         """
-        store = TokenStore.open(source)
-        index = self._trained(store, progress)
-        centroids = index.quantizer.reconstruct_n(0, index.nlist)
-        books = load_faiss().vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
-        write_codes(path, centroids, books, encode_blocks(store.vectors, encoder_of(index), progress), store)
-        write_lists(path, len(centroids), store)
+        from hardneg_multi_vector.codes import CODES, write_codes, write_lists
+
+        store, faiss = TokenStore.open(source), compression.load_faiss()
+        lists = self.centroids or _usual(len(store.vectors))
+        sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
+        codebook = compression.Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook.check_dimension(store.dimension)
+        if min(len(store.vectors), sample) < least:
+            what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
+            raise UsageError(
+                f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
+                f"but {what} take {least} or more: ask for fewer, or take multi-vector"
+            )
+        index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
+        coded = codebook.codes_of(index, store.vectors, progress)
+        centroids = index.quantizer.reconstruct_n(0, lists)
+        books = faiss.vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
+        write_codes(path, centroids, books, coded, store)
+        write_lists(path, lists, store)
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
@@ -154,28 +156,10 @@ class MultiVectorPq:
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg.indexes.kernels.maxsim.probing import CodedSearcher
+        from hardneg_multi_vector.candidates import CodedSearcher
+        from hardneg_multi_vector.codes import TokenCodes
 
-        return CodedSearcher(TokenCodes.open(path), self.probes, self.candidates)
-
-    def _trained(self, store: TokenStore, progress: Progress) -> Any:
-        """A faiss index of lists and residuals' codes, without any vectors."""
-        faiss, lists = load_faiss(), self.centroids or _usual(len(store.vectors))
-        sample = self.sample or max(CODES, _EACH * lists)
-        codebook = Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
-        codebook.check_dimension(store.dimension)
-        training = codebook.training(lists)
-        if min(len(store.vectors), sample) < training.least:
-            raise UsageError(
-                f"{_NAME}: {store.folder} holds {len(store.vectors)} token vectors and {sample} at most are trained "
-                f"on, but {training.what} take {training.least} or more: ask for fewer, or take multi-vector"
-            )
-        index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
-        codebook.settle(index.cp)
-        codebook.settle(index.pq.cp)
-        with trained_on_gpus(index):
-            train(index, store.vectors, training, progress)
-        return index
+        return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
 
 
 def _usual(tokens: int) -> int:

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
-from tiny import tiny_multi_vector
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq, MultiVectorTwoStage
+from hardneg_multi_vector.store import TokenStore
+from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.encoders.open.configuration import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.runs import read_run
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
-from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.verbs.index import BuildIndex
 from hardneg.verbs.shared.stage_spec import Sizes
 from tests.run_lists import doc_lists, score_lists
@@ -23,13 +22,6 @@ BACKENDS = {
     "tokens": {"name": "multi-vector-two-stage", "candidates": 60, "by": "tokens", "nearest": 500},
     "coded": {"name": "multi-vector-pq", "subvectors": 16, "centroids": 8, "probes": 8, "candidates": 60},
 }
-
-
-def test_segments_of_token_vectors_are_told(tmp_path) -> None:
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_multi_vector(tmp_path / "late"))
-    tree["stages"]["start-index"]["segments"] = {"length": 8, "count": 3, "stride": 4}
-    with pytest.raises(RecipeError, match=r"segments: .* makes a vector of each token"):
-        recipe_in(tmp_path, tree)
 
 
 def test_what_eight_million_passages_take() -> None:

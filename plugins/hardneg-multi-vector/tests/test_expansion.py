@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from hardneg_multi_vector.encoding import EXPANDED, Expansion
 
-from hardneg.encoders.tokens.tokens import EXPANDED, Expansion, Tokens
+from hardneg.encoders.tokens.tokens import Tokens
 
 
 def _tokens(left: bool = False) -> Tokens:

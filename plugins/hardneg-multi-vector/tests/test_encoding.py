@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hardneg_multi_vector.store import TokenStore, TokenWriter
 from sentence_transformers import MultiVectorEncoder
 from tiny import tiny_multi_vector
 
@@ -13,7 +14,6 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Document

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg_multi_vector.store import TokenStore, TokenVectors, TokenWriter, is_complete
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter, is_complete
 from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.types import TokenVectors
 
 _LENGTHS = [2, 0, 3, 1, 0]
 
@@ -68,8 +67,8 @@ def test_it_goes_on_after_a_kill(tmp_path):
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from hardneg.formats.vectors.token_store import TokenWriter
-from hardneg.records.types import TokenVectors
+from hardneg_multi_vector.store import TokenWriter
+from hardneg_multi_vector.store import TokenVectors
 writer = TokenWriter(Path(sys.argv[1]), 2, np.array([0, 2, 2, 5]))
 writer.write_block(1, 2, TokenVectors(np.array([0, 3]), np.ones((3, 2), np.float32)))
 os.kill(os.getpid(), signal.SIGKILL)

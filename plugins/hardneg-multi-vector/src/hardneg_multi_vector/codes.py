@@ -9,8 +9,7 @@ Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PL
 """
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.hash_index import ranges
-from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS
-from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
-from hardneg.formats.vectors.token_store import TokenStore, offsets_fault
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import DOC_IDS
-from hardneg.records.types import TokenVectors
-from hardneg.store.atomic_write import flush, link_file, replacing
+from hardneg.plugin import ArtifactError, DocIds, atomic_write, number_file
+from hardneg_multi_vector.store import (
+    DOC_IDS,
+    OFFSETS,
+    NumberFile,
+    TokenStore,
+    TokenVectors,
+    offsets_fault,
+    token_positions,
+)
 
 CODES = 256
 """Centroids of a residual's part: a code is a byte."""
@@ -59,19 +59,18 @@ def write_codes(
     from safetensors.numpy import save
 
     path.mkdir(parents=True, exist_ok=True)
-    with replacing(path / _BOOKS) as file:
+    with atomic_write.replacing(path / _BOOKS) as file:
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
-    with ExitStack() as stack:
-        nearest = stack.enter_context(writing_numbers(path / _NEAREST, _number_format(len(centroids)), tokens))
-        residuals = stack.enter_context(writing_numbers(path / _RESIDUALS, "|u1", tokens * parts))
+    near, writing = _number_format(len(centroids)), number_file.writing_numbers
+    with writing(path / _NEAREST, near, tokens) as nearest, writing(path / _RESIDUALS, "|u1", tokens * parts) as codes:
         for block in coded:
-            numbers, codes = np.split(block, [block.shape[1] - parts], axis=1)
+            numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
             # the number that the bytes of a row [n, b] make, the lowest first
             nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
-            residuals(codes)
-    for name in (TOKEN_OFFSETS, DOC_IDS):
-        link_file(source.folder / name, path / name)
+            codes(residuals)
+    for name in (OFFSETS, DOC_IDS):
+        atomic_write.link_file(source.folder / name, path / name)
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
@@ -80,27 +79,20 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _listed(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    with writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
+    ends, aside = np.concatenate([[0], np.cumsum(counts)]), path / f".{_LISTS}"
+    with number_file.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
         write(ends)
-    _fill_lists(path, ends, _listed(store, nearest))
-
-
-def _fill_lists(
-    path: Path, ends: NDArray[np.int64], listed: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
-) -> None:
-    aside, free = path / f".{_LISTS}", ends[:-1].copy()
-    lists = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),))
-    for owner, documents in listed:
+    lists, free = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),)), ends[:-1].copy()
+    for owner, documents in _listed(store, nearest):
         rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
         lists[free[owner] + rank] = documents
         free += np.bincount(owner, minlength=len(free))
     lists.flush()
-    flush(aside)
+    atomic_write.flush(aside)
     os.replace(aside, path / _LISTS)
 
 
-def _listed(store: TokenStore, nearest: NumberFile) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _listed(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
@@ -136,12 +128,7 @@ class TokenCodes:
             ArtifactError: a file is missing, cut short, or does not belong to the others.
         """
         centroids, codebooks = _read_books(path / _BOOKS)
-        formats = {
-            TOKEN_OFFSETS: "<i8",
-            _NEAREST: _number_format(len(centroids)),
-            _RESIDUALS: "|u1",
-            _LIST_OFFSETS: "<i8",
-        }
+        formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
             NumberFile(path / name, number_format).mapped for name, number_format in formats.items()
         )
@@ -162,15 +149,10 @@ class TokenCodes:
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """The documents of these rows, int64 [n], decoded."""
-        tokens, offsets = self.tokens(rows)
+        tokens, offsets = token_positions(self.offsets, rows)
         codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
-
-    def tokens(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the positions of the documents' tokens, int64 [T], and where each one's begin, int64 [n + 1]."""
-        begins, ends = self.offsets[rows], self.offsets[rows + 1]
-        return ranges(begins, ends)[0], np.concatenate([[0], np.cumsum(ends - begins)])
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         """The centroid of each of these tokens.

@@ -1,29 +1,24 @@
 """Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.kernels.checks import DecodedRows, check_depth, check_finite, no_hits
-from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions
-from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Encoded, Hits, TokenVectors
-from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Silent
+from hardneg.plugin import ExactOptions, Hits, Progress, Silent, UsageError, index_checks, top_k
+from hardneg_multi_vector.store import TokenStore, TokenVectors
 
 _HELD = 1 << 18  # tokens of documents, held at a time
+_READ = 1 << 14  # vectors, to a device at a time
 _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
-def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -> TokenVectors:
+def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
     """The queries, which must have a vector for each token; k: how many hits are wanted.
 
     Raises:
@@ -34,17 +29,12 @@ def check_tokens(queries: Sequence[str] | Encoded, dimension: int, k: int = 1) -
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
         raise UsageError(f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model")
-    check_depth(k)
+    index_checks.check_depth(k)
     if not np.isfinite(queries.vectors).all():
         token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
         raise UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
     return queries
-
-
-def documents_at_once(offsets: NDArray[np.int64]) -> int:
-    """Return how many documents, whichever, fit at a time; offsets: int64 [N + 1], where each begins."""
-    return max(1, _HELD // int(np.diff(offsets).max(initial=1)))
 
 
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
@@ -98,13 +88,13 @@ def maxsim_pairs(
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
         raise UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
-    device = device or ExactOptions().where
+    options = ExactOptions(device=None if device is None else str(device))
     lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
     scores = np.full(len(queries), -np.inf, np.float32)
-    with torch.inference_mode(), float32_products(device):
+    with torch.inference_mode(), options.float32():
         for rows in _alike(lengths, tokens):
-            query_vectors, document_vectors = (_padded(texts[rows], device) for texts in (queries, documents))
-            marked = torch.from_numpy(np.arange(query_vectors.shape[1]) < lengths[0, rows, None]).to(device)
+            query_vectors, document_vectors = (_padded(texts[rows], options.where) for texts in (queries, documents))
+            marked = torch.from_numpy(np.arange(query_vectors.shape[1]) < lengths[0, rows, None]).to(options.where)
             nearest = torch.bmm(document_vectors, query_vectors.transpose(1, 2)).amax(1)
             scores[rows] = torch.where(marked, nearest, 0).sum(1).cpu().numpy()
     return scores
@@ -137,15 +127,34 @@ def tensor(vectors: NDArray[np.float32]) -> Tensor:
 
 
 @dataclass(frozen=True)
-class MultiVectorSearcher(DecodedRows, WithOptions):
-    """Searches the token vectors of a folder; `options` change the speed only, `progress` counts the blocks.
+class TokenSearcher(index_checks.DecodedRows):
+    """A searcher of documents with several vectors in `store`; `options` change the speed alone."""
+
+    store: Any
+    options: ExactOptions | None = field(default=None, kw_only=True)
+    progress: Progress | None = field(default=None, kw_only=True)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> Self:
+        """Return the same searcher with these options and this progress."""
+        return replace(self, options=options, progress=progress)
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many documents, whichever, are decoded at a time."""
+        return max(1, _HELD // int(np.diff(self.store.offsets).max(initial=1)))
+
+
+@dataclass(frozen=True)
+class MultiVectorSearcher(TokenSearcher):
+    """Searches the token vectors of a folder; `progress` counts the blocks.
 
     Vectors of no more than `options.resident` bytes stay on the device from the first search on.
     """
 
     store: TokenStore
+    resumes: ClassVar[bool] = True
 
-    def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
+    def search(self, queries: Any, k: int) -> Hits:
         """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
 
         Raises:
@@ -159,16 +168,15 @@ class MultiVectorSearcher(DecodedRows, WithOptions):
         return self.options or ExactOptions()
 
     @cached_property
-    def at_once(self) -> int:
-        """How many documents to decode at a time."""
-        return documents_at_once(self.store.offsets)
-
-    @cached_property
-    def held(self) -> DeviceVectors | None:
-        """All vectors of the store, where they fit the device."""
-        options, vectors = self.settings, self.store.vectors
-        small = 4 * len(vectors) * vectors.dimension <= options.resident
-        return DeviceVectors.load(vectors, options.where) if small else None
+    def held(self) -> Tensor | None:
+        """All vectors of the store, float32 [T, d], where they fit the device."""
+        vectors = self.store.vectors
+        if 4 * len(vectors) * vectors.dimension > self.settings.resident:
+            return None
+        rows = torch.empty((len(vectors), vectors.dimension), device=self.settings.where)
+        for start, block in index_checks.vector_blocks(vectors, _READ):
+            rows[start : start + len(block)] = torch.from_numpy(block)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -214,24 +222,25 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    begun = BegunPass(options.begun, sizes, k, queries.offsets, queries.vectors)
-    best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
-    done = int(np.count_nonzero(np.diff(store.offsets[: begun.done + 1])))
+    ways = (sizes, k, queries.offsets, queries.vectors)
+    best = top_k.BestRows(top_k.BegunPass(options.begun, *ways), len(parts), k, options.where)
+    done = int(np.count_nonzero(np.diff(store.offsets[: best.done + 1])))
     tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
-    with torch.inference_mode(), float32_products(options.where), tracked as task:
-        begun.tell(task)
-        for start, stop in store.spans(sizes.documents, begun.done):
+    with torch.inference_mode(), options.float32(), tracked as task:
+        if best.done:
+            task.advance(best.done)
+        for start, stop in store.spans(sizes.documents, best.done):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
                 block = _block(store, start, stop, held, options.where)
-                scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
-                best[:] = [merged(mine, own, done, k) for mine, own in zip(best, scores, strict=True)]
+                for number, part in enumerate(parts):
+                    best.add(number, block_scores(block, counts, part.vectors, part.counts), done)
             done += len(counts)
-            begun.at(stop, lambda: (kept_best(mine, k) for mine in best))
+            best.passed(stop)
             task.advance(stop - start)
-        top = best_hits(best, len(answered), k)
-    hits = no_hits(len(queries), k)
+        top = best.hits(len(answered))
+    hits = index_checks.no_hits(len(queries), k)
     # the numbers count the documents that have tokens; -1 stays
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
@@ -250,10 +259,9 @@ def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_
         start = stop
 
 
-def _block(store: TokenStore, start: int, stop: int, held: DeviceVectors | None, device: torch.device) -> Tensor:
+def _block(store: TokenStore, start: int, stop: int, held: Tensor | None, device: torch.device) -> Tensor:
     first, last = int(store.offsets[start]), int(store.offsets[stop])
     if held is not None:
-        return held.rows[first:last]
-    vectors = store.vectors.read(first, last)
-    check_finite(vectors, range(first, last))
-    return torch.from_numpy(vectors).to(device)
+        return held[first:last]
+    ((_, block),) = index_checks.vector_blocks(store.vectors.part(range(first, last)), last - first)
+    return torch.from_numpy(block).to(device)

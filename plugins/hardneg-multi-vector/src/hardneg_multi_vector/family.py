@@ -3,25 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from hardneg.encoders.families.adapters.adapter_source import adapter_of
-from hardneg.encoders.open.configuration import own_length, transformer_options
-from hardneg.encoders.open.contract import CONFIG, Contract, filled_values, own_prompts, saved_values
-from hardneg.encoders.open.model_files import json_object, sides
-from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
-from hardneg.encoders.protocol import Form
-from hardneg.encoders.spec import SHORTEST, SIDES, FullSpec, ModelSpec, Precision, Side
-from hardneg.records.errors import ModelError
-from hardneg.records.types import PluginSetting
-from hardneg.store.digest import digest
-from hardneg.store.identity import options_in_key
+from hardneg.plugin import (
+    FolderFamily,
+    Form,
+    FullSpec,
+    ModelError,
+    ModelSpec,
+    PluginSetting,
+    ResolvedModel,
+    Side,
+    digest,
+    model_files,
+    plugin_identity,
+)
 
 if TYPE_CHECKING:
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.plugin import Encoder
 
+SIDES: tuple[Side, ...] = get_args(Side)
+SHORTEST = 3
 SIMILARITIES = ("maxsim", "meanmaxsim")
-METADATA = "artifact.metadata"
+CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
 STANFORD = "HF_ColBERT"
 """The architecture that a folder of Stanford's ColBERT names."""
 
@@ -52,64 +56,32 @@ class LateInteractionContract:
     options: Mapping[str, Any]
 
 
-def read_late_interaction(folder: Path) -> LateInteractionContract:
-    """Reads the contract from a model's folder.
-
-    Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
-
-    Raises:
-        ModelError: a file is not readable, or a value has the wrong type.
-    """
-    config = json_object(folder / CONFIG)
-    if STANFORD in (json_object(folder / "config.json").get("architectures") or ()):
-        return _stanford(folder)
-    model_type = config.get("model_type")
-    form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(str(model_type), "")
-    options = {name: config[name] for name in _OLDER if name in config} if form else {}
-    transformer = sides(folder)["query"][0]
-    own = transformer_options(transformer) if form else {}
-    older = options.get("query_expansion")
-    if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
-        older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
-    expansion = own.get("query_expansion", older)
-    filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
-    lengths = {side: _length(folder, side, options) for side in SIDES}
-    if filled:
-        fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
-        lengths["query"] = filled if fixed else max(filled, lengths["query"])
-    declared = config.get("similarity_fn_name")
-    similarity = str(declared) if declared in SIMILARITIES else "maxsim"
-    return LateInteractionContract(form, similarity, _prompts(config, folder), lengths, filled, options)
-
-
-def _stanford(folder: Path) -> LateInteractionContract:
-    metadata = json_object(folder / METADATA)
+def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
+    metadata = model_files.json_object(folder / METADATA)
     filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
     prompts = {
         "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
         "document": f"{metadata.get('doc_token_id') or '[unused1]'} ",
     }
     length = metadata.get("doc_maxlen")
-    document = own_length(folder, "document", trained=False)[0] if length is None else _count(length, folder)
-    return LateInteractionContract(
-        "stanford", "maxsim", prompts, {"query": filled, "document": document}, filled, metadata
-    )
+    document = contract.document_length if length is None else _count(length, folder)
+    lengths: dict[Side, int] = {"query": filled, "document": document}
+    return LateInteractionContract("stanford", "maxsim", prompts, lengths, filled, metadata)
 
 
-def _length(folder: Path, side: Side, options: Mapping[str, Any]) -> int:
-    transformer, declared = sides(folder)[side][0], options.get(f"{side}_length")
-    if declared is not None and transformer_options(transformer).get(f"{side}_length") is None:
-        return _count(declared, folder)
-    return own_length(transformer, side, (folder / "modules.json").exists())[0]
-
-
-def _prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+def _prompts(config: Mapping[str, Any], contract: Any) -> dict[str, str]:
     """By name; PyLate's markers stand before the prompts of queries and documents."""
-    prompts = own_prompts(config, folder)
+    prompts = dict(contract.prompts)
     for side in SIDES:
         if (marker := config.get(f"{side}_prefix")) is not None:
             prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
     return prompts
+
+
+def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
+    """The options of a side's transformer, as sentence-transformers saved them; empty where there are none."""
+    files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
+    return next((options for path in files if (options := model_files.json_object(path))), {})
 
 
 def _count(value: Any, folder: Path) -> int:
@@ -151,12 +123,9 @@ class LateInteraction(FolderFamily):
         Raises:
             ModelError: the folder is not readable, or does not support what the spec sets.
         """
-        self.check_class(model.path)
-        spec, contract, interaction = model.spec, model.contract, read_late_interaction(model.path)
-        if self.query_expansion:
-            contract = replace(contract, query_length=self.query_expansion)
-        values = filled_values(spec, contract, adapter_of(spec, model.path))
-        options = options_in_key(self)
+        spec, interaction = model.spec, self.interaction(model.path, model.contract)
+        contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
+        values, options = self.filled_values(model, contract), plugin_identity(self.called, self)["options"]
         if options.get("query_expansion") == interaction.filled:
             del options["query_expansion"]
         setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
@@ -165,16 +134,48 @@ class LateInteraction(FolderFamily):
             raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
         return full
 
-    def contract(self, folder: Path) -> Contract:
+    def interaction(self, folder: Path, contract: Any) -> LateInteractionContract:
+        """How the model of a folder is used; contract: what every family reads of it.
+
+        Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
+
+        Raises:
+            ModelError: a file is not readable, or a value has the wrong type.
+        """
+        config = model_files.json_object(folder / CONFIG)
+        if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):
+            return _stanford(folder, contract)
+        form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(
+            str(config.get("model_type")), ""
+        )
+        options = {name: config[name] for name in _OLDER if name in config} if form else {}
+        own = _transformer_options(folder, "query") if form else {}
+        older = options.get("query_expansion")
+        if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
+            older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
+        expansion = own.get("query_expansion", older)
+        filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
+        lengths: dict[Side, int] = {"query": contract.query_length, "document": contract.document_length}
+        for side in SIDES:
+            declared = options.get(f"{side}_length")
+            if declared is not None and _transformer_options(folder, side).get(f"{side}_length") is None:
+                lengths[side] = _count(declared, folder)
+        if filled:
+            fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
+            lengths["query"] = filled if fixed else max(filled, lengths["query"])
+        said = config.get("similarity_fn_name")
+        similarity = str(said) if said in SIMILARITIES else "maxsim"
+        return LateInteractionContract(form, similarity, _prompts(config, contract), lengths, filled, options)
+
+    def contract(self, folder: Path) -> Any:
         """The contract of a folder. Raises ModelError where it holds no whole model."""
-        interaction = read_late_interaction(folder)
-        own = {
-            "similarity": interaction.similarity,
-            **{f"{side}_prompt": interaction.prompts[side] for side in SIDES},
-            **{f"{side}_length": interaction.lengths[side] for side in SIDES},
-            **saved_values(folder),
-        }
-        return replace(super().contract(folder), **own, prompts=interaction.prompts, pooling="", odd=())
+        contract = super().contract(folder)
+        interaction = self.interaction(folder, contract)
+        own: dict[str, Any] = {"similarity": interaction.similarity}
+        own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
+        own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
+        saved = (folder / SAVED).is_file()  # by hardneg, with these values as they are to be
+        return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="", odd=())
 
     def filled(self, interaction: LateInteractionContract) -> int:
         """The number of tokens that queries are padded to; 0: they are not."""
@@ -202,14 +203,13 @@ class LateInteraction(FolderFamily):
     def content_digest(self, model: ResolvedModel) -> str:
         """The digest of the files' content and the options, also those of older formats outside of their modules."""
         name = super().content_digest(model)
-        options = read_late_interaction(model.path).options if len(model.origins) == 1 else {}
+        options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
         return digest([name, dict(options)]) if options else name
 
-    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
         """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
-        from hardneg.encoders.encoder import Encoder
-        from hardneg.encoders.families.multi_vector.load_multi_vector import load_multi_vector
-        from hardneg.encoders.families.multi_vector.token_vectors import VectorAToken
+        from hardneg.plugin import Encoder
+        from hardneg_multi_vector.encoding import VectorAToken, load
 
-        module = load_multi_vector(self, model, device, precision)
+        module = load(self, model, device, precision)
         return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

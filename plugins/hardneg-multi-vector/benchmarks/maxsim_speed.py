@@ -1,6 +1,6 @@
 """Exact MaxSim in a file of token vectors against sentence-transformers' `maxsim` over the same vectors in memory.
 
-    python benchmarks/maxsim_speed.py [--queries 100] [--documents 1000] [--tokens 70] [--rounds 3] [--k 100]
+    python maxsim_speed.py [--queries 100] [--documents 1000] [--tokens 70] [--rounds 3] [--k 100]
 
 Random unit vectors of 128 dimensions, 32 a query, `--tokens` a document on average. Contestants take turns in one
 process. Each figure is processor time, the best of its rounds, and each ratio the median over the rounds. Memory is
@@ -19,11 +19,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from hardneg_multi_vector.maxsim import MultiVectorSearcher
+from hardneg_multi_vector.store import TokenStore, TokenVectors, TokenWriter
 from numpy.typing import NDArray
-
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.records.types import TokenVectors
 
 DIMENSION, QUERY_TOKENS, BLOCK = 128, 32, 1024
 

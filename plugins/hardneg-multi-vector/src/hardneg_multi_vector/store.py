@@ -1,27 +1,68 @@
-"""A vector for each token on disk: what a late-interaction encoder makes of a corpus.
+"""A vector for each token, in memory and on disk: what a late-interaction encoder makes of texts.
 
-`index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
+In a folder, `index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
 `offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.hash_index import ranges
-from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
-from hardneg.formats.vectors.journal import BlockWriter
-from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.layout import DOC_IDS
-from hardneg.records.types import TokenVectors
+from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, number_file
 
-_DTYPE = "<i8"
+OFFSETS, DOC_IDS = "offsets.npy", "docid"
+NumberFile = number_file.NumberFile
 
 
-class TokenWriter(BlockWriter):
+@dataclass(frozen=True, eq=False)
+class TokenVectors(EncodedRows):
+    """A vector for each token: n texts encoded by a late-interaction encoder.
+
+    vectors: float32 [offsets[n], d].
+    """
+
+    vectors: NDArray[np.float32]
+
+    def score_matrix(self, documents: Self) -> NDArray[np.float32]:
+        """MaxSim of each query with each document: float32 [Q, D].
+
+        Raises:
+            UsageError: the dimensions differ, or a query is not finite.
+        """
+        from hardneg_multi_vector.maxsim import maxsim_matrix
+
+        return maxsim_matrix(self, documents)
+
+    def score_pairs(self, documents: Self) -> NDArray[np.float32]:
+        """MaxSim of each query with the document beside it: float32 [n].
+
+        Raises:
+            UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+        """
+        from hardneg_multi_vector.maxsim import maxsim_pairs
+
+        return maxsim_pairs(self, documents)
+
+
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All positions of the ranges [begin, end), one after another, and where those of each begin, int64 [n + 1]."""
+    offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
+    return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
+
+
+def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The tokens of the documents of some rows, int64 [T], and where those of each begin, int64 [n + 1].
+
+    offsets: int64 [N + 1], where the tokens of all documents begin.
+    """
+    return ranges(offsets[rows], offsets[rows + 1])
+
+
+class TokenWriter(FlatWriter):
     """Writes a folder of token vectors in blocks of documents; after a kill, the next writer finds them.
 
     Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
@@ -35,25 +76,29 @@ class TokenWriter(BlockWriter):
         """
         if fault := offsets_fault(offsets):
             raise UsageError(f"{folder}: offsets of token vectors {fault}")
-        self.folder, self.dimension, self.offsets, self.count = folder, dimension, offsets, len(offsets) - 1
-        self._vectors = FlatWriter(folder, dimension, int(offsets[-1]), writer)
-        self._journal = self._vectors._journal
+        super().__init__(folder, dimension, int(offsets[-1]), writer)
+        self.offsets = offsets
         try:
             self._write_offsets()
         except BaseException:
-            self._vectors.__exit__()
+            self.__exit__()
             raise
 
+    @property
+    def documents(self) -> int:
+        """How many ids there are."""
+        return len(self.offsets) - 1
+
     def _write_offsets(self) -> None:
-        path = self.folder / TOKEN_OFFSETS
+        path = self.folder / OFFSETS
         if not path.exists():
-            with writing_numbers(path, _DTYPE, len(self.offsets)) as write:
+            with number_file.writing_numbers(path, "<i8", len(self.offsets)) as write:
                 write(self.offsets)
-        elif not np.array_equal(NumberFile(path, _DTYPE).mapped, self.offsets):
+        elif not np.array_equal(NumberFile(path, "<i8").mapped, self.offsets):
             raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
 
-    def write_block(self, number: int, start_row: int, documents: TokenVectors) -> None:
-        """Writes the documents from `start_row` on and marks the block as finished.
+    def write_block(self, number: int, start_row: int, documents: Any) -> None:
+        """Writes the documents from `start_row` on, as `TokenVectors`, and marks the block as finished.
 
         Numbers must mean the same documents whenever the folder is resumed.
 
@@ -62,21 +107,14 @@ class TokenWriter(BlockWriter):
             ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
         """
         stop = start_row + len(documents)
-        if start_row < 0 or stop > self.count:
-            raise UsageError(f"block {number} ends at document {stop} of {self.count}")
+        if start_row < 0 or stop > self.documents:
+            raise UsageError(f"block {number} ends at document {stop} of {self.documents}")
         said, lengths = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
             reason = f"document {start_row + row} has {lengths[row]} token vectors instead of {said[row]}"
             raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
-        self._vectors.write_block(number, int(self.offsets[start_row]), documents.vectors)
-
-    def close(self) -> None:
-        """Checks that every vector and the ids are there and removes the journal: the folder is complete."""
-        self._vectors.close()
-
-    def __exit__(self, *_: object) -> None:
-        self._vectors.__exit__()
+        super().write_block(number, int(self.offsets[start_row]), documents.vectors)
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:
@@ -115,8 +153,8 @@ class TokenStore:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
         vectors = FlatVectors.of_tokens(folder)
-        path = folder / TOKEN_OFFSETS
-        offsets = np.asarray(NumberFile(path, _DTYPE).mapped)
+        path = folder / OFFSETS
+        offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
             raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
         if offsets[-1] != len(vectors):
@@ -132,7 +170,7 @@ class TokenStore:
 
     def link(self, path: Path) -> None:
         """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
-        self.vectors.link(path, TOKEN_OFFSETS)
+        self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
         """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""
@@ -142,9 +180,8 @@ class TokenStore:
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
         """A copy of the documents of these rows, int64 [n], through the memory map."""
-        begins, ends = self.offsets[rows], self.offsets[rows + 1]
-        positions, _ = ranges(begins, ends)
-        return TokenVectors(np.append(0, np.cumsum(ends - begins)), self.vectors.gather(positions))
+        positions, offsets = token_positions(self.offsets, rows)
+        return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
         """Documents from `start` on, as ranges with about `size` vectors together; a longer one is alone."""

@@ -4,17 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg_multi_vector.candidates import by_centroids
+from hardneg_multi_vector.codes import CODES, TokenCodes, write_codes, write_lists
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
+from hardneg_multi_vector.store import TokenStore, TokenVectors
+from hardneg_multi_vector.testing import write_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.token_store import TokenStore
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq
-from hardneg.indexes.kernels.maxsim.codes import CODES, TokenCodes, write_codes, write_lists
-from hardneg.indexes.kernels.maxsim.probing import by_centroids
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import TokenVectors
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
 
 pytest.importorskip("faiss")
 
@@ -28,7 +27,7 @@ CODED = np.array([[0, 1, 0], [1, 0, 0], [2, 0, 1], [2, 0, 0], [1, 1, 1]], np.uin
 
 def coded(folder: Path) -> Path:
     vectors = np.zeros((len(NEAREST), 2), np.float32)
-    store = TokenStore.open(write_encoded(folder / "tokens", TokenVectors(OFFSETS, vectors)))
+    store = TokenStore.open(write_tokens(folder / "tokens", TokenVectors(OFFSETS, vectors)))
     write_codes(folder / "codes", CENTROIDS, BOOKS, iter([CODED[:3], CODED[3:]]), store)
     write_lists(folder / "codes", len(CENTROIDS), store)
     return folder / "codes"
@@ -60,7 +59,7 @@ def test_documents_of_the_lists_are_ranked_by_centroids(tmp_path_factory, probes
     draws, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("codes")
     offsets = np.concatenate([[0], np.cumsum(draws.integers(0, 5, 30))]).astype(np.int64)
     store = TokenStore.open(
-        write_encoded(folder / "tokens", TokenVectors(offsets, np.zeros((offsets[-1], 2), np.float32)))
+        write_tokens(folder / "tokens", TokenVectors(offsets, np.zeros((offsets[-1], 2), np.float32)))
     )
     centroids, query = (draws.standard_normal((n, 2)).astype(np.float32) for n in (6, 3))
     numbers = draws.integers(0, 6, (offsets[-1], 1)).astype(np.uint8)
@@ -91,7 +90,7 @@ def topical(count: int, dimension: int, noise: float = 0.4) -> TokenVectors:
 
 def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_path):
     documents = topical(300, 16)
-    source = write_encoded(tmp_path / "tokens", documents)
+    source = write_tokens(tmp_path / "tokens", documents)
     plugin = MultiVectorPq(subvectors=16, probes=8)
     assert plugin.build(source, tmp_path / "codes", Silent()) == 300
     queries = documents[np.array([5, 80, 211])]
@@ -108,7 +107,7 @@ def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_pat
 
 
 def test_what_does_not_fit_is_told(tmp_path):
-    source = write_encoded(tmp_path / "tokens", topical(40, 6))
+    source = write_tokens(tmp_path / "tokens", topical(40, 6))
     for options, told in (
         ({"subvectors": 4}, "cannot be cut into 4 subvectors; these fit: 1, 2, 3, 6"),
         ({"subvectors": 3}, "token vectors and 4096 at most|256 centroids .* take 256 or more"),

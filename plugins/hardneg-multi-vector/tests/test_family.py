@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hardneg_multi_vector.family import LateInteraction
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

@@ -327,6 +327,7 @@ class IvfPq(FaissBackend):
             UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than lists or centroids.
         """
         faiss, vectors, codebook = load_faiss(), FlatVectors.open(source), self._codebook()
+        codebook.check_dimension(vectors.dimension)
         centres = faiss.IndexFlatIP(vectors.dimension)
         index = faiss.IndexIVFPQ(
             centres, vectors.dimension, self.lists, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT

@@ -251,9 +251,8 @@ class Codebook:
         """Train an index of lists and of residuals' codes, and return the codes of all vectors, block by block.
 
         Raises:
-            UsageError: `subvectors` does not divide the dimension, or there are too few vectors.
+            UsageError: there are too few vectors.
         """
-        self.check_dimension(vectors.dimension)
         self.settle(index.cp)
         self.settle(index.pq.cp)
         with trained_on_gpus(index):

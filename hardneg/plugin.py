@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
@@ -197,10 +196,10 @@ __all__ = [  # noqa: RUF022
     "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
     "positives_by_query", "progress_bars", "rank_candidates", "read_lock", "read_metrics", "read_negatives",
     "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model", "run_file", "run_overlap", "say",
-    "search_exact", "search_truncated", "server_key", "settle_by", "shards", "source_of", "spread_over_collections",
-    "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches",
-    "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems",
-    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "search_exact", "server_key", "settle_by", "shards", "source_of", "spread_over_collections", "start_java",
+    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "top_k",
+    "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems", "world",
+    "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -19,8 +19,7 @@ from hardneg.encoders.representation import Representation, check_different
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats
-from hardneg.encoders.tokens.typed_tokens import typed
+from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
 from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments

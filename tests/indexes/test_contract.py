@@ -2,9 +2,8 @@
 
 import pytest
 
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.testing import IndexTests

@@ -19,8 +19,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.binary import Binary
 from hardneg.indexes.backends.compressed import Sq8
+from hardneg.indexes.backends.product import Binary
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.records.errors import UsageError

@@ -31,12 +31,12 @@ class Dense(FolderFamily):
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, also one that does not declare it."""
         architectures = json_object(folder / "config.json").get("architectures") or ()
-        names = [saved_class(folder), *architectures, *module_folders(folder).values()]
-        family = next((_OTHERS[name] for name in names if name in _OTHERS), None)
-        if family and (where := not_installed("encoders", family)):
-            raise ModelError(f"model {folder}: it is of the family {family}, {where}")
+        modules = module_folders(folder).values()
+        for family in (_OTHERS[name] for name in (saved_class(folder), *architectures, *modules) if name in _OTHERS):
+            if where := not_installed("encoders", family):
+                raise ModelError(f"model {folder}: it is of the family {family}, {where}")
         super().check_class(folder)
-        if family:
+        if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":

@@ -283,7 +283,8 @@ class VectorAToken(Representation):
             ids = torch.from_numpy(tokens.columns["input_ids"]).long()
             kept = mask({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, task="document")["attention_mask"]
             before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])
-            return before[tokens.offsets[1:]] - before[tokens.offsets[:-1]]
+            counts: NDArray[np.int64] = np.diff(before[tokens.offsets])
+            return counts
 
         counts = self.count_rows(corpus, "tokens", count, folder, progress, here)
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))

@@ -1,23 +1,24 @@
 """Exact search at several numbers of dimensions, in one pass over the vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.exact_ranks import Pass
-from hardneg.indexes.kernels.exact.top_k import BegunPass, BestRows
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
+from hardneg.plugin import Hits, UsageError, top_k
 
 _QUERIES = 1024
 _ROUNDING = 1e-3
 
 
 def search_truncated(
-    corpus: Pass, queries: NDArray[np.float32], dims: Sequence[int], k: int, device: str = "cpu"
+    corpus: Callable[[], Iterable[tuple[int, NDArray[np.float32]]]],
+    queries: NDArray[np.float32],
+    dims: Sequence[int],
+    k: int,
+    device: str = "cpu",
 ) -> dict[int, Hits]:
     """Return the k best documents of each query by the first dimensions of the vectors, for each number of them.
 
@@ -39,7 +40,7 @@ def search_truncated(
     normalised = bool((np.abs(np.linalg.norm(queries, axis=1) - 1) < _ROUNDING).all())
     starts, held = range(0, len(queries), _QUERIES), torch.from_numpy(queries).to(device)
     parts_by_dim = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
-    best = {dim: BestRows(BegunPass(None), len(starts), k, held.device) for dim in dims}
+    best = {dim: top_k.BestRows(top_k.BegunPass(None), len(starts), k, held.device) for dim in dims}
     with torch.inference_mode():
         for start, block in corpus():
             vectors = torch.from_numpy(block).to(device)

@@ -58,8 +58,7 @@ def test_scores_are_products_of_rounded_weights(searcher: ImpactSearcher) -> Non
 
 def test_lists_do_not_depend_on_batches(searcher: ImpactSearcher, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = searcher.search(rows_of(QUERIES), 3)
-    monkeypatch.setattr("hardneg_sparse.impact.HELD", 1)
-    monkeypatch.setattr("hardneg_sparse.impact.threads", lambda: 1)
+    monkeypatch.setattr(lucene, "HELD", 1)
     monkeypatch.setattr(lucene, "threads", lambda: 1)
     single = searcher.search(rows_of(QUERIES), 3)
     assert np.array_equal(whole.rows, single.rows) and np.array_equal(whole.scores, single.scores)

@@ -259,7 +259,7 @@ class SparseStore:
         if journal.Journal(folder, _JOURNAL).begun:
             raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         store = cls(folder, width, count)
-        if len(store.offsets) != count + 1 or not (store._terms.sound and store._weights.sound):
+        if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
             raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
         if not (folder / DOC_IDS).exists():
             raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
@@ -269,16 +269,29 @@ class SparseStore:
         return self.count
 
     @cached_property
-    def _terms(self) -> number_file.NumberLine:
-        return number_file.NumberLine(self.shards, *_TERMS, self._pieces)
-
-    @cached_property
-    def _weights(self) -> number_file.NumberLine:
-        return number_file.NumberLine(self.shards, *_WEIGHTS, self._pieces)
-
-    @cached_property
     def _pieces(self) -> shards.Pieces:
+        """Where the numbers of each shard begin."""
         return shards.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
+
+    def _file(self, name_and_dtype: tuple[str, str], number: int) -> number_file.NumberFile:
+        return number_file.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
+
+    def _is_sound(self, numbers: tuple[str, str]) -> bool:
+        """Whether the shards' files have as many numbers as their rows."""
+        return all(len(self._file(numbers, shard)) == count for shard, count in enumerate(np.diff(self._pieces.first)))
+
+    def _read(self, numbers: tuple[str, str], start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped."""
+        spans = self._pieces.spans(start, stop)
+        parts = [self._file(numbers, shard).read(begin, end) for shard, begin, end in spans]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, numbers[1]), *parts])
+
+    def _take(self, numbers: tuple[str, str], positions: NDArray[np.int64]) -> NDArray[Any]:
+        """A copy of the numbers at these positions, through memory maps."""
+        taken = np.empty(len(positions), numbers[1])
+        for shard, mine, there in self._pieces.owned(positions):
+            taken[mine] = self._file(numbers, shard).mapped[there]
+        return taken
 
     @property
     def size(self) -> int:
@@ -314,7 +327,7 @@ class SparseStore:
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
         self._check(offsets[:-1], offsets[1:], where)
-        terms, weights = self._terms.read(first, last), self._weights.read(first, last)
+        terms, weights = (self._read(numbers, first, last) for numbers in (_TERMS, _WEIGHTS))
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
@@ -345,7 +358,7 @@ class SparseStore:
         self._check(begins, ends, where)
         offsets = np.append(0, np.cumsum(ends - begins))
         positions = np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1])
-        terms, weights = self._terms.take(positions), self._weights.take(positions)
+        terms, weights = (self._take(numbers, positions) for numbers in (_TERMS, _WEIGHTS))
         return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:

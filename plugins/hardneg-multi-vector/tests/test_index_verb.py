@@ -6,7 +6,7 @@ from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq, MultiVector
 from hardneg_multi_vector.store import TokenStore
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
 
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError

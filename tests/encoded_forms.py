@@ -1,33 +1,34 @@
-"""Documents and queries of each form that an installed family of encoders has."""
+"""Documents and queries of each form that an installed family of encoders has, and a form that no family has."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.encoded import EncodedRows
 from hardneg.registry.plugins import plugin_names
 from hardneg.testing import forms
 
-FORMS = [form for form in forms.FORMS if form != "token-vectors" or "multi-vector" in plugin_names("encoders")]
+if "multi-vector" in plugin_names("encoders"):
+    from hardneg_multi_vector import testing as tokens
+FORMS = [form for form in forms.FORMS if form != "token-vectors" or "tokens" in globals()]
 
 
-def drawn_documents(form: str, count: int, dimension: int, exact: bool) -> Any:
-    if form != "token-vectors":
-        return forms.drawn_documents(form, count, dimension, exact)
-    from hardneg_multi_vector.testing import drawn_tokens
+@dataclass(frozen=True, eq=False)
+class Several(EncodedRows):
+    several: NDArray[np.float32]
 
-    return drawn_tokens(count, dimension, exact)
+
+def drawn_documents(form: str, *of: Any, exact: bool) -> Any:
+    return tokens.drawn_tokens(*of, exact) if form == "token-vectors" else forms.drawn_documents(form, *of, exact)
 
 
 def drawn_queries(form: str, documents: Any, exact: bool) -> Any:
-    if form != "token-vectors":
-        return forms.drawn_queries(form, documents, exact)
-    from hardneg_multi_vector.testing import drawn_queries
-
-    return drawn_queries(documents, exact)
+    of_tokens = form == "token-vectors"
+    return tokens.drawn_queries(documents, exact) if of_tokens else forms.drawn_queries(form, documents, exact)
 
 
 def write_encoded(folder: Path, documents: Any) -> Path:
-    if not hasattr(documents, "vectors"):
-        return forms.write_encoded(folder, documents)
-    from hardneg_multi_vector.testing import write_tokens
-
-    return write_tokens(folder, documents)
+    return (tokens.write_tokens if hasattr(documents, "vectors") else forms.write_encoded)(folder, documents)

@@ -37,7 +37,7 @@ ORDINARY = {
     "datasets": "documents dpr hf pyserini ir-datasets",
     "engines": "local",
     "filters": "answers chat documents judged scores",
-    "indexes": "binary flat fp16 sparse",
+    "indexes": "binary flat fp16 multi-vector sparse",
     "losses": "triplet",
     "miners": "mixed random sampled",
 }

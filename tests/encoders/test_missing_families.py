@@ -1,7 +1,6 @@
 """A model or an index of a family whose package is not installed is answered with the package to install."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -31,22 +30,19 @@ def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def pylate(folder: Path) -> Path:
-    tiny_multi_vector(folder)
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
+def saved_by(name: str, folder: Path) -> Path:
+    """A folder of sentence-transformers, of PyLate, or of Stanford's ColBERT."""
+    if name == "stanford":
+        config = tiny_encoder(folder, kind="transformers") / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"architectures": ["HF_ColBERT"]}))
+    elif tiny_multi_vector(folder) and name == "pylate":
+        (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
     return folder
 
 
-def stanford(folder: Path) -> Path:
-    tiny_encoder(folder, kind="transformers")
-    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.mark.parametrize("make", [tiny_multi_vector, pylate, stanford])
-def test_a_folder_names_the_package_to_install(make: Callable[[Path], Path], tmp_path: Path) -> None:
-    spec = ModelSpec(str(make(tmp_path / "model")))
+@pytest.mark.parametrize("name", ["sentence-transformers", "pylate", "stanford"])
+def test_a_folder_names_the_package_to_install(name: str, tmp_path: Path) -> None:
+    spec = ModelSpec(str(saved_by(name, tmp_path / "model")))
     for ask in (lambda: load_encoder(spec, "cpu"), lambda: resolve(spec).digest):
         with pytest.raises(HardnegError, match=f"model: it is of the family multi-vector, {TOLD}"):
             ask()

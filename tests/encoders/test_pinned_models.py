@@ -139,11 +139,9 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
     "derived multi-vector": {"encoder": PluginSetting("multi-vector", {"dimension": 8, "query_expansion": 10})},
 }
 """Specs for folders; each is read for three of them."""
-OF_TOKENS = {"multi-vector", "multi-vector, no expansion", "stanford", "pylate"}
-if "multi-vector" not in BY_FAMILY:
-    FORMS = {name: make for name, make in FORMS.items() if name not in OF_TOKENS}
-    SPECS = {name: values for name, values in SPECS.items() if name != "derived multi-vector"}
 NAMED = [*FORMS, *(f"{form} + {spec}" for form in ("tiny", "bare", "prompts") for spec in SPECS)]
+if "multi-vector" not in BY_FAMILY:
+    NAMED = [name for name in NAMED if "multi-vector" not in name and name not in ("stanford", "pylate")]
 SLOW = PUBLISHED.keys() - _FAST
 
 

@@ -1,21 +1,14 @@
 """Texts as encoders give them: taken by row, sliced, joined."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from numpy.typing import NDArray
+from encoded_forms import Several
 
-from hardneg.records.types import EncodedRows, SparseRows
+from hardneg.records.types import SparseRows
 
 SPARSE = SparseRows(np.array([0, 2, 2, 3]), np.array([1, 4, 0], np.int32), np.array([0.5, 2.0, 1.5], np.float32), 5)
 
 
-@dataclass(frozen=True, eq=False)
-class Vectors(EncodedRows):
-    vectors: NDArray[np.float32]
-
-
-TOKENS = Vectors(np.array([0, 1, 3, 3]), np.arange(6, dtype=np.float32).reshape(3, 2))
+TOKENS = Several(np.array([0, 1, 3, 3]), np.arange(6, dtype=np.float32).reshape(3, 2))
 
 
 def test_rows_are_taken_in_the_order_asked_for() -> None:
@@ -36,5 +29,5 @@ def test_a_slice_is_a_part_and_may_be_empty() -> None:
 def test_joined_parts_are_the_whole() -> None:
     again = SparseRows.join([SPARSE[:1], SPARSE[1:1], SPARSE[1:]])
     assert again.offsets.tolist() == SPARSE.offsets.tolist() and again.terms.tolist() == SPARSE.terms.tolist()
-    tokens = Vectors.join([TOKENS[:2], TOKENS[2:]])
+    tokens = Several.join([TOKENS[:2], TOKENS[2:]])
     assert tokens.offsets.tolist() == [0, 1, 3, 3] and (tokens.vectors == TOKENS.vectors).all()

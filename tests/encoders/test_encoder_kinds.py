@@ -3,7 +3,6 @@
 import ast
 from collections.abc import Iterator
 
-import pytest
 from house import PACKAGE, TREES
 
 from hardneg.registry.plugins import plugin_names
@@ -50,19 +49,3 @@ def test_no_consumer_asks_which_kind_it_has() -> None:
         if not path.startswith(HERE) and (asked := list(questions(tree, known, names))):
             found[path] = asked
     assert found == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "from hardneg.encoders.families.sparse.weights import TermWeights",
-        "isinstance(encoder.representation, (Representation, int))",
-        "isinstance(found, SparseRows)",
-        "spec.encoder.name == 'multi-vector'",
-        "kind in ('dense', 'static')",
-    ],
-)
-def test_questions_are_seen(line: str) -> None:
-    names = {"dense", "static", "sparse", "multi-vector"}
-    assert list(questions(ast.parse(line), {"Representation", "SparseRows"}, names))
-    assert not list(questions(ast.parse("kind.form == 'vectors'\nisinstance(queries, str)"), {"Representation"}, names))

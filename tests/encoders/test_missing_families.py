@@ -1,11 +1,11 @@
 """A model or an index of a family whose package is not installed is answered with the package to install."""
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector
+from tiny import tiny_multi_vector
 
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
@@ -14,6 +14,7 @@ from hardneg.records.errors import HardnegError, PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.registry import plugins
 from hardneg.testing.forms import write_encoded
+from tests.encoders.test_pinned_models import pylate, stanford
 
 TOLD = "in package hardneg-multi-vector, which is not installed: pip install ./plugins/hardneg-multi-vector"
 
@@ -30,19 +31,9 @@ def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def saved_by(name: str, folder: Path) -> Path:
-    """A folder of sentence-transformers, of PyLate, or of Stanford's ColBERT."""
-    if name == "stanford":
-        config = tiny_encoder(folder, kind="transformers") / "config.json"
-        config.write_text(json.dumps(json.loads(config.read_text()) | {"architectures": ["HF_ColBERT"]}))
-    elif tiny_multi_vector(folder) and name == "pylate":
-        (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
-    return folder
-
-
-@pytest.mark.parametrize("name", ["sentence-transformers", "pylate", "stanford"])
-def test_a_folder_names_the_package_to_install(name: str, tmp_path: Path) -> None:
-    spec = ModelSpec(str(saved_by(name, tmp_path / "model")))
+@pytest.mark.parametrize("make", [tiny_multi_vector, pylate, stanford])
+def test_a_folder_names_the_package_to_install(make: Callable[[Path], Path], tmp_path: Path) -> None:
+    spec = ModelSpec(str(make(tmp_path / "model")))
     for ask in (lambda: load_encoder(spec, "cpu"), lambda: resolve(spec).digest):
         with pytest.raises(HardnegError, match=f"model: it is of the family multi-vector, {TOLD}"):
             ask()

@@ -1,4 +1,4 @@
-"""The family and the indexes keep the contracts that plugins are tested by; the stage `index` builds and searches them."""
+"""The family and the indexes keep the contracts of plugins; the stage `index` builds and searches them."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -189,17 +189,18 @@ __all__ = [  # noqa: RUF022
     "cache_folder", "check_recipe", "check_server_address", "checked_tree", "compare_all", "compression", "configure",
     "counts_above", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating",
     "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
-    "index_checks", "journal", "laid_indexes", "learn", "lists_in_order", "lists_side_by_side", "loading",
-    "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
-    "model_files", "named_dataset", "negatives_overlap", "number_file", "numbers", "of_the_run", "one_ahead",
-    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
-    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
-    "positives_by_query", "progress_bars", "rank_candidates", "read_lock", "read_metrics", "read_negatives",
-    "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model", "run_file", "run_overlap", "say",
-    "search_exact", "server_key", "settle_by", "shards", "source_of", "spread_over_collections", "start_java",
-    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "top_k",
-    "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems", "world",
-    "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "index_checks", "journal", "laid_indexes", "learn", "lists_in_order", "lists_side_by_side", "load_encoder",
+    "loading", "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "model_files", "named_dataset", "negatives_overlap", "number_file", "numbers", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model", "run_file",
+    "run_overlap", "say", "search_exact", "server_key", "settle_by", "shards", "source_of", "spec_from",
+    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
+    "terms", "token_batches", "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts",
+    "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives", "write_qrels",
+    "write_run", "writing_model",
 ]  # fmt: skip
 
 

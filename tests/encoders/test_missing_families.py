@@ -1,12 +1,11 @@
 """A model or an index of a family whose package is not installed is answered with the package to install."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import tiny_multi_vector, tiny_sparse_encoder
 
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
@@ -15,6 +14,7 @@ from hardneg.records.errors import HardnegError, PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.registry import plugins
 from hardneg.testing.forms import write_encoded
+from tests.encoders.test_pinned_models import pylate, stanford
 
 TOLD = "in package hardneg-{0}, which is not installed: pip install ./plugins/hardneg-{0}"
 
@@ -31,19 +31,6 @@ def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         *plugins.plugin_names("encoders"),
         *plugins.plugin_names("indexes"),
     }
-
-
-def pylate(folder: Path) -> Path:
-    tiny_multi_vector(folder)
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({"model_type": "ColBERT"}))
-    return folder
-
-
-def stanford(folder: Path) -> Path:
-    tiny_encoder(folder, kind="transformers")
-    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["HF_ColBERT"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
 
 
 @pytest.mark.parametrize(

@@ -23,16 +23,9 @@ from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import plugin_names
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
-from tests.tiny import (
-    BY_FAMILY,
-    tiny_encoder,
-    tiny_masked_lm,
-    tiny_model2vec,
-    tiny_multi_vector,
-    tiny_sparse_encoder,
-    tiny_static,
-)
+from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 PINS = Path(__file__).with_name("pinned_models.json")
 VERSIONS = {"transformers": transformers.__version__, "sentence-transformers": sentence_transformers.__version__}
@@ -139,14 +132,11 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
     "derived multi-vector": {"encoder": PluginSetting("multi-vector", {"dimension": 8, "query_expansion": 10})},
 }
 """Specs for folders; each is read for three of them."""
-OF_PACKAGES = {
-    "multi-vector": ("multi-vector", "multi-vector, no expansion", "stanford", "pylate"),
-    "sparse": ("sparse",),
-}
-for _family in OF_PACKAGES.keys() - BY_FAMILY.keys():
-    FORMS = {name: make for name, make in FORMS.items() if name not in OF_PACKAGES[_family]}
-    SPECS = {name: values for name, values in SPECS.items() if name != f"derived {_family}"}
 NAMED = [*FORMS, *(f"{form} + {spec}" for form in ("tiny", "bare", "prompts") for spec in SPECS)]
+if "multi-vector" not in plugin_names("encoders"):
+    NAMED = [name for name in NAMED if "multi-vector" not in name and name not in ("stanford", "pylate")]
+if "sparse" not in plugin_names("encoders"):
+    NAMED = [name for name in NAMED if "sparse" not in name]
 SLOW = PUBLISHED.keys() - _FAST
 
 

@@ -1,34 +1,15 @@
 """What is made of unfinished blocks is kept about twice a minute, by a clock that the tests set."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from encoded_forms import Numbers, Several
 from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS, BegunBlock, drop
-from hardneg.records.encoded import EncodedRows
-
-
-@dataclass(frozen=True, eq=False)
-class Vectors(EncodedRows):
-    """A form of another package."""
-
-    several: NDArray[np.float32]
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers(EncodedRows):
-    """Another, whose texts have two numbers for each of their parts, of so many."""
-
-    first: NDArray[np.int32]
-    second: NDArray[np.float32]
-    wide: int
-
 
 BATCHES = [np.array([4, 1]), np.array([0, 2]), np.array([3])]
 VECTORS = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -37,7 +18,7 @@ FORMS: dict[str, Any] = {
     "scores": VECTORS[:, 0],
     "vectors": VECTORS,
     "weights": Numbers(OFFSETS, TERMS, np.arange(6, dtype=np.float32), 4),
-    "tokens": Vectors(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
+    "tokens": Several(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.indexes.backends.compressed import IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq

@@ -19,15 +19,18 @@ from hardneg.encoders.families.adapters.adapter_source import (
     with_base,
 )
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
 from hardneg.encoders.open.contract import (
+    BASE,
     CONFIG,
+    LARGE,
     Contract,
+    Shape,
     filled,
     filled_values,
     read_contract,
     saved_class,
     saved_values,
+    warn,
 )
 from hardneg.encoders.open.model_files import (
     SAFE,
@@ -284,7 +287,6 @@ class FolderFamily:
 
     def filled_values(self, model: ResolvedModel, contract: Contract) -> dict[str, Any]:
         """The fields of a spec that is filled in by a contract, whatever its similarity. Raises ModelError."""
-        self.check_class(model.path)
         return filled_values(model.spec, contract, adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:

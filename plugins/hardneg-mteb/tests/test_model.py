@@ -75,11 +75,7 @@ def test_the_public_name_is_a_search_protocol(folders: dict[str, Path], tmp_path
 
 @pytest.mark.parametrize(
     ("kind", "form"),
-    [
-        ("dense", "dense"),
-        ("sparse", "sparse"),
-        *(("multi-vector", "late-interaction") for kind in KINDS if kind == "multi-vector"),
-    ],
+    [(kind, {"multi-vector": "late-interaction"}.get(kind, kind)) for kind in KINDS if kind != "static"],
 )
 def test_results_are_filed_by_content(kind: str, form: str, folders: dict[str, Path], tmp_path: Path) -> None:
     meta = mteb_model(folders[kind], store=tmp_path).mteb_model_meta

@@ -4,15 +4,9 @@ import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
-
 TESTS = Path(__file__).parents[3] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 sys.path.append(str(TESTS.parent))  # for helpers of `tests`, behind what is installed
-from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F401
-
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the processes that tests start: sums are alike to the bit
+from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F401

@@ -1,3 +1,5 @@
+"""Models of every form are read as sentence-transformers reads them; what recipes and model cards say of them."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -6,14 +8,16 @@ import numpy as np
 import pytest
 import torch
 from hardneg_multi_vector.family import LateInteraction
+from recipe.recipes import recipe_in, small_collection, small_tree
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records.errors import ModelError, RecipeError
 from hardneg.records.types import PluginSetting
 
 FP32 = EncodeOptions(precision="fp32")
@@ -215,3 +219,17 @@ def test_models_of_older_forms_are_read(tmp_path, make, length):
     _equal_to_sentence_transformers(encoder, folder)
     encoder.save(tmp_path / "saved")
     _equal_to_sentence_transformers(load_learner(tmp_path / "saved", "cpu"), folder)
+
+
+def test_segments_of_token_vectors_are_told(tmp_path: Path) -> None:
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_multi_vector(tmp_path / "late"))
+    tree["stages"] = {"tokens": {"stage": "encode", "segments": {"length": 8, "count": 3}}}
+    with pytest.raises(RecipeError, match=r"stages.tokens.segments: .* makes a vector of each token"):
+        recipe_in(tmp_path, tree)
+
+
+def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path):
+    card = model_card(load_learner(ModelSpec(str(tiny_multi_vector(tmp_path / "model"))), "cpu"), {})
+    assert 'model = MultiVectorEncoder("path/to/this/folder")' in card.splitlines()
+    assert "# Late-interaction retriever trained with hard negatives" in card
+    assert "AutoQueryEncoder" not in card and "tags: [sentence-transformers, late-interaction-retrieval" in card

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.static.static_files import TableFiles
-from hardneg.encoders.open.configuration import UNBOUNDED
+from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side

@@ -123,6 +123,7 @@ class LateInteraction(FolderFamily):
         Raises:
             ModelError: the folder is not readable, or does not support what the spec sets.
         """
+        self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
         values, options = self.filled_values(model, contract), plugin_identity(self.called, self)["options"]

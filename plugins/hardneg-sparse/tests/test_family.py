@@ -84,14 +84,6 @@ def test_weights_by_hand(folder: Path) -> None:
     np.testing.assert_allclose(summed, [sum(weights) for weights in by_term], atol=1e-5)
 
 
-def test_batches_and_windows_make_no_difference(folder: Path) -> None:
-    encoder = load_learner(ModelSpec(str(folder)), "cpu")
-    one = encoder.encode(TEXTS, "document", EncodeOptions(64, "fp32"))
-    other = encoder.encode(TEXTS, "document", EncodeOptions(9999, "fp32", window=5))
-    torch.testing.assert_close(encoder.tensor(one), encoder.tensor(other), atol=1e-5, rtol=0)
-    assert len(encoder.encode([], "query")) == 0
-
-
 def test_terms_of_a_query_without_a_network(folder: Path) -> None:
     encoder = load_learner(sparse(folder, queries="terms"), "cpu")
     rows, terms = encoder.encode(["ab ab cd", ""], "query"), encoder.representation.terms  # type: ignore[attr-defined]

@@ -7,21 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from doors.pyserini.test_encoders import _TEXTS as TEXTS
-from doors.pyserini.test_encoders import _made as made_by
 from hardneg_sparse.store import SparseStore
 from recipe.recipes import plan_in, small_collection
 from safetensors.torch import load_file
 
-from hardneg.doors.pyserini.openings import model_location, openings
-from hardneg.encoders.open.pyserini_lines import sparse_encoder
-from hardneg.encoders.open.resolved import load_learner, resolve
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
+from hardneg.doors.pyserini.openings import openings
 from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.run_folder import publish
-from hardneg.records.types import PluginSetting
 from hardneg.store.artifacts import Store
 from tests.tiny import tiny_masked_lm
 
@@ -101,16 +94,3 @@ def test_printed_lines_find_the_same(finished):
     for query_id, ranked in dict(read_run(folder / "out" / "runs" / "lucene.trec.gz")).items():
         scores = [hit.score / 51.2**2 for hit in space["searcher"].search(texts[query_id], k=_DEPTH)]
         np.testing.assert_allclose(scores, ranked.scores, rtol=1e-4)
-
-
-def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path):
-    model = str(tiny_masked_lm(tmp_path / "model"))
-    spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
-    encoder = load_learner(spec, "cpu", "fp32")
-    made = made_by(sparse_encoder(model_location(resolve(spec, fetch=True)), 40.0))
-    tokens = encoder.parts("query")[0].tokenizer.get_vocab()
-    for text, row in zip(TEXTS, encoder.encode(TEXTS, "query", EncodeOptions(precision="fp32")), strict=True):
-        own = {int(term): round(float(weight) * 40) for term, weight in zip(row.terms, row.weights, strict=True)}
-        assert {tokens[word]: count for word, count in made.encode(text).items() if count} == {
-            term: count for term, count in own.items() if count
-        }

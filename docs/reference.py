@@ -206,8 +206,7 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every installed plugin with its options; those of verbs have a page of their own."""
-    from hardneg.registry.plugins import plugin_options, plugin_text
-    from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
+    from hardneg.registry.plugins import KINDS, list_plugins, load_plugin, plugin_options, plugin_text
 
     yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
     for kind in KINDS:

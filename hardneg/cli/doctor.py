@@ -254,7 +254,7 @@ def declared(name: str) -> "tuple[Path, str, Contract]":
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     """What a model says of itself: a word and its value, then all that is odd."""
-    from hardneg.encoders.open.configuration import tokens_read
+    from hardneg.encoders.open.contract import tokens_read
 
     yield "query prompt", _prompt(contract.query_prompt)
     yield "document prompt", _prompt(contract.document_prompt)

@@ -252,7 +252,7 @@ def override_lines(model: "ResolvedModel") -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    from hardneg.encoders.open.configuration import tokens_read
+    from hardneg.encoders.open.contract import tokens_read
 
     if isinstance(value, int):
         return tokens_read(value)

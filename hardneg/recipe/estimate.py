@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hardneg.datasets.held_out import TRAIN
-from hardneg.encoders.open.configuration import BASE, USUAL, Shape
+from hardneg.encoders.open.contract import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached, flat

@@ -8,9 +8,10 @@ from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.engines import EngineTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
+from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
-from hardneg.testing.training import LossTests, RegularizerTests
+from hardneg.testing.training import LossTests
 from hardneg.testing.writers import WriterTests
 
 __all__ = [
@@ -22,10 +23,11 @@ __all__ = [
     "IndexTests",
     "LossTests",
     "MinerTests",
-    "RegularizerTests",
+    "PluginTests",
     "RerankerTests",
     "StageTests",
     "TrainableEncoderTests",
     "TrainableRerankerTests",
     "WriterTests",
+    "rule",
 ]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from recipe.recipes import small_collection
+from tiny import BY_FAMILY
 from typer.testing import CliRunner
 
 import hardneg as hn
@@ -199,15 +200,15 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
         hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
 
 
+LIVE = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", [each for each in BY_FAMILY if each in LIVE])
 def test_live_models_of_other_kinds(kind, place, at, tmp_path):
     import sentence_transformers
-    from tiny import tiny_multi_vector, tiny_sparse_encoder
 
-    sparse = (tiny_sparse_encoder, "SparseEncoder")
-    make, name = sparse if kind == "sparse" else (tiny_multi_vector, "MultiVectorEncoder")
-    live = getattr(sentence_transformers, name)(str(make(tmp_path / "model")), device="cpu")
+    live = getattr(sentence_transformers, LIVE[kind])(str(BY_FAMILY[kind](tmp_path / "model")), device="cpu")
     run = hn.search(place / "data", live, depth=5, **at)
     of_folder = hn.search(place / "data", tmp_path / "model", depth=5, **at)
     assert {query_id: list(each.doc_ids) for query_id, each in run} == {

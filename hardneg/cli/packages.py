@@ -1,4 +1,7 @@
-"""Commands that packages bring by the entry points `hardneg.apps`; the help lists them and imports none."""
+"""Commands that packages bring by the entry points `hardneg.apps`; the help lists them and imports none.
+
+An entry point of two words, `recipe verify`, is a command of that group.
+"""
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,6 +24,10 @@ OWN = {
         "hardneg-mteb",
         "Evaluate models on mteb's tasks, with hardneg's encoding, indexes and search; what is done is not done again.",
     ),
+    "recipe verify": (
+        "hardneg-papers",
+        "Compare a finished run with the bands of its recipe: means and their spread over seeds.",
+    ),
     "push": (
         "hardneg-hub",
         "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",
@@ -37,24 +44,31 @@ class PackageGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """All names; no package is imported."""
         own = super().list_commands(ctx)
-        return [*own, *sorted({*OWN, *_points()} - {*own})]
+        return [*own, *sorted({*self._brought()} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command; one of a package that is not installed says how to install it."""
-        if cmd_name in super().list_commands(ctx) or cmd_name not in {*OWN, *(points := _points())}:
+        if cmd_name in super().list_commands(ctx) or cmd_name not in (brought := self._brought()):
             return super().get_command(ctx, cmd_name)
+        words, points = brought[cmd_name], _points()
         if self._helping:
-            return TyperCommand(cmd_name, callback=None, help=_summary(cmd_name, points), rich_help_panel=RESULTS)
-        if cmd_name in points:
-            return _loaded(points[cmd_name])
+            return TyperCommand(cmd_name, callback=None, help=_summary(words, points), rich_help_panel=RESULTS)
+        if words in points:
+            return _loaded(points[words])
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
         return TyperCommand(
             cmd_name,
-            callback=lambda: _lacking(cmd_name),
-            help=OWN[cmd_name][1],
+            callback=lambda: _lacking(words),
+            help=OWN[words][1],
             context_settings=anything,
             add_help_option=False,
         )
+
+    def _brought(self) -> dict[str, str]:
+        """The names of packages' commands in this group, and all their words."""
+        group = self.name if self.name in {words.partition(" ")[0] for words in OWN if " " in words} else ""
+        found = {words: words.rpartition(" ") for words in [*OWN, *_points()]}
+        return {name: words for words, (of, _, name) in found.items() if of == group}
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the commands."""
@@ -82,7 +96,7 @@ def _loaded(point: "EntryPoint") -> Any:
     except ImportError as error:
         raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
     app = typer.Typer(add_completion=False)
-    app.command(point.name)(function)
+    app.command(point.name.rpartition(" ")[2])(function)
     return typer.main.get_command(app)
 
 

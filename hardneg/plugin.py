@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace, usual_store
+    from hardneg.batches import batch_order
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.datasets import docstrings, hub_tables, pydocs
+    from hardneg.datasets.hugging_face import TableLoader
+    from hardneg.datasets.parted import PartedCollection
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
+    from hardneg.formats import python_code, queries, source_files, text_lines
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.records import wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -154,11 +160,11 @@ if TYPE_CHECKING:
     from hardneg.runtime.model_server import check_address as check_server_address
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, generator
+    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.choices import CHOICE, cache_folder
-    from hardneg.store.digest import digest, file_digest
+    from hardneg.store.digest import digest, file_digest, tree_digest
     from hardneg.store.identity import plugin_identity
     from hardneg.store.replaced_files import Target
     from hardneg.training.batches import own_share
@@ -183,28 +189,30 @@ __all__ = [  # noqa: RUF022
     "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
     "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
     "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
-    "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
-    "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
-    "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
-    "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
-    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
-    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
-    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
-    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
-    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
-    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "PartedCollection", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES",
+    "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
+    "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores",
+    "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks",
+    "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
+    "TableLoader", "Target", "Task", "TextWindows", "TokenVectors", "Tokens", "TrainableReranker", "TrainingData",
+    "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost", "Written",
+    "answer_spans", "artifacts_of", "batch_order", "best_device", "cache_folder", "check_model_files", "check_recipe",
+    "check_server_address", "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "derive_seed",
+    "digest", "docstrings", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads",
+    "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
+    "hub_tables", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
+    "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
+    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "pydocs", "python_code", "queries", "rank_candidates", "read_json",
+    "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops",
+    "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say",
+    "search_truncated", "server_key", "settle_by", "source_files", "source_of", "spec_from", "spread_over_collections",
+    "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines",
+    "token_batches", "tree_digest", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
+    "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form", "write_metrics",
+    "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

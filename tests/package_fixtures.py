@@ -27,3 +27,10 @@ def test_data() -> Path:
     if not folder:
         pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
     return Path(folder)
+
+
+@pytest.fixture
+def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the test's own for what `datasets` keeps of tables; skips where that is not installed."""
+    pytest.importorskip("datasets")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))

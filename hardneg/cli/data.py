@@ -10,25 +10,25 @@ import typer
 
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
-from hardneg.cli.console import aligned, bars, say, say_answer
-from hardneg.cli.options import JSON, STORE, output, tell_once
-from hardneg.cli.planned_work import free_bytes, opened
+from hardneg.cli.console import aligned, bars, say_answer
+from hardneg.cli.options import JSON, STORE, tell_once
+from hardneg.cli.packages import PackageGroup
+from hardneg.cli.planned_work import opened
 from hardneg.records.errors import DataError
-from hardneg.records.wording import counted, size
+from hardneg.records.wording import counted
 
 if TYPE_CHECKING:
     from hardneg.formats.problems import Contents, Problem
 
-app = typer.Typer(help="List, show, check and fetch datasets.", no_args_is_help=True)
+app = typer.Typer(cls=PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 
 DATASET = typer.Argument(
-    help="beir:FOLDER, msmarco:FOLDER, dpr:FOLDER, hf:ID, pydocs, or a plugin's name.",
+    help="beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
     autocompletion=completion.plugins("datasets"),
 )
 SET = typer.Option([], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true.")
 
 _MOST_FILES = 20
-_UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
 
 
 @app.command("list")
@@ -100,35 +100,6 @@ def check(
     say_answer(found, _findings(found), as_json)
     if found["errors"]:
         raise typer.Exit(DataError.exit_code)
-
-
-@app.command()
-def fetch(
-    name: str = typer.Argument(
-        help="msmarco-passage, msmarco-document or nq.",
-        autocompletion=completion.words("msmarco-passage", "msmarco-document", "nq"),
-    ),
-    output: Path | None = output("The folder; default data/NAME.", None),
-) -> None:
-    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
-
-    Example: hardneg data fetch msmarco-passage
-    """
-    from hardneg.datasets.fetching import fetch as fetch_file
-    from hardneg.datasets.fetching import find_published
-
-    folder = output or Path("data") / name
-    published = find_published(name)
-    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in published.files)
-    if not folder.exists() and wanted > (free := free_bytes(folder)):
-        shortage = f"{size(wanted)} are needed, {size(free)} are free"
-        raise DataError(f"{folder}: {shortage}; choose another folder with --output")
-    told = bars()
-    told.note(f"into {folder}; the terms of use: {published.terms}")
-    for file in published.files:
-        new = fetch_file(file, folder, told)
-        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
-    say(f"--dataset {published.loader}:{folder}")
 
 
 def _first_rows(collection: Any, rows: int) -> dict[str, Any]:

@@ -20,6 +20,10 @@ OWN = {
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
     ),
+    "data fetch": (
+        "hardneg-datasets",
+        "Download a dataset's published files, resuming where it stopped, and check the size and digest of each.",
+    ),
     "mteb": (
         "hardneg-mteb",
         "Evaluate models on mteb's tasks, with hardneg's encoding, indexes and search; what is done is not done again.",

@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from hardneg.datasets.topic_files import PartedCollection
+from hardneg.datasets.parted import PartedCollection
 from hardneg.formats.id_pairs import Exclusion, parse_exclusion, parse_membership, read_excluded, read_groups
 from hardneg.formats.qrels import iter_qrels
 from hardneg.formats.source_files import Part, line_part, order_splits, qrels_part

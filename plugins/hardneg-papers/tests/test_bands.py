@@ -1,7 +1,7 @@
 """Bands of a recipe's values by hand-computed numbers."""
 
 import pytest
-from hardneg_papers.verify import LEVEL, ROUNDING, Band, bands_of, check_bands
+from hardneg_papers.command import LEVEL, ROUNDING, Band, bands_of, check_bands
 
 from hardneg.evaluation.metrics_json import Measured
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hardneg_papers.verify import bands_file, record, tree_differences, verify
+from hardneg_papers.command import bands_file, record, tree_differences, verify
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

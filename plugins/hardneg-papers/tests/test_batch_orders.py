@@ -4,10 +4,10 @@ import sys
 
 import numpy as np
 import pytest
+from hardneg_papers.clusters import Clustered, TopicBalanced, joined, k_means, path_through
+from hardneg_papers.hardest_together import HardestTogether, nearest
 
 from hardneg.batches.batch_order import OneSource, Shuffled, TrainingQueries, in_batches, members
-from hardneg.batches.clusters import Clustered, TopicBalanced, joined, k_means, path_through
-from hardneg.batches.hardest_together import HardestTogether, nearest
 from hardneg.records.errors import MissingDependency, PluginError, UsageError
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator

@@ -6,21 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.datasets.topic_files import PartedCollection, paired
-from hardneg.formats.source_files import Part, Record, line_part
-from hardneg.formats.text_lines import (
-    estimate_lines,
-    id_field,
-    json_row,
-    no_folder,
-    read_array,
-    read_chunks,
-    text_field,
-    title_field,
-)
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document
-from hardneg.store.digest import digest
+from hardneg.plugin import DataError, Document, PartedCollection, digest, source_files, text_lines
+from hardneg_datasets.paired import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 
@@ -54,7 +41,7 @@ class Pyserini:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
-            raise no_folder(folder)
+            raise text_lines.no_folder(folder)
         judged = paired(folder, [], self.splits, self.topic_field)
         return replace(judged, documents_in=[_documents_part(path, self.title_line) for path in self._corpus_files()])
 
@@ -68,7 +55,7 @@ class Pyserini:
         """About how many documents there are: the lines of the first file, and the sizes of all."""
         paths = self._corpus_files()
         first = max(paths[0].stat().st_size, 1)
-        return estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first
+        return text_lines.estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first
 
     def _corpus_files(self) -> list[Path]:
         root = Path(self.source).expanduser() / self.corpus
@@ -79,15 +66,17 @@ class Pyserini:
         return files
 
 
-def _documents_part(path: Path, title_line: bool) -> Part:
-    if path.name.endswith((".json", ".json.gz")) and next(read_chunks(path), "").lstrip().startswith("["):
-        return Part(str(path), partial(_array_documents, path, title_line))
-    return line_part(path, lambda path, number, line: _document(title_line, path, number, json_row(path, number, line)))
+def _documents_part(path: Path, title_line: bool) -> source_files.Part:
+    if path.name.endswith((".json", ".json.gz")) and next(text_lines.read_chunks(path), "").lstrip().startswith("["):
+        return source_files.Part(str(path), partial(_array_documents, path, title_line))
+    return source_files.line_part(
+        path, lambda path, number, line: _document(title_line, path, number, text_lines.json_row(path, number, line))
+    )
 
 
-def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record | DataError]]:
+def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, source_files.Record | DataError]]:
     try:
-        for number, row in read_array(path):
+        for number, row in text_lines.read_array(path):
             try:
                 yield number, _document(title_line, path, number, row)
             except DataError as error:
@@ -97,9 +86,11 @@ def _array_documents(path: Path, title_line: bool) -> Iterator[tuple[int, Record
 
 
 def _document(title_line: bool, path: Path, number: int, row: dict[str, Any]) -> Document:
-    doc_id = id_field(path, number, row, "id", "_id", "docid")
+    doc_id = text_lines.id_field(path, number, row, "id", "_id", "docid")
     if "text" in row:
-        return Document(doc_id, text_field(path, number, row, "text"), title_field(path, number, row))
-    contents = text_field(path, number, row, "contents")
+        return Document(
+            doc_id, text_lines.text_field(path, number, row, "text"), text_lines.title_field(path, number, row)
+        )
+    contents = text_lines.text_field(path, number, row, "contents")
     title, line_end, text = contents.partition("\n")
     return Document(doc_id, text, title) if title_line and line_end else Document(doc_id, contents)

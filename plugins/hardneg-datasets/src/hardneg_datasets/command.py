@@ -1,4 +1,4 @@
-"""The published files of known datasets: where each is and by what digest it is known, and how it is fetched."""
+"""`hardneg data fetch`: the published files of known datasets, each known by its digest."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
+import typer
 from pydantic import TypeAdapter
 
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.wording import first_line, suggestion
-from hardneg.runtime.progress import Progress, Task
+from hardneg.plugin import DataError, Progress, Task, UsageError, progress_bars, say, suggestion, wording
 
 _BLOCK = 1 << 16
 _SECONDS = 60.0
 _RETRIES = 2
+_UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
 _TABLE = Path(__file__).with_name("downloads.json")
 
 
@@ -104,7 +104,7 @@ def fetch(download: Download, folder: Path, progress: Progress) -> bool:
     try:
         path = files.fetch(download.name, note, bring)
     except (OSError, ValueError) as error:
-        raise DataError(f"{download.url}: {first_line(error)}; the same command tries again") from error
+        raise DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
     new = _unpack(download, Path(path)) if download.members else False
     with Path(path).open("rb") as file:
         count = sum(bool(line.strip()) for line in file) if download.lines else 0
@@ -157,5 +157,28 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: cannot be unpacked: {first_line(error)}") from error
+        raise DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
     return new
+
+
+def fetch_dataset(
+    name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
+) -> None:
+    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
+
+    Example: hardneg data fetch msmarco-passage
+    """
+    folder = output or Path("data") / name
+    known = find_published(name)
+    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in known.files)
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
+        shortage = f"{wording.size(wanted)} are needed, {wording.size(free)} are free"
+        raise DataError(f"{folder}: {shortage}; choose another folder with --output")
+    told = progress_bars()
+    told.note(f"into {folder}; the terms of use: {known.terms}")
+    for file in known.files:
+        new = fetch(file, folder, told)
+        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+    say(f"--dataset {known.loader}:{folder}")

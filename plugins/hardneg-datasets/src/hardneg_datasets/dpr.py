@@ -11,23 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.source_files import Part, Record, line_part, order_splits
-from hardneg.formats.text_lines import (
-    checked_id,
-    estimate_lines,
-    find_file,
-    id_field,
-    json_row,
-    lines_or_errors,
-    read_array,
-    text_field,
-    texts_field,
+from hardneg.plugin import (
+    Answers,
+    DataError,
+    Document,
+    Judgement,
+    PartedCollection,
+    Query,
+    digest,
+    source_files,
+    text_lines,
+    tree_digest,
+    wording,
 )
-from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Judgement, Query
-from hardneg.records.wording import counted
-from hardneg.store.digest import digest, tree_digest
 
 _FILES = (
     re.compile(r"(?:biencoder-)?(.+)-(train|dev|test)\.json"),
@@ -81,7 +77,7 @@ class Dpr:
             return DprCollection.of(passages, {split: _file(folder, self.splits[split]) for split in self.splits})
         files, unread = self._find(folder)
         notes = [f"{path.name}: left out, {files[split].name} is read for {split}" for split, path in unread]
-        return DprCollection.of(passages, {split: files[split] for split in order_splits(files)}, notes)
+        return DprCollection.of(passages, {split: files[split] for split in source_files.order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, and of their splits."""
@@ -94,7 +90,7 @@ class Dpr:
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the file."""
-        return estimate_lines(_file(Path(self.source).expanduser(), self.corpus))
+        return text_lines.estimate_lines(_file(Path(self.source).expanduser(), self.corpus))
 
     def _find(self, folder: Path) -> tuple[dict[str, Path], list[tuple[str, Path]]]:
         names = sorted({path.name.removesuffix(".gz") for path in folder.iterdir()})
@@ -124,10 +120,21 @@ class DprCollection(PartedCollection):
         """The collection of a file of passages, and a file of questions for each split."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
-            {split: Part(str(path), partial(read, counts, split, path), split) for split, path in questions.items()}
+            {
+                split: source_files.Part(str(path), partial(read, counts, split, path), split)
+                for split, path in questions.items()
+            }
             for read in (_queries, _judgements)
         )
-        return cls([line_part(passages, passage)], queries, judged, left_out, True, questions=questions, counts=counts)
+        return cls(
+            [source_files.line_part(passages, passage)],
+            queries,
+            judged,
+            left_out,
+            True,
+            questions=questions,
+            counts=counts,
+        )
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the questions of one split."""
@@ -142,12 +149,14 @@ class DprCollection(PartedCollection):
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
 
-def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, Record | DataError]]:
+def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, source_files.Record | DataError]]:
     for number, (line, question) in enumerate(read_questions(path)):
         yield line, question if isinstance(question, DataError) else Query(f"{split}-{number}", question.text)
 
 
-def _judgements(counts: dict[str, Counter[str]], split: str, path: Path) -> Iterator[tuple[int, Record | DataError]]:
+def _judgements(
+    counts: dict[str, Counter[str]], split: str, path: Path
+) -> Iterator[tuple[int, source_files.Record | DataError]]:
     """Relevance 1 for each positive passage that has an id; what is left out is counted."""
     counts[split] = Counter()
     for number, (line, question) in enumerate(read_questions(path)):
@@ -157,7 +166,7 @@ def _judgements(counts: dict[str, Counter[str]], split: str, path: Path) -> Iter
 
 
 def _file(folder: Path, name: str) -> Path:
-    path = find_file(folder, name)
+    path = text_lines.find_file(folder, name)
     if path is None:
         raise DataError(f"{folder}: neither {name} nor {name}.gz; `hardneg data fetch nq` brings those of NQ")
     return path
@@ -169,8 +178,10 @@ def passage(path: Path, number: int, line: str) -> Document | None:
     if number == 1 and cells == _HEADER:
         return None
     if len(cells) != 3:
-        raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a text and a title are expected")
-    return Document(checked_id(path, number, cells[0]), *cells[1:])
+        raise DataError.at(
+            path, number, f"{wording.counted(len(cells), 'column')}; an id, a text and a title are expected"
+        )
+    return Document(text_lines.checked_id(path, number, cells[0]), *cells[1:])
 
 
 def read_questions(path: Path) -> Iterator[tuple[int, Question | DataError]]:
@@ -180,12 +191,12 @@ def read_questions(path: Path) -> Iterator[tuple[int, Question | DataError]]:
     """
     if path.name.endswith((".json", ".json.gz")):
         try:
-            for number, row in read_array(path):
+            for number, row in text_lines.read_array(path):
                 yield number, _judged_question(path, number, row)
         except DataError as error:
             yield 0, error
         return
-    for number, line in lines_or_errors(path):
+    for number, line in text_lines.lines_or_errors(path):
         try:
             yield number, line if isinstance(line, DataError) else _answered_question(path, number, line)
         except DataError as error:
@@ -198,14 +209,14 @@ def _judged_question(path: Path, number: int, row: dict[str, Any]) -> Question:
     for entry in _passages(path, number, row, "positive_ctxs"):
         if any(entry.get(key) not in (None, "") for key in _IDS):
             keys = [key for key in _IDS if entry.get(key) not in (None, "")]
-            positives.append(id_field(path, number, entry, *keys))
+            positives.append(text_lines.id_field(path, number, entry, *keys))
         else:
             left_out["positive passages left out: they have no id"] += 1
     for key, words in (("negative_ctxs", "negatives"), ("hard_negative_ctxs", "hard negatives")):
         if count := len(_passages(path, number, row, key)):
             left_out[f"{words} left out: a collection holds positives alone"] += count
-    answers = texts_field(path, number, row, "answers")
-    return Question(text_field(path, number, row, "question"), answers, tuple(positives), left_out)
+    answers = text_lines.texts_field(path, number, row, "answers")
+    return Question(text_lines.text_field(path, number, row, "question"), answers, tuple(positives), left_out)
 
 
 def _passages(path: Path, number: int, row: dict[str, Any], key: str) -> list[dict[str, Any]]:
@@ -217,13 +228,15 @@ def _passages(path: Path, number: int, row: dict[str, Any], key: str) -> list[di
 
 def _answered_question(path: Path, number: int, line: str) -> Question:
     if line.startswith("{"):
-        row = json_row(path, number, line)
-        answers = texts_field(path, number, row, "answers" if "answers" in row else "answer")
-        return Question(text_field(path, number, row, "question"), answers)
+        row = text_lines.json_row(path, number, line)
+        answers = text_lines.texts_field(path, number, row, "answers" if "answers" in row else "answer")
+        return Question(text_lines.text_field(path, number, row, "question"), answers)
     cells = _cells(path, number, line)
     if len(cells) != 2:
         raise DataError.at(
-            path, number, f"{counted(len(cells), 'column')}; a question, a tab and a list of answers are expected"
+            path,
+            number,
+            f"{wording.counted(len(cells), 'column')}; a question, a tab and a list of answers are expected",
         )
     return Question(cells[0], _listed(path, number, cells[1]))
 

@@ -6,14 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.datasets.topic_files import PartedCollection, paired
-from hardneg.formats.queries import query_line
-from hardneg.formats.source_files import line_part, order_splits
-from hardneg.formats.text_lines import checked_id, estimate_lines, find_file
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document
-from hardneg.records.wording import counted
-from hardneg.store.digest import digest
+from hardneg.plugin import DataError, Document, PartedCollection, digest, queries, source_files, text_lines, wording
+from hardneg_datasets.paired import paired
 
 _SMALL = ".small"
 _CORPUS = "msmarco-docs.tsv"
@@ -43,18 +37,18 @@ class MsMarcoPassage:
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
-        corpus = find_file(folder, "collection.tsv")
+        corpus = text_lines.find_file(folder, "collection.tsv")
         if corpus is None:
             raise DataError(
                 f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
             )
         if not self.judged:
-            return PartedCollection([line_part(corpus, _passage)], {}, {})
-        whole = paired(folder, [line_part(corpus, _passage)], {})
+            return PartedCollection([source_files.line_part(corpus, _passage)], {}, {})
+        whole = paired(folder, [source_files.line_part(corpus, _passage)], {})
         known = whole.queries_in
         shorter = {name: name.removesuffix(_SMALL) for name in known}
         named = {name if short in known else short: name for name, short in shorter.items()}
-        order = {split: named[split] for split in order_splits(named)}
+        order = {split: named[split] for split in source_files.order_splits(named)}
         queries, qrels = ({split: of[name] for split, name in order.items()} for of in (known, whole.qrels_in))
         return replace(whole, queries_in=queries, qrels_in=qrels)
 
@@ -64,11 +58,11 @@ class MsMarcoPassage:
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the collection file."""
-        return estimate_lines(Path(self.load().documents_in[0].name))
+        return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
 
 def _passage(path: Path, number: int, line: str) -> Document:
-    return Document(*query_line(path, number, line))
+    return Document(*queries.query_line(path, number, line))
 
 
 @dataclass(frozen=True)
@@ -96,7 +90,7 @@ class MsMarcoDocument:
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         corpus = self._corpus()
-        return paired(corpus.parent, [line_part(corpus, partial(_document, self.url))], self.splits)
+        return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)
 
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, of their splits, and of `url`."""
@@ -105,11 +99,11 @@ class MsMarcoDocument:
 
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
-        return estimate_lines(self._corpus())
+        return text_lines.estimate_lines(self._corpus())
 
     def _corpus(self) -> Path:
         folder = Path(self.source).expanduser()
-        corpus = find_file(folder, _CORPUS)
+        corpus = text_lines.find_file(folder, _CORPUS)
         if corpus is None:
             raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`")
         return corpus
@@ -119,7 +113,7 @@ def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
     cells = line.split("\t")
     if len(cells) != 4:
         raise DataError.at(
-            path, number, f"{counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+            path, number, f"{wording.counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
         )
     doc_id, url, title, body = cells
-    return Document(checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)
+    return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

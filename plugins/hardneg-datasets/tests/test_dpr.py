@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.dpr import Dpr, Question, read_questions
 
-from hardneg.datasets.dpr import Dpr, Question, read_questions
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError

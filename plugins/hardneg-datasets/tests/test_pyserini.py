@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.pyserini import Pyserini
 
-from hardneg.datasets.pyserini import Pyserini
 from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query

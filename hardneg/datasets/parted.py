@@ -1,30 +1,18 @@
-"""A collection as files that are read part by part, and how its topics and qrels are found by their names."""
+"""A collection as files that are read part by part."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar, cast
 
-from hardneg.formats.queries import topics_part
-from hardneg.formats.source_files import Part, order_splits, qrels_part, records
-from hardneg.formats.text_lines import checked_id, find_file
+from hardneg.formats.source_files import Part, records
+from hardneg.formats.text_lines import checked_id
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.records.wording import counted
 from hardneg.store.digest import tree_digest
 
-_TOPICS = (
-    (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec|xml)"), "{}"),
-    (re.compile(r"msmarco-doc([a-z]+)-queries\.tsv"), "{}"),
-    (re.compile(r"msmarco-(test[0-9]{4})-queries\.tsv"), "{}"),
-)
-_QRELS = (
-    (re.compile(r"qrels\.(.+)\.(?:tsv|txt)"), "{}"),
-    (re.compile(r"msmarco-doc([a-z]+)-qrels\.tsv"), "{}"),
-    (re.compile(r"([0-9]{4})qrels-docs\.txt"), "test{}"),
-)
 _T = TypeVar("_T", Document, Query, Judgement)
 
 
@@ -95,54 +83,3 @@ class PartedCollection:
 
 def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
     return (record for _, record in records(part) if isinstance(record, record_type))
-
-
-def paired(
-    folder: Path, documents: Sequence[Part], named: Mapping[str, tuple[str, str]], field: str = "title"
-) -> PartedCollection:
-    """The documents with the topics and qrels of each split that a folder has both of.
-
-    Args:
-        folder: where topics and qrels are; files of it that have no counterpart are noted.
-        documents: the corpus.
-        named: for each split its topics and qrels, relative to the folder; empty finds them by the names of the files.
-        field: as `hardneg.formats.queries.topics_part` has it.
-
-    Raises:
-        DataError: a named file is missing, two files are of one split, or no split has both.
-    """
-    topics, qrels = (
-        {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)
-        for side, patterns in enumerate((_TOPICS, _QRELS))
-    )
-    both = list(named) or order_splits(topics.keys() & qrels.keys())
-    if not both:
-        reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
-        raise DataError(f"{folder}: {reason}; give files these names")
-    alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
-    return PartedCollection(
-        documents,
-        {split: topics_part(topics[split], split, field) for split in both},
-        {split: qrels_part(qrels[split], split) for split in both},
-        [f"{name}: left out, it has no counterpart" for name in alone],
-    )
-
-
-def _named_file(folder: Path, name: str) -> Path:
-    path = find_file(folder, name)
-    if path is None:
-        raise DataError(f"{folder}: neither {name} nor {name}.gz, which `splits` names")
-    return path
-
-
-def _by_split(folder: Path, patterns: Sequence[tuple[re.Pattern[str], str]]) -> dict[str, Path]:
-    files: dict[str, Path] = {}
-    for name in sorted({path.name.removesuffix(".gz") for path in folder.iterdir()}):
-        matches = ((pattern.fullmatch(name), form) for pattern, form in patterns)
-        split = next((form.format(match[1]) for match, form in matches if match), None)
-        if split is None or (path := find_file(folder, name)) is None:
-            continue
-        if split in files:
-            raise DataError(f"{folder}: {files[split].name} and {name} are both of split {split}; name one in `splits`")
-        files[split] = path
-    return files

@@ -9,10 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import TrainingQueries, in_any_order, in_batches
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.runtime.seeding import generator
+from hardneg.plugin import PluginError, batch_order, generator
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,7 @@ class HardestTogether:
     needs: ClassVar[tuple[str, ...]] = ("run",)
     repeats: ClassVar[bool] = False
 
-    depth: int = LIST_DEPTH
+    depth: int = 100
     neighbours: int = 16
 
     def __post_init__(self) -> None:
@@ -40,7 +37,7 @@ class HardestTogether:
         if wrong:
             raise PluginError(f"hardest-together: {'; '.join(wrong)}")
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: batch_order.TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
         triples = array("q")
         for pair in _ranked_positives(queries, self.depth):
@@ -54,10 +51,10 @@ class HardestTogether:
         """Batches in any order, int64 [ceil(C / size) * size]."""
         source = generator(seed, "batches", epoch)
         packed = _packed(groups, source.permutation(chosen), size)
-        return in_any_order([in_batches(packed, size)], source)
+        return batch_order.in_any_order([batch_order.in_batches(packed, size)], source)
 
 
-def _ranked_positives(queries: TrainingQueries, depth: int) -> Iterator[tuple[int, int, int]]:
+def _ranked_positives(queries: batch_order.TrainingQueries, depth: int) -> Iterator[tuple[int, int, int]]:
     """A query, another one a positive of which is in its list, and the rank, from 0."""
     assert queries.run is not None
     owners: dict[str, list[int]] = defaultdict(list)

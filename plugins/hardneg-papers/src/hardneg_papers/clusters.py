@@ -6,9 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import TrainingQueries, in_any_order, in_batches, members
-from hardneg.records.errors import MissingDependency, PluginError, UsageError
-from hardneg.runtime.seeding import generator
+from hardneg.plugin import MissingDependency, PluginError, UsageError, batch_order, generator
 
 ROUNDS = 20
 """Number of iterations of k-means."""
@@ -103,7 +101,7 @@ class Clustered:
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
     repeats: ClassVar[bool] = False
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: batch_order.TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The position of each query's cluster on the path, int64 [Q].
 
         Raises:
@@ -119,14 +117,14 @@ class Clustered:
     ) -> NDArray[np.int64]:
         """Batches in any order, int64 [ceil(C / size) * size]."""
         source = generator(seed, "batches", epoch)
-        clusters = [source.permutation(cluster) for cluster in members(groups, chosen)]
+        clusters = [source.permutation(cluster) for cluster in batch_order.members(groups, chosen)]
         full = [cluster[: len(cluster) // size * size].reshape(-1, size) for cluster in clusters]
         rest = np.concatenate([cluster[len(cluster) // size * size :] for cluster in clusters])
         if 0 < len(rest) < size:
             others = chosen[~np.isin(chosen, rest)]
             away = np.abs(groups[others] - groups[rest[-1]])
             rest = np.concatenate([rest, others[away.argsort(stable=True)[: size - len(rest)]]])
-        return in_any_order([*full, in_batches(rest, size)], source)
+        return batch_order.in_any_order([*full, batch_order.in_batches(rest, size)], source)
 
 
 _QUERIES_A_CLUSTER = 200
@@ -168,7 +166,7 @@ class TopicBalanced:
             return None
         return f"topic-balanced: {self.clusters} clusters of {queries} queries cannot be: give 1 to {queries}"
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: batch_order.TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 
         Raises:
@@ -183,7 +181,7 @@ class TopicBalanced:
         self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
     ) -> NDArray[np.int64]:
         """Batches that are drawn one by one, int64 [ceil(C / size) * size]."""
-        source, clusters = generator(seed, "batches", epoch), members(groups, chosen)
+        source, clusters = generator(seed, "batches", epoch), batch_order.members(groups, chosen)
         batches = list[NDArray[np.int64]]()
         for _ in range(-(-len(chosen) // size)):
             batch = np.empty(0, np.int64)

@@ -1,6 +1,8 @@
 """Names of objects as answers to their summaries."""
 
-from hardneg.datasets.pydocs import PyDocs, PyNames, PyNamesCollection
+from hardneg_papers.installed_code import PyNames, PyNamesCollection
+
+from hardneg.datasets.pydocs import PyDocs
 from hardneg.formats.answer_matching import has_answer
 from hardneg.records.types import Answers, Document, HasAnswers, Query
 from hardneg.testing import DatasetTests

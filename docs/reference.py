@@ -38,7 +38,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     The home page gets the line that fetches the repository at $REPOSITORY_URL too.
     """
-    markdown = re.sub(rf"\]\(\.\./{PAPERS}/", "](", markdown).replace("](../../../../docs/", "](../").replace("](../../../docs/", "](")
+    markdown = (
+        re.sub(rf"\]\(\.\./{PAPERS}/", "](", markdown)
+        .replace("](../../../../docs/", "](../")
+        .replace("](../../../docs/", "](")
+    )
     if page.file.src_uri != "index.md" or not config["repo_url"]:
         return markdown
     clone = f"    git clone {config['repo_url']} && cd {config['repo_name']}\n"

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
-    from hardneg.formats import python_code, queries, source_files, text_lines
+    from hardneg.formats import hash_index, id_pairs, python_code, queries, source_files, text_lines
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
@@ -199,20 +199,20 @@ __all__ = [  # noqa: RUF022
     "answer_spans", "artifacts_of", "batch_order", "best_device", "cache_folder", "check_model_files", "check_recipe",
     "check_server_address", "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "derive_seed",
     "digest", "docstrings", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads",
-    "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
-    "hub_tables", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
-    "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content",
-    "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead",
-    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
-    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
-    "positives_by_query", "progress_bars", "pydocs", "python_code", "queries", "rank_candidates", "read_json",
-    "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops",
-    "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say",
-    "search_truncated", "server_key", "settle_by", "source_files", "source_of", "spec_from", "spread_over_collections",
-    "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines",
-    "token_batches", "tree_digest", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form", "write_metrics",
-    "write_negatives", "write_qrels", "write_run", "writing_model",
+    "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "hash_index",
+    "holm", "hub_tables", "id_pairs", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
+    "load_encoder", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "positives_by_query", "progress_bars", "pydocs", "python_code", "queries", "rank_candidates",
+    "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree",
+    "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap",
+    "save_index", "say", "search_truncated", "server_key", "settle_by", "source_files", "source_of", "spec_from",
+    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
+    "terms", "text_lines", "token_batches", "tree_digest", "usual_store", "usual_tokens_per_batch", "vector_blocks",
+    "weight_options", "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form",
+    "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

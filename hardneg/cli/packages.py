@@ -20,6 +20,10 @@ OWN = {
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
     ),
+    "data check": (
+        "hardneg-datasets",
+        "Report every mistake of a dataset with its file and line; exit code 4 where there are errors.",
+    ),
     "data fetch": (
         "hardneg-datasets",
         "Download a dataset's published files, resuming where it stopped, and check the size and digest of each.",

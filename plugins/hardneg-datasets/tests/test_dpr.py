@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.check import check
 from hardneg_datasets.dpr import Dpr, Question, read_questions
 
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Query
 from hardneg.runtime.progress import Silent

@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from hardneg_datasets.command import Download, fetch, find_published, published
+from hardneg_datasets.fetching import Download, fetch, find_published, published
 from hardneg_datasets.msmarco import MsMarcoPassage
 from typer.testing import CliRunner
 

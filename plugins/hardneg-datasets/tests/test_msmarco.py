@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.check import check
 from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.formats.collection import write_collection
-from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError, HardnegError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent

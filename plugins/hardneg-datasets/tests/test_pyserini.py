@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.check import check
 from hardneg_datasets.pyserini import Pyserini
 
-from hardneg.formats.collection_check import check
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 

@@ -1,164 +1,47 @@
-"""`hardneg data fetch`: the published files of known datasets, each known by its digest."""
+"""`hardneg data check` and `hardneg data fetch`: every mistake of a dataset; published files."""
 
 import json
-import os
 import shutil
-import tarfile
-import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import IO, cast
+from typing import Any
 
 import typer
-from pydantic import TypeAdapter
 
-from hardneg.plugin import DataError, Progress, Task, UsageError, progress_bars, say, suggestion, wording
+from hardneg.plugin import DataError, checked_tree, progress_bars, say, source_files, wording
+from hardneg_datasets.check import check
+from hardneg_datasets.fetching import fetch, find_published
+from hardneg_datasets.problems import Contents, Problem
 
-_BLOCK = 1 << 16
-_SECONDS = 60.0
-_RETRIES = 2
+_MOST_FILES = 20
 _UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
-_TABLE = Path(__file__).with_name("downloads.json")
 
 
-@dataclass(frozen=True)
-class Download:
-    """One file.
+def check_dataset(
+    dataset: str = typer.Argument(help="beir:FOLDER, documents:FOLDER, hf:ID, or another loader's."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true."
+    ),
+    limit: int = typer.Option(10, min=0, help="How many problems of each category to print; all are counted."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+) -> None:
+    """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
 
-    url: where it is. name: its name in the dataset's folder. size: its bytes; about: roughly, where no more is known.
-    md5: its published digest; lines: how many it has, where no digest is published. members: what of an archive is
-    unpacked.
+    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
+
+    Example: hardneg data check beir:scifact
     """
-
-    url: str
-    name: str
-    size: int = 0
-    about: int = 0
-    md5: str = ""
-    lines: int = 0
-    members: tuple[str, ...] = ()
-
-    @property
-    def bytes(self) -> int:
-        """How large it is, exactly or roughly."""
-        return self.size or self.about
-
-
-@dataclass(frozen=True)
-class Published:
-    """A dataset: the loader that reads its folder, where its terms are, and its files."""
-
-    loader: str
-    terms: str
-    files: tuple[Download, ...]
-
-
-def published() -> Mapping[str, Published]:
-    """All known datasets, by name."""
-    rows = json.loads(_TABLE.read_text(encoding="utf-8"))
-    return TypeAdapter(dict[str, Published]).validate_python(
-        {name: row for name, row in rows.items() if isinstance(row, dict)}
-    )
-
-
-def find_published(name: str) -> Published:
-    """The dataset of a name.
-
-    Raises:
-        UsageError: there is none, with what there is.
-    """
-    known = published()
-    if name not in known:
-        choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {choices}")
-    return known[name]
-
-
-def fetch(download: Download, folder: Path, progress: Progress) -> bool:
-    """Brings one file, and unpacks it if it is an archive, which stays; False where it was there already.
-
-    Raises:
-        DataError: it cannot be reached, stops, or is another file than the published one; then it is not taken.
-    """
-    import pooch
-
-    registry = {download.name: f"md5:{download.md5}" if download.md5 else None}
-    files = pooch.create(folder, "", registry=registry, urls={download.name: download.url}, retry_if_failed=_RETRIES)
-    actions: list[str] = []
-
-    def bring(url: str, target: str, _: object) -> None:
-        partial = folder / f"{download.name}.partial"
-        have = partial.stat().st_size if partial.exists() else 0
-        with progress.task(download.name, download.bytes or None, "bytes", have) as task, partial.open("ab") as file:
-            if not download.size or have < download.size:
-                _append(url, _Counted(file, task), have)
-        os.replace(partial, target)
-
-    pooch.get_logger().setLevel("ERROR")
-
-    def note(path: str, action: str, _: object) -> str:
-        actions.append(action)
-        return path
-
-    try:
-        path = files.fetch(download.name, note, bring)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
-    new = _unpack(download, Path(path)) if download.members else False
-    with Path(path).open("rb") as file:
-        count = sum(bool(line.strip()) for line in file) if download.lines else 0
-    if count != download.lines:
-        Path(path).unlink()
-        raise DataError(f"{download.url}: has {count:,} lines, not the published {download.lines:,}: it is not taken")
-    return new or actions != ["fetch"]
-
-
-class _Counted:
-    """A file that is written to, and its progress."""
-
-    def __init__(self, file: IO[bytes], task: Task) -> None:
-        self._file, self._task = file, task
-
-    def write(self, block: bytes) -> None:
-        self._file.write(block)
-        self._task.advance(len(block))
-
-    def flush(self) -> None:
-        self._file.flush()
-
-
-def _append(url: str, file: _Counted, have: int) -> None:
-    """Appends the bytes after those that are there."""
-    from pooch import HTTPDownloader
-
-    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
-    try:
-        HTTPDownloader(chunk_size=_BLOCK, headers=headers, timeout=_SECONDS)(url, file, None)
-    except OSError as error:
-        if getattr(getattr(error, "response", None), "status_code", 0) != 416:  # else there is nothing more
-            raise
-
-
-def _unpack(download: Download, archive: Path) -> bool:
-    """Writes the named members, each whole or not at all, into the archive's own folder; False if all were there."""
-    new = False
-    try:
-        with tarfile.open(archive) as tar:
-            members = {Path(member.name).name: member for member in tar if member.isfile()}
-            if lacking := [name for name in download.members if name not in members]:
-                raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
-            for name in download.members:
-                path, partial = archive.with_name(name), archive.with_name(f"{name}.partial")
-                if path.is_file() and path.stat().st_size == members[name].size:
-                    continue
-                with cast(IO[bytes], tar.extractfile(members[name])) as source, partial.open("wb") as target:
-                    shutil.copyfileobj(source, target, _BLOCK)
-                partial.rename(path)
-                new = True
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
-    return new
+    stages = {"negatives": {"stage": "mine", "miner": "random"}}
+    tree = {"dataset": dataset, "model": {"name": "none"}, "stages": stages}
+    loader = checked_tree(tree, settings, "hardneg data check").plugins["dataset", "loader"]
+    folder, contents = Path(str(getattr(loader, "source", ""))).expanduser(), Contents()
+    found = _counted(check(source_files.parts_of(loader.load()), progress_bars(), contents), limit)
+    found["read"] = _read(contents, folder if getattr(loader, "source", "") and folder.is_dir() else None)
+    say(json.dumps(found, indent=1) if as_json else "\n".join(_findings(found)))
+    if found["errors"]:
+        raise typer.Exit(DataError.exit_code)
 
 
 def fetch_dataset(
@@ -182,3 +65,53 @@ def fetch_dataset(
         new = fetch(file, folder, told)
         told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
     say(f"--dataset {known.loader}:{folder}")
+
+
+def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
+    """Problems counted by category, the first `limit` of each kept."""
+    counts, first = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], list[dict[str, Any]]](list)
+    for problem in problems:
+        key = problem.category, problem.warning
+        counts[key] += 1
+        if counts[key] <= limit:
+            first[key].append(asdict(problem))
+    kinds = [{"kind": key[0], "warning": key[1], "count": counts[key], "first": first[key]} for key in counts]
+    warnings = sum(count for (_, warning), count in counts.items() if warning)
+    return {"errors": counts.total() - warnings, "warnings": warnings, "kinds": kinds}
+
+
+def _read(contents: Contents, folder: Path | None) -> dict[str, Any]:
+    """What was read. folder: where the dataset's files are, if it is of files, which are named relative to it."""
+
+    def named(paths: Iterable[Path]) -> list[str]:
+        return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]
+
+    return {
+        "documents": contents.documents,
+        "splits": {split: asdict(part) for split, part in contents.splits.items()},
+        "queries without judgements": contents.unjudged,
+        "files": named(contents.files()),
+        "files not read": named(contents.not_read(folder) if folder else ()),
+    }
+
+
+def _findings(found: Mapping[str, Any]) -> Iterator[str]:
+    for kind in sorted(found["kinds"], key=lambda kind: bool(kind["warning"])):
+        yield f"{'warning' if kind['warning'] else 'error'}: {kind['kind']}: {kind['count']:,}"
+        yield from (f"  {Problem(**problem)}" for problem in kind["first"])
+        if (more := kind["count"] - len(kind["first"])) > 0:
+            yield f"  and {more:,} more; --limit {kind['count']} prints all"
+    read = found["read"]
+    yield f"read: {wording.counted(read['documents'], 'document')}"
+    for split, part in read["splits"].items():
+        judged = {"relevant": part["relevant"], "zero": part["zero"], "below zero": part["negative"]}
+        parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
+        judgements = wording.counted(sum(judged.values()), "judgement")
+        yield f"  {split}: {wording.counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
+    if unjudged := read["queries without judgements"]:
+        yield f"  {wording.counted(unjudged, 'query', 'queries')} that no judgement names"
+    for what, key in (("files read", "files"), ("files not read", "files not read")):
+        if names := read[key]:
+            more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
+            yield f"{what}: {', '.join(names[:_MOST_FILES])}{more}"
+    yield f"{wording.counted(found['errors'], 'error')}, {wording.counted(found['warnings'], 'warning')}"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from broken import FAULTS, write_broken
+from hardneg_datasets.check import check
+from hardneg_datasets.msmarco import MsMarcoPassage
+from hardneg_datasets.problems import Contents, Problem, SplitContents
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection
-from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.formats.collection import write_collection
-from hardneg.formats.collection_check import check
-from hardneg.formats.problems import Contents, Problem, SplitContents
 from hardneg.formats.source_files import parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Query

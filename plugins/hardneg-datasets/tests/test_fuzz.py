@@ -4,15 +4,15 @@ import gzip
 from typing import Any
 
 import pytest
+from hardneg_datasets.check import check
+from hardneg_datasets.dpr import Dpr
+from hardneg_datasets.msmarco import MsMarcoDocument
+from hardneg_datasets.pyserini import Pyserini
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.datasets.beir import Beir
-from hardneg.datasets.dpr import Dpr
-from hardneg.datasets.msmarco import MsMarcoDocument
-from hardneg.datasets.pyserini import Pyserini
 from hardneg.formats.collection import write_collection
-from hardneg.formats.collection_check import check
 from hardneg.formats.source_files import parts_of
 from hardneg.records.errors import HardnegError
 from hardneg.runtime.progress import Silent

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from itertools import combinations, islice
 from pathlib import Path
@@ -12,14 +11,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.hash_index import Hashes, among, fold, hash_texts, normalise
-from hardneg.formats.id_pairs import TWICE, Exclusion, two_groups
-from hardneg.formats.problems import Contents, Problem, SplitContents, Unplaced, unreadable
-from hardneg.formats.source_files import Part, Record, parts_of, split_problem
-from hardneg.formats.text_lines import id_problem, one_word
-from hardneg.records.errors import DataError
-from hardneg.records.types import Collection, Document, Judgement, Membership, Query
-from hardneg.runtime.progress import Progress, Silent, Task
+from hardneg.plugin import (
+    DataError,
+    Document,
+    Exclusion,
+    Judgement,
+    Membership,
+    Progress,
+    Query,
+    Silent,
+    Task,
+    hash_index,
+    id_pairs,
+    source_files,
+    text_lines,
+)
+from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
 _HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
@@ -31,6 +38,7 @@ An empty text has the hash 0. number: how many queries were read before.
 """
 _JUDGED = np.dtype([("at", np.uint64), ("query", np.uint64), ("pair", np.uint64), ("relevance", np.int64)])
 
+Hashes = NDArray[np.uint64]
 Rows = NDArray[Any]
 """Rows of `_TEXTS` or of `_JUDGED`."""
 Located = Sequence[tuple[int, Any]]
@@ -38,7 +46,7 @@ Located = Sequence[tuple[int, Any]]
 
 
 def check(
-    parts: Iterable[Part], progress: Progress | None = None, contents: Contents | None = None
+    parts: Iterable[source_files.Part], progress: Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
     """The problems of a collection's parts, as a stream; those that need the whole collection come last.
 
@@ -86,7 +94,7 @@ class _Members(NamedTuple):
 class _Checker:
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._parts: list[Part] = []
+        self._parts: list[source_files.Part] = []
         self._documents = _Table(_TEXTS)
         self._queries: dict[str | None, _Table] = {}
         self._query_ids: list[pa.Array] = []
@@ -95,12 +103,12 @@ class _Checker:
         self._known: dict[str, Hashes] = {}
         self._groups: dict[tuple[int, str], str] = {}
 
-    def read(self, part: Part, task: Task) -> Iterator[Problem]:
+    def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
         self._parts.append(part)
         base, count, empty = len(self._parts) - 1 << _LINE_BITS, 0, True
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
-            if reason := split_problem(part.split):
+            if reason := source_files.split_problem(part.split):
                 yield Problem("names of splits", part.name, 0, reason)
         self._contents.parts.append(part.name)
         records = _opened(part)
@@ -160,7 +168,7 @@ class _Checker:
         own = _add_texts(table, located, [item.text for _, item in located], numbers)
         self._query_ids.append(pa.array([item.query_id for _, item in located], pa.string()))
         self._asked += len(located)
-        for i in np.flatnonzero(among(self._every["own"], own)).tolist():
+        for i in np.flatnonzero(hash_index.among(self._every["own"], own)).tolist():
             location, item = located[i]
             reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
             yield self._problem("queries that are documents", location, reason, warning=True)
@@ -169,8 +177,8 @@ class _Checker:
     def _text_problems(self, located: Located) -> Iterator[Problem]:
         for location, item in located:
             name, contents = item[0], item.contents if isinstance(item, Document) else item.text
-            if not one_word(name):
-                yield self._problem("ids that are not one word", location, id_problem(name))
+            if not text_lines.one_word(name):
+                yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
             elif not name.isprintable():
                 yield self._problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
             if name.lower() in _HEADS and self._at(location)[1] == 1:
@@ -191,21 +199,24 @@ class _Checker:
         if split not in self._known:
             tables = [self._queries[name] for name in (split, None) if name in self._queries]
             self._known[split] = np.unique(_joined(tables)["id"])
-        queries, documents = (hash_texts(item[at] for _, item in located) for at in (0, 1))
-        for i in np.flatnonzero(~among(self._known[split], queries)).tolist():
+        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        for i in np.flatnonzero(~hash_index.among(self._known[split], queries)).tolist():
             reason = f"query {located[i][1].query_id!r} is not among the queries"
             yield self._problem("judgements of unknown queries", located[i][0], reason)
-        for i in np.flatnonzero(~among(self._every["documents"], documents)).tolist():
+        for i in np.flatnonzero(~hash_index.among(self._every["documents"], documents)).tolist():
             reason = f"document {located[i][1].doc_id!r} is not in the corpus"
             yield self._problem("judgements of unknown documents", located[i][0], reason)
-        pairs, relevance = hash_texts(_pair(item) for _, item in located), [item.relevance for _, item in located]
+        pairs, relevance = (
+            hash_index.hash_texts(_pair(item) for _, item in located),
+            [item.relevance for _, item in located],
+        )
         self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
 
     def _exclusions(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All other parts have been read."""
-        queries, documents = (hash_texts(item[at] for _, item in located) for at in (0, 1))
-        known = among(self._every_query, queries) & among(self._every["documents"], documents)
-        relevant = among(self._every_relevant, hash_texts(_pair(item) for _, item in located))
+        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        known = hash_index.among(self._every_query, queries) & hash_index.among(self._every["documents"], documents)
+        relevant = hash_index.among(self._every_relevant, hash_index.hash_texts(_pair(item) for _, item in located))
         for location, item in (located[i] for i in np.flatnonzero(~known).tolist()):
             reason = f"query {item.query_id!r} or document {item.doc_id!r} is unknown"
             yield self._problem("exclusions that exclude nothing", location, reason, warning=True)
@@ -215,12 +226,14 @@ class _Checker:
 
     def _memberships(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All documents, queries and judgements have been read."""
-        ids, file = hash_texts(item.member_id for _, item in located), len(self._parts) - 1
-        known = among(self._every_query, ids) | among(self._every["documents"], ids)
+        ids, file = hash_index.hash_texts(item.member_id for _, item in located), len(self._parts) - 1
+        known = hash_index.among(self._every_query, ids) | hash_index.among(self._every["documents"], ids)
         for (location, item), there in zip(located, known.tolist(), strict=True):
             group = self._groups.setdefault((file, item.member_id), item.group)
             if group != item.group:
-                yield self._problem(TWICE, location, two_groups(item.member_id, group, item.group))
+                yield self._problem(
+                    "ids in two groups", location, id_pairs.two_groups(item.member_id, group, item.group)
+                )
             if not there:
                 reason = f"{item.member_id!r} is neither a document nor a query"
                 yield self._problem("groups of nothing", location, reason, warning=True)
@@ -248,7 +261,7 @@ class _Checker:
             return _Members(split, rows, rows["at"])
         judged = self._judged[split].rows
         named, first = np.unique(judged["query"], return_index=True)
-        rows = rows[among(named, rows["id"])]
+        rows = rows[hash_index.among(named, rows["id"])]
         return _Members(split, rows, judged["at"][first][np.searchsorted(named, rows["id"])])
 
     def _count(self, members: Sequence[_Members]) -> None:
@@ -261,7 +274,7 @@ class _Checker:
             counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
             counts.negative = len(relevance) - counts.relevant - counts.zero
         used = np.unique(np.concatenate([np.empty(0, np.uint64), *(rows["at"] for _, rows, _ in members)]))
-        self._contents.unjudged = int((~among(used, _joined(self._queries.values())["at"])).sum())
+        self._contents.unjudged = int((~hash_index.among(used, _joined(self._queries.values())["at"])).sum())
 
     def _nothing(self) -> Iterator[Problem]:
         if not self._contents.documents:
@@ -315,7 +328,7 @@ class _Checker:
             name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
             reason = f"query {name!r} is judged here, in {other.split}, and in {one.split} at {there}"
             yield self._problem("queries in two splits", other.lines[b], reason)
-        in_both = among(np.unique(one.rows["id"]), other.rows["id"])
+        in_both = hash_index.among(np.unique(one.rows["id"]), other.rows["id"])
         for a, b in _matches(one.rows["folded"], other.rows["folded"], other.lines):
             first, second = one.rows[a], other.rows[b]
             if in_both[b] or not second["folded"]:
@@ -331,11 +344,13 @@ class _Checker:
 
 def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers: Any = 0) -> Hashes:
     """Adds documents or queries; returns hashes of their ids and texts together, titles aside."""
-    texts = [normalise(text) for text in contents]
+    texts = [hash_index.normalise(text) for text in contents]
     filled = np.array([bool(text) for text in texts])
-    own = hash_texts(f"{item[0]} {normalise(item.text)}" for _, item in located)
-    text, folded = (np.where(filled, hash_texts(forms), np.uint64(0)) for forms in (texts, map(fold, texts)))
-    ids = hash_texts(item[0] for _, item in located)
+    own = hash_index.hash_texts(f"{item[0]} {hash_index.normalise(item.text)}" for _, item in located)
+    text, folded = (
+        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(hash_index.fold, texts))
+    )
+    ids = hash_index.hash_texts(item[0] for _, item in located)
     table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
     return own
 
@@ -355,7 +370,7 @@ def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
 def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
     """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
     values, position = np.unique(first, return_index=True)
-    shared = np.flatnonzero(among(values, second))
+    shared = np.flatnonzero(hash_index.among(values, second))
     shared = shared[np.argsort(lines[shared], stable=True)]
     found = position[np.searchsorted(values, second[shared])]
     return zip(found.tolist(), shared.tolist(), strict=True)
@@ -365,28 +380,12 @@ def _pair(item: Judgement | Exclusion) -> str:
     return f"{item.query_id} {item.doc_id}"
 
 
-def _nothing_to_judge_by(part: Part, reason: str) -> Problem:
+def _nothing_to_judge_by(part: source_files.Part, reason: str) -> Problem:
     return Problem("nothing to judge by", part.name, 0, f"split {part.split}: {reason}", warning=True)
 
 
-def _opened(part: Part) -> Iterator[tuple[int, Record | DataError]]:
+def _opened(part: source_files.Part) -> Iterator[tuple[int, source_files.Record | DataError]]:
     try:
         yield from part.read()
     except DataError as error:
         yield 0, error
-
-
-@contextmanager
-def placed(collection: Collection) -> Iterator[None]:
-    """Adds the location to an `Unplaced` error: the collection is read again, as `hardneg data check` reads it.
-
-    Raises:
-        DataError: with file and line, where the second reading meets a problem of that category; else the error itself.
-    """
-    try:
-        yield
-    except Unplaced as error:
-        problem = next((each for each in check(parts_of(collection)) if each.category == error.category), None)
-        if problem is None:
-            raise
-        raise DataError(str(problem) if problem.reason == str(error) else f"{problem}; {error}") from error

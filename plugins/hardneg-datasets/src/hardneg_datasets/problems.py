@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from hardneg.records.errors import DataError
+from hardneg.plugin import DataError
 
 _CATEGORIES = (
     ("not UTF-8", "bytes that are not UTF-8"),
@@ -20,14 +20,6 @@ _CATEGORIES = (
 )
 _MOST = 100_000
 """How many files of a folder are looked at."""
-
-
-class Unplaced(DataError):
-    """A mistake in a record whose file is not known here; the `Problem` of its `category` has the location."""
-
-    def __init__(self, category: str, message: str) -> None:
-        super().__init__(message)
-        self.category = category
 
 
 @dataclass(frozen=True)

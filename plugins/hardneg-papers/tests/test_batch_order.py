@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg.batches.clusters import TopicBalanced
 from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
-from hardneg.batches.clusters import TopicBalanced
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import DataError, RecipeError, UsageError
 from hardneg.records.layout import HISTORY

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
-    from hardneg.datasets import docstrings, hub_tables, pydocs
-    from hardneg.datasets.hugging_face import TableLoader
-    from hardneg.datasets.parted import PartedCollection
+    from hardneg.datasets import hub_tables
+    from hardneg.datasets import pydocs as installed_docs
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
@@ -70,20 +69,18 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
-    from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
-    from hardneg.indexes.backends.product import OpqPq
-    from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
+    from hardneg.indexes.kernels.exact import top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
     from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
@@ -91,7 +88,6 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
@@ -134,7 +130,6 @@ if TYPE_CHECKING:
         TokenVectors,
         Written,
     )
-    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DenseSearcher,
@@ -155,16 +150,14 @@ if TYPE_CHECKING:
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
+    from hardneg.runtime import model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.model_server import Endpoint, ModelServer
-    from hardneg.runtime.model_server import check_address as check_server_address
-    from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, derive_seed, generator
+    from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.choices import CHOICE, cache_folder
-    from hardneg.store.digest import digest, file_digest, tree_digest
+    from hardneg.store.digest import digest, file_digest
     from hardneg.store.identity import plugin_identity
     from hardneg.store.replaced_files import Target
     from hardneg.training.batches import own_share
@@ -183,36 +176,34 @@ _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
     "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
-    "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
-    "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
-    "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
-    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
-    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
-    "PartedCollection", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES",
-    "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
-    "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores",
-    "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks",
-    "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
-    "TableLoader", "Target", "Task", "TextWindows", "TokenVectors", "Tokens", "TrainableReranker", "TrainingData",
-    "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost", "Written",
-    "answer_spans", "artifacts_of", "batch_order", "best_device", "cache_folder", "check_model_files", "check_recipe",
-    "check_server_address", "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "derive_seed",
-    "digest", "docstrings", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads",
-    "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "hash_index",
-    "holm", "hub_tables", "id_pairs", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
+    "DenseSearcher", "Document", "Drops", "EncodeOptions", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
+    "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec", "HISTORY",
+    "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "Judging", "KEPT",
+    "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
+    "Membership", "MetricName", "MissingDependency", "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives",
+    "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting",
+    "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView",
+    "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH",
+    "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent",
+    "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection",
+    "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors", "Tokens", "TrainableReranker",
+    "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost",
+    "Written", "answer_spans", "artifacts_of", "batch_order", "best_device", "cache_folder", "check_model_files",
+    "check_recipe", "checked_tree", "compare_all", "configure", "dataset_name", "digest", "drop_batches",
+    "encode_blocks", "estimates", "evaluate", "evaluating", "exact_ranks", "faiss_threads", "figures", "file_digest",
+    "flags_named", "forget_last_call", "gather", "generator", "has_answers", "hash_index", "holm", "hub_tables",
+    "id_pairs", "installed_docs", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
     "load_encoder", "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements",
-    "model_content", "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run",
-    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
-    "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity",
-    "plugin_options", "positives_by_query", "progress_bars", "pydocs", "python_code", "queries", "rank_candidates",
-    "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree",
-    "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap",
-    "save_index", "say", "search_truncated", "server_key", "settle_by", "source_files", "source_of", "spec_from",
-    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
-    "terms", "text_lines", "token_batches", "tree_digest", "usual_store", "usual_tokens_per_batch", "vector_blocks",
-    "weight_options", "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form",
-    "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "model_content", "model_server", "module_folders", "most_positions", "named_dataset", "negatives_overlap",
+    "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model",
+    "openings", "option_again", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "positives_by_query", "progress_bars", "python_code", "queries", "rank_candidates", "read_json",
+    "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops",
+    "replace_text", "replacing", "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say",
+    "settle_by", "source_files", "source_of", "spread_over_collections", "start_java", "store_outputs", "stream_run",
+    "takes_bf16", "term_spans", "terms", "text_lines", "token_batches", "top_k", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
+    "wording", "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

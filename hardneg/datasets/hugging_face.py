@@ -8,19 +8,16 @@ from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
     HubTable,
-    count_rows,
+    TableLoader,
     id_cell,
-    look_up,
     open_table,
     row_part,
     table_digest,
     text_cell,
     whole_cell,
 )
-from hardneg.datasets.parted import PartedCollection
-from hardneg.formats.source_files import Part, order_splits
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Lookup, Query
+from hardneg.formats.source_files import Part, PartedCollection, order_splits
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest
 
 _CORPUS, _QUERIES, _TABLE = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
@@ -38,30 +35,6 @@ class Columns:
     judged_query: str = "query-id"
     judged_doc: str = "corpus-id"
     relevance: str = "score"
-
-
-class TableLoader:
-    """A loader of tables, of which the first is the corpus."""
-
-    def tables(self) -> tuple[HubTable, ...]:
-        """The tables, that of the corpus first."""
-        raise NotImplementedError
-
-    def look_up(self) -> Lookup:
-        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
-        return look_up(self.tables())
-
-    def size_hint(self) -> int:
-        """The number of documents by the repository's metadata, 0 where that does not say."""
-        return count_rows(self.tables()[0])
-
-    def corpus_rows(self) -> tuple[str, Any]:
-        """Title and rows of the corpus. Raises DataError where it has several splits."""
-        table = self.tables()[0]
-        splits = open_table(table)
-        if len(splits) != 1:
-            raise DataError(f"{table.title}: splits {', '.join(splits)}; choose one as `corpus.split`")
-        return table.title, partial(iter, *splits.values())
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,6 @@ def test_plugins():
     assert complete("hardneg plugins show nothing ") == []
     assert complete("hardneg train --miner pos-") == ["pos-margin", "pos-percent"]
     assert "beir" in complete("hardneg data show ")
-    assert complete("hardneg data fetch msmarco-p") == ["msmarco-passage"]
     assert complete("hardneg search --backend bm") == ["bm25"]
 
 

@@ -7,6 +7,7 @@ import re
 
 import pytest
 import yaml
+from command_line import call
 from document_folder import documents, documents_in
 
 from hardneg.datasets import document_files

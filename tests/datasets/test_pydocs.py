@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.docstrings import package_version
-from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares
+from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares, package_version
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.progress import Silent

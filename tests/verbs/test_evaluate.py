@@ -35,6 +35,7 @@ def collection(tmp_path: Path) -> Path:
     (source / "qrels" / "train.tsv").write_text("train-0\t1\t1\ntrain-1\t2\t0\n")
     (source / "qrels" / "test.tsv").write_text("test-0\t2\t0\ntest-1\t2\t0\n")
     facts = write_collection(Beir(str(source)).load(), tmp_path / "stored", Silent())
+    (tmp_path / "stored" / "qrels" / "test.txt").write_text("")  # a split without judgements
     assert facts["splits"]["train"]["with_answers"] == facts["splits"]["test"]["with_answers"] == 2
     return tmp_path / "stored"
 

@@ -87,12 +87,12 @@ def test_it_goes_on_where_it_stopped(server, tmp_path, monkeypatch, ranges):
     """Of a server that gives no parts it is brought anew, as the digest of what was put together is wrong."""
     file = told(server, "a.tsv", bytes(range(256)) * 1024)
     server.cut = 200_000
-    monkeypatch.setattr("hardneg_datasets.command._RETRIES", 0)
+    monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)
     with pytest.raises(DataError, match=r"bytes read.*; the same command tries again"):
         fetch(file, tmp_path, Silent())
     assert not (tmp_path / "a.tsv").exists()
     server.cut, server.ranges = None, ranges
-    monkeypatch.setattr("hardneg_datasets.command._RETRIES", 1)
+    monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 1)
     assert fetch(file, tmp_path, Silent())
     assert (tmp_path / "a.tsv").read_bytes() == server.files["/a.tsv"]
     assert server.asked == ["all", "bytes=196608-", "all"][: 3 - ranges]
@@ -113,7 +113,7 @@ def test_a_file_that_is_whole_but_was_not_renamed_is_taken(server, tmp_path):
     ],
 )
 def test_another_file_is_not_taken(server, tmp_path, monkeypatch, options, reason):
-    monkeypatch.setattr("hardneg_datasets.command._RETRIES", 0)
+    monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)
     file = told(server, "a.tsv", b"1234\n5678\n", **options)
     with pytest.raises(DataError, match=reason):
         fetch(file, tmp_path, Silent())
@@ -128,7 +128,7 @@ def test_a_file_that_was_changed_is_brought_again(server, tmp_path):
 
 @pytest.mark.parametrize(("url", "reason"), [("{}/none", "404"), ("http://127.0.0.1:9/a", "refused")])
 def test_what_cannot_be_reached_is_told_in_a_line(server, tmp_path, monkeypatch, url, reason):
-    monkeypatch.setattr("hardneg_datasets.command._RETRIES", 0)
+    monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)
     with pytest.raises(DataError, match=reason) as error:
         fetch(Download(url.format(server.address), "a", 5), tmp_path, Silent())
     assert "\n" not in str(error.value) and not (tmp_path / "a").exists()
@@ -184,7 +184,7 @@ def test_the_command_ends_in_a_dataset_that_opens(server, tmp_path, monkeypatch)
     rows = [{**vars(file), "members": list(file.members)} for file in files]
     table = tmp_path / "table.json"
     table.write_text(json.dumps({"small": {"loader": "msmarco", "terms": "none", "files": rows}}))
-    monkeypatch.setattr("hardneg_datasets.command._TABLE", table)
+    monkeypatch.setattr("hardneg_datasets.fetching._TABLE", table)
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["data", "fetch", "small"])
     assert done.exception is None, done.exception

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg.batches.clusters import TopicBalanced
+from hardneg_papers.clusters import TopicBalanced
 from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hardneg.plugin import (
     DataError,
     Document,
-    Exclusion,
     Judgement,
     Membership,
     Progress,
@@ -118,7 +117,7 @@ class _Checker:
                 (Document, self._take_documents),
                 (Query, self._take_queries),
                 (Judgement, self._take_judgements),
-                (Exclusion, self._exclusions),
+                (id_pairs.Exclusion, self._exclusions),
                 (Membership, self._memberships),
             ):
                 if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
@@ -376,7 +375,7 @@ def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int
     return zip(found.tolist(), shared.tolist(), strict=True)
 
 
-def _pair(item: Judgement | Exclusion) -> str:
+def _pair(item: Judgement | id_pairs.Exclusion) -> str:
     return f"{item.query_id} {item.doc_id}"
 
 

@@ -11,19 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import (
-    Answers,
-    DataError,
-    Document,
-    Judgement,
-    PartedCollection,
-    Query,
-    digest,
-    source_files,
-    text_lines,
-    tree_digest,
-    wording,
-)
+from hardneg.plugin import Answers, DataError, Document, Judgement, Query, digest, source_files, text_lines, wording
 
 _FILES = (
     re.compile(r"(?:biencoder-)?(.+)-(train|dev|test)\.json"),
@@ -82,11 +70,8 @@ class Dpr:
     def fingerprint(self) -> str:
         """A digest of the bytes of the files that are read, and of their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
-        paths = [_file(root, self.corpus), *collection.questions.values()]
-        names = [path.relative_to(root).as_posix() for path in paths]
-        return digest(
-            ["dpr", self.version, dict(zip(collection.questions, names[1:], strict=True)), tree_digest(root, names)]
-        )
+        names = {split: path.relative_to(root).as_posix() for split, path in collection.questions.items()}
+        return digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
         """About how many passages there are, from the first lines and the size of the file."""
@@ -109,7 +94,7 @@ class Dpr:
 
 
 @dataclass(frozen=True)
-class DprCollection(PartedCollection):
+class DprCollection(source_files.PartedCollection):
     """The opened files: the passages, and the questions by split, with counts of other passages of each."""
 
     questions: Mapping[str, Path] = field(default_factory=dict)

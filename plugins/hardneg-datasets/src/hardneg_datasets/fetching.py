@@ -12,7 +12,7 @@ from typing import IO, cast
 
 from pydantic import TypeAdapter
 
-from hardneg.plugin import DataError, Progress, Task, UsageError, suggestion, wording
+from hardneg.plugin import DataError, Progress, Task, UsageError, wording
 
 _BLOCK = 1 << 16
 _SECONDS = 60.0
@@ -69,7 +69,7 @@ def find_published(name: str) -> Published:
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
-        raise UsageError(f"no dataset {name!r} can be fetched{suggestion(name, known)}; {choices}")
+        raise UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
     return known[name]
 
 

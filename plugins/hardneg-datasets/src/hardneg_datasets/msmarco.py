@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, PartedCollection, digest, queries, source_files, text_lines, wording
+from hardneg.plugin import DataError, Document, digest, queries, source_files, text_lines, wording
 from hardneg_datasets.paired import paired
 
 _SMALL = ".small"
@@ -34,7 +34,7 @@ class MsMarcoPassage:
     later: ClassVar[frozenset[str]] = frozenset({"judged"})
     known_by: ClassVar[tuple[str, ...]] = ("collection.tsv", "collection.tsv.gz")
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, "collection.tsv")
@@ -43,7 +43,7 @@ class MsMarcoPassage:
                 f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
             )
         if not self.judged:
-            return PartedCollection([source_files.line_part(corpus, _passage)], {}, {})
+            return source_files.PartedCollection([source_files.line_part(corpus, _passage)], {}, {})
         whole = paired(folder, [source_files.line_part(corpus, _passage)], {})
         known = whole.queries_in
         shorter = {name: name.removesuffix(_SMALL) for name in known}
@@ -87,7 +87,7 @@ class MsMarcoDocument:
     version: ClassVar[int] = 1
     known_by: ClassVar[tuple[str, ...]] = (_CORPUS, f"{_CORPUS}.gz")
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         corpus = self._corpus()
         return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hardneg.plugin import DataError, PartedCollection, queries, source_files, text_lines
+from hardneg.plugin import DataError, queries, source_files, text_lines
 
 _TOPICS = (
     (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec|xml)"), "{}"),
@@ -20,7 +20,7 @@ _QRELS = (
 
 def paired(
     folder: Path, documents: Sequence[source_files.Part], named: Mapping[str, tuple[str, str]], field: str = "title"
-) -> PartedCollection:
+) -> source_files.PartedCollection:
     """The documents with the topics and qrels of each split that a folder has both of.
 
     Args:
@@ -41,7 +41,7 @@ def paired(
         reason = "no split has both topics and qrels, such as queries.test.tsv and qrels.test.tsv"
         raise DataError(f"{folder}: {reason}; give files these names")
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
-    return PartedCollection(
+    return source_files.PartedCollection(
         documents,
         {split: queries.topics_part(topics[split], split, field) for split in both},
         {split: source_files.qrels_part(qrels[split], split) for split in both},

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.plugin import DataError, Document, PartedCollection, digest, source_files, text_lines
+from hardneg.plugin import DataError, Document, digest, source_files, text_lines
 from hardneg_datasets.paired import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
@@ -37,7 +37,7 @@ class Pyserini:
     version: ClassVar[int] = 2
     known_by: ClassVar[tuple[str, ...]] = ("qrels.*.txt", "qrels.*.tsv", "qrels.*.gz")
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming. Raises DataError where a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():

@@ -5,24 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
 
-from hardneg.plugin import (
-    Answers,
-    DataError,
-    Document,
-    Judgement,
-    PartedCollection,
-    Query,
-    TableLoader,
-    digest,
-    hub_tables,
-    source_files,
-)
+from hardneg.plugin import Answers, DataError, Document, Judgement, Query, digest, hub_tables, source_files
 
 _CORPUS = hub_tables.HubTable()
 
 
 @dataclass(frozen=True)
-class Tevatron(TableLoader):
+class Tevatron(hub_tables.TableLoader):
     """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
@@ -70,7 +59,7 @@ class Tevatron(TableLoader):
 
 
 @dataclass(frozen=True)
-class TevatronCollection(PartedCollection):
+class TevatronCollection(source_files.PartedCollection):
     """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)

@@ -10,8 +10,8 @@ from hardneg.plugin import (
     ModelError,
     ModelSpec,
     ResolvedModel,
-    check_server_address,
     digest,
+    model_server,
     whole_prompts,
 )
 
@@ -69,7 +69,7 @@ class Http:
     cache: float = 10.0
 
     def __post_init__(self) -> None:
-        check_server_address(self.url, "http://localhost:8080/v1")
+        model_server.check_address(self.url, "http://localhost:8080/v1")
         for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ValueError(f"{name}: {value} must be above 0")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.plugin import check_server_address, digest
+from hardneg.plugin import digest, model_server
 
 if TYPE_CHECKING:
     from hardneg_judge.session import ChatSession
@@ -56,7 +56,7 @@ class ChatServer:
     deadline: float = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
-        check_server_address(self.url, "http://localhost:8000/v1")
+        model_server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not _VARIABLE.fullmatch(self.key):
             raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
         for name in _ABOVE_0:

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from hardneg.plugin import Answers, Membership, answer_spans, derive_seed, digest, docstrings, pydocs, python_code
+from hardneg.plugin import Answers, Membership, answer_spans, digest, installed_docs, python_code
 
 Side = Literal["document", "query"]
 
 
 @dataclass(frozen=True)
-class PyNames(pydocs.PyDocs):
+class PyNames(installed_docs.PyDocs):
     """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
 
     An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
@@ -28,7 +28,7 @@ class PyNames(pydocs.PyDocs):
     """
 
     name: ClassVar[str] = "pynames"
-    later: ClassVar[frozenset[str]] = pydocs.PyDocs.later | {"min_passage_words", "query_words"}
+    later: ClassVar[frozenset[str]] = installed_docs.PyDocs.later | {"min_passage_words", "query_words"}
 
     def load(self) -> "PyNamesCollection":
         """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
@@ -36,11 +36,11 @@ class PyNames(pydocs.PyDocs):
 
     def fingerprint(self) -> str:
         """A digest of the fingerprint of `pydocs` with these options."""
-        return digest([self.name, self.version, pydocs.PyDocs(**asdict(self)).fingerprint()])
+        return digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
 @dataclass(frozen=True)
-class PyNamesCollection(pydocs.PyDocsCollection):
+class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs`, with answers."""
 
     def answers(self, split: str) -> Iterator[Answers]:
@@ -53,7 +53,7 @@ class PyNamesCollection(pydocs.PyDocsCollection):
 
 
 @dataclass(frozen=True)
-class PyCode(pydocs.PyDocs):
+class PyCode(installed_docs.PyDocs):
     """A retrieval problem that is on every machine: find the function or class that a sentence describes.
 
     The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
@@ -80,13 +80,13 @@ class PyCode(pydocs.PyDocs):
         """Reads and parses the sources: half a minute, of all packages some minutes; raises what `pydocs` raises."""
         return PyCodeCollection(*self._parts())
 
-    def _entries(self, left_out: Counter[str]) -> Iterator[pydocs.Entry]:
+    def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
         files: set[bytes] = set()
         names: set[str] = set()
         codes: set[str] = set()
         short = f"definitions with under {self.min_passage_words} words of code"
         for package in self._names:
-            for docstring in docstrings.read_docstrings(package, left_out, files):
+            for docstring in installed_docs.read_docstrings(package, left_out, files):
                 if not isinstance(docstring.node, python_code.Definition):
                     continue
                 passage, first = (
@@ -104,33 +104,33 @@ class PyCode(pydocs.PyDocs):
                 else:
                     codes.add(code)
                     names.add(docstring.name)
-                    yield pydocs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
+                    yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
 
-    def _sample(self, entries: list[pydocs.Entry]) -> list[pydocs.Entry]:
+    def _sample(self, entries: list[installed_docs.Entry]) -> list[installed_docs.Entry]:
         """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""
-        groups: defaultdict[str, list[pydocs.Entry]] = defaultdict(list)
+        groups: defaultdict[str, list[installed_docs.Entry]] = defaultdict(list)
         for each in entries:
             groups[each.group].append(each)
-        kept: list[pydocs.Entry] = []
-        for group in sorted(groups, key=lambda group: derive_seed(self.seed, "sample", group)):
+        kept: list[installed_docs.Entry] = []
+        for group in sorted(groups, key=self._drawn):
             if len(kept) + len(groups[group]) > self.max_passages:
                 break
             kept += groups[group]
         return sorted(kept)
 
     def _clear(
-        self, entries: list[pydocs.Entry], kept: list[pydocs.Entry], left_out: Counter[str]
-    ) -> list[pydocs.Entry]:
+        self, entries: list[installed_docs.Entry], kept: list[installed_docs.Entry], left_out: Counter[str]
+    ) -> list[installed_docs.Entry]:
         groups: defaultdict[str, set[str]] = defaultdict(set)
         for each in entries:
-            groups[pydocs.text_key(each.query)].add(each.group)
-        clear = [each for each in kept if len(groups[pydocs.text_key(each.query)]) == 1]
+            groups[installed_docs.text_key(each.query)].add(each.group)
+        clear = [each for each in kept if len(groups[installed_docs.text_key(each.query)]) == 1]
         left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
         return clear
 
 
 @dataclass(frozen=True)
-class PyCodeCollection(pydocs.PyDocsCollection):
+class PyCodeCollection(installed_docs.PyDocsCollection):
     """Passages, queries and judgements as `pydocs` has them, and groups."""
 
     def groups(self, side: Side) -> Iterator[Membership]:

@@ -72,7 +72,7 @@ def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
     star-static.
     """
     from hardneg.encoders.open.resolved import resolve
-    from hardneg.recipe.packages import absent
+    from hardneg.recipe.needs import absent
 
     resolved = resolve(model, fetch=True)
     temperature = request.temperature if resolved.full.similarity == "cosine" else 1.0

@@ -156,7 +156,7 @@ class Beginning:
     @property
     def _lexical(self) -> str:
         """Why there is no row of BM25; empty where there is one."""
-        from hardneg.recipe.packages import absent
+        from hardneg.recipe.needs import absent
 
         return absent("lucene")
 

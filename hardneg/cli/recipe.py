@@ -71,7 +71,7 @@ def runs(
 
     Example: hardneg recipe runs runs/star-passage-demo --output submissions
     """
-    from hardneg.recipe.exported_runs import export_runs
+    from hardneg.recipe.run_folder import export_runs
 
     outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
     outputs.check()

@@ -13,7 +13,6 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
 from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import EXTENDS, PRESETS, expand
-from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipe.yaml_load import NAME, NAME_RULE
 from hardneg.records.errors import PluginError, RecipeError
@@ -276,3 +275,44 @@ def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems
         if name not in {"model", "index"}
     ]
     return outputs
+
+
+def reference_problems(view: RecipeView, written: set[str]) -> list[str]:
+    """The problems of references between stages, one line each; `written`: all names in the recipe."""
+    stages, problems = view.stages, []
+    for name, spec in stages.items():
+        for field, target, need in spec.references():
+            where = f"stages.{name}.{field}"
+            makes = ("model",) if target == START else stages[target].makes if target in stages else ()
+            needed = {*need.artifact_types}
+            fitting = [other for other, item in stages.items() if {*item.makes} & needed and other != name]
+            wanted = " or ".join(need.artifact_types)
+            if not makes and target not in written:
+                hint = suggestion(target, fitting) or suggestion(target, stages)
+                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {wanted}")
+            elif makes and not {*makes} & needed:
+                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
+            traits = view.at(name).traits(target)
+            for trait, advice in need.refuses.items():
+                if trait in traits:
+                    via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
+                    problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
+    return problems + _cycle_problems(stages)
+
+
+def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
+    finished: set[str] = set()
+    problems: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+        elif name in stages and name not in finished:
+            for _, target, _ in stages[name].references():
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in stages:
+        visit(name, ())
+    return problems[:1]

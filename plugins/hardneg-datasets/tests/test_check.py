@@ -277,10 +277,9 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
         (tmp_path / f"queries.{split}.tsv").write_text(f"q0\tsame\nq1\t{text}\n")
         (tmp_path / f"qrels.{split}.tsv").write_text("q0 0 d1 1\nq1 0 d1 1\n")
     told = refused(MsMarcoPassage(str(tmp_path)).load(), tmp_path)
-    assert (
-        told
-        == f"{tmp_path}/queries.dev.tsv:2: query id 'q1' of split dev: two splits give it different texts; make it unique"
-    )
+    place, _, reason = told.partition(": ")
+    assert place == f"{tmp_path}/queries.dev.tsv:2"
+    assert reason == "query id 'q1' of split dev: two splits give it different texts; make it unique"
 
 
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])

@@ -20,6 +20,8 @@ from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
+    ("ance-nq", "paper"): "hardneg_datasets",
+    ("dpr-nq", "paper"): "hardneg_datasets",
     ("cort-electra-passage", "paper"): "hardneg_electra",
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",
@@ -107,7 +109,7 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     if name not in presets_by_recipe():
         pytest.skip("pip install ./plugins/hardneg-papers")
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
-        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install it from plugins/")
     monkeypatch.setattr(planning._Sources, "digest", lambda sources, find: "content")
     recipe = load_recipe(find_recipe(name), preset)
     steps = make_plan(recipe, []).steps

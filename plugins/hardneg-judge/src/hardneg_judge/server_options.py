@@ -73,14 +73,14 @@ class ChatServer:
         Raises:
             ModelError: there is no key.
         """
-        from hardneg.plugin import Endpoint, cache_folder, server_key
+        from hardneg.plugin import cache_folder
         from hardneg_judge.client import ChatClient
         from hardneg_judge.journal import AnswerJournal
         from hardneg_judge.session import ChatSession
 
-        key, said = server_key(self.model, self.key), self._said(passages)
+        key, said = model_server.key_of(self.model, self.key), self._said(passages)
         journal = AnswerJournal(cache_folder() / "answers" / f"{digest([self.revision, said])}.jsonl")
-        endpoint = Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
+        endpoint = model_server.Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
         return ChatSession(ChatClient(endpoint), journal)
 
     def cost(self, read: float, written: float) -> float:

@@ -40,9 +40,19 @@ _PAPERS = (
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
     ("analyses", "p-mrr"): "hardneg-instructions",
+    **dict.fromkeys(
+        (("batches", name) for name in ("clustered", "hardest-together", "topic-balanced")), "hardneg-papers"
+    ),
     ("datasets", "bright"): "hardneg-instructions",
+    ("datasets", "dpr"): "hardneg-datasets",
     ("datasets", "followir"): "hardneg-instructions",
+    ("datasets", "msmarco"): "hardneg-datasets",
+    ("datasets", "msmarco-doc"): "hardneg-datasets",
     ("datasets", "promptriever"): "hardneg-instructions",
+    ("datasets", "pycode"): "hardneg-papers",
+    ("datasets", "pynames"): "hardneg-papers",
+    ("datasets", "pyserini"): "hardneg-datasets",
+    ("datasets", "tevatron"): "hardneg-datasets",
     ("encoders", "http"): "hardneg-http",
     ("encoders", "multi-vector"): "hardneg-multi-vector",
     ("encoders", "sparse"): "hardneg-sparse",

@@ -7,7 +7,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
-PACKAGES := $(patsubst %,-e plugins/hardneg-%,browse cagra electra http hub instructions judge mteb papers pyterrier ray reader seq2seq)
+PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra electra http hub instructions judge mteb papers pyterrier ray reader seq2seq)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
 

@@ -11,24 +11,29 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
+    from hardneg.analysis import overlap as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
-    from hardneg.analysis.overlap import negatives_overlap, run_overlap
-    from hardneg.api.adhoc_recipe import checked_tree
+    from hardneg.api import argument_values as argument_values
+    from hardneg.api import arguments as arguments
+    from hardneg.api.adhoc_recipe import checked_tree, training_stage
+    from hardneg.api.content_store import keep_result
     from hardneg.api.dataset_argument import named_dataset
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace, usual_store
+    from hardneg.cli.commands import Command
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.datasets.held_out import half
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders.open.loading import positions as most_positions
     from hardneg.encoders.open.model_files import check_files as check_model_files
     from hardneg.encoders.open.model_files import load_options as weight_options
     from hardneg.encoders.open.model_files import module_folders, read_json
-    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
+    from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
     from hardneg.encoders.open.save import forget_last_call
@@ -36,15 +41,16 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.source import locate as locate_model
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
-    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
+    from hardneg.encoders.spec import FullSpec, ModelSpec, Side, whole_prompts
     from hardneg.encoders.speed.fastest import takes_bf16
     from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
+    from hardneg.evaluation import intervals as intervals
+    from hardneg.evaluation import significance as significance
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.significance import Comparison, compare_all, holm
     from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
+    from hardneg.formats.export import catalogue as forms
     from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
@@ -74,19 +81,17 @@ if TYPE_CHECKING:
     from hardneg.formats.segments import Segments
     from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.indexes import exact_ranks as exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.backends.product import OpqPq
-    from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
-    from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
-    from hardneg.indexes.kernels.faiss.compression import save as save_index
-    from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
+    from hardneg.indexes.kernels.faiss import compression as compression
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
     from hardneg.indexes.truncated import search_truncated
+    from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.recipe.yaml_load import as_yaml as recipe_text
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -118,7 +124,6 @@ if TYPE_CHECKING:
         Hits,
         Judgement,
         Lookup,
-        Membership,
         Negatives,
         PluginSetting,
         Query,
@@ -154,7 +159,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.model_server import check_address as check_server_address
     from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, generator
+    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
     from hardneg.store.choices import CHOICE, cache_folder
@@ -176,12 +181,12 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
+    "CachedScorer", "CachedScores", "Candidates", "Command", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
     "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
     "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
     "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
-    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
+    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST",
+    "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "MetricName", "MissingDependency", "ModelError", "ModelServer",
     "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
     "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
     "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
@@ -189,22 +194,22 @@ __all__ = [  # noqa: RUF022
     "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
     "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
     "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
-    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
-    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
-    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
-    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "WriteOptions", "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of",
+    "best_device", "cache_folder", "check_model_files", "check_recipe", "check_server_address", "checked_tree",
+    "compression", "configure", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate",
+    "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather",
+    "generator", "half", "has_answers", "intervals", "keep_result", "laid_indexes", "learn", "link_file",
+    "lists_in_order", "lists_side_by_side", "locate_model", "make_plan", "marked_references", "means", "measurements",
+    "model_content", "module_folders", "most_positions", "named_dataset", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "overlap",
+    "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_text", "recipe_tree", "recording_drops", "replace_text",
+    "replacing", "resolve_model", "run_file", "say", "search_truncated", "server_key", "settle_by", "significance",
+    "source_of", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
+    "term_spans", "terms", "token_batches", "training_stage", "usual_store", "usual_tokens_per_batch", "vector_blocks",
+    "weight_options", "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics",
+    "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from hardneg.cli.options import RESULTS
+from hardneg.cli.options import RECIPES, RESULTS, STAGES
 from hardneg.records.errors import MissingDependency, PluginError
 
 if TYPE_CHECKING:
@@ -13,20 +13,38 @@ if TYPE_CHECKING:
 
 GROUP = "apps"
 OWN = {
+    "bench": (
+        "hardneg-advice",
+        "Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.",
+        STAGES,
+    ),
     "browse": (
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
+        RESULTS,
+    ),
+    "diagnose": (
+        "hardneg-advice",
+        "Check why a training did not help, or made things worse: figures, and what to change.",
+        RESULTS,
     ),
     "mteb": (
         "hardneg-mteb",
         "Evaluate models on mteb's tasks, with hardneg's encoding, indexes and search; what is done is not done again.",
+        RESULTS,
     ),
     "push": (
         "hardneg-hub",
         "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",
+        RESULTS,
+    ),
+    "recommend": (
+        "hardneg-advice",
+        "Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.",
+        RECIPES,
     ),
 }
-"""Commands of packages in the folder `plugins` of a checkout: the package, and a line of help."""
+"""Commands of packages in the folder `plugins` of a checkout: the package, a line of help, and the panel it is in."""
 
 
 class PackageGroup(TyperGroup):
@@ -44,7 +62,8 @@ class PackageGroup(TyperGroup):
         if cmd_name in super().list_commands(ctx) or cmd_name not in {*OWN, *(points := _points())}:
             return super().get_command(ctx, cmd_name)
         if self._helping:
-            return TyperCommand(cmd_name, callback=None, help=_summary(cmd_name, points), rich_help_panel=RESULTS)
+            panel = OWN[cmd_name][2] if cmd_name in OWN else RESULTS
+            return TyperCommand(cmd_name, callback=None, help=_summary(cmd_name, points), rich_help_panel=panel)
         if cmd_name in points:
             return _loaded(points[cmd_name])
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}

@@ -34,7 +34,9 @@ _PAPERS = (
 )  # fmt: skip
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
+    ("analyses", "miner-sweep"): "hardneg-advice",
     ("analyses", "p-mrr"): "hardneg-instructions",
+    ("analyses", "positive-ranks"): "hardneg-advice",
     ("datasets", "bright"): "hardneg-instructions",
     ("datasets", "followir"): "hardneg-instructions",
     ("datasets", "promptriever"): "hardneg-instructions",

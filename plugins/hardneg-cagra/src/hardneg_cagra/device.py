@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, MissingDependency, UsageError, load_faiss, vector_blocks
+from hardneg.plugin import FlatVectors, MissingDependency, UsageError, compression, vector_blocks
 from hardneg_cagra.graph import links_of
 
 _MOST = 512  # hits of a search, and near vectors that it holds
@@ -83,7 +83,8 @@ class GpuGraph:
         """The vectors, and cuVS's index, which only points to them."""
         import torch
 
-        faiss, storage = load_faiss(), load_faiss().downcast_index(self.index.storage)
+        faiss = compression.load_faiss()
+        storage = faiss.downcast_index(self.index.storage)
         flat = faiss.rev_swig_ptr(storage.get_xb(), storage.ntotal * storage.d).reshape(storage.ntotal, storage.d)
         with torch.cuda.device(self.device):
             vectors = torch.from_numpy(flat).to(self.device)

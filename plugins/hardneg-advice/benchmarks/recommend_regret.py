@@ -2,7 +2,8 @@
 
     hardneg recommend --dataset beir:FOLDER --model NAME --train 0 --json > answer.json
     hardneg recipe run dose-depth --preset full --set dataset=beir:FOLDER --output runs/depth
-    python plugins/hardneg-advice/benchmarks/recommend_regret.py medquad=answer.json,runs/depth,runs/refresh pycode=other.json,runs/siblings
+    cd plugins/hardneg-advice/benchmarks
+    python recommend_regret.py medquad=answer.json,runs/depth,runs/refresh pycode=other.json,runs/siblings
 
 After each name: what `recommend` answered without a training, and with trainings if there is such an answer, and
 finished run folders of the same test queries, whose rows are named as those of the recipes dose-* (in-batch, random,

@@ -140,7 +140,7 @@ def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
     if used.query_prompt or used.document_prompt:
         fine = f"prompts are used: {used.query_prompt!r} for queries, {used.document_prompt!r} for documents"
     if MODEL_FOLDER in run.recipe.outputs:
-        _, trained = run.model()
+        trained = run.model()[1]
         problems += [
             f"the {side}_prompt of the trained model is {getattr(trained, f'{side}_prompt')!r}, that of the start "
             f"model {getattr(used, f'{side}_prompt')!r}"

@@ -210,8 +210,8 @@ class Trials:
             named = "; ".join(labels[name] for name in self.as_good)
             yield f"Not told apart from the highest ({test}): {named}. Any of these will do."
         if LEXICAL in self.scores and self.means[LEXICAL] > self.means[self.best]:
-            p = numbers.equation("p", self._p(LEXICAL) or 0.0)
-            yield f"BM25, without any training, has {numbers.number(self.means[LEXICAL])}: more than all of these ({p})."
+            p, mean = numbers.equation("p", self._p(LEXICAL) or 0.0), numbers.number(self.means[LEXICAL])
+            yield f"BM25, without any training, has {mean}: more than all of these ({p})."
         for arm, means in self.on_dev.items():
             if len(means) > 1 and (rate := self.rate(arm)) in (min(means), max(means)):
                 yield f"{labels[arm]}: its rate, {rate:g}, is at the end of those tried; another may do better."

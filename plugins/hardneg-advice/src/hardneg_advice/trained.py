@@ -128,7 +128,8 @@ def _encoders(run: FinishedRun) -> dict[str, str]:
 
 def _test(measured: Measured, label: str, shipped: str, metric: str) -> Any:
     """The test of the two in the metrics, that over seeds first; one by query where it lacks them."""
-    for test in (*measured.over_seeds, *measured.comparisons):
+    tests: list[Any] = [*measured.over_seeds, *measured.comparisons]
+    for test in tests:
         if {test.system, test.baseline} == {label, shipped} and test.metric == metric:
             return test
     scores = {name: measured.results[name][metric] for name in (shipped, label)}

@@ -86,11 +86,11 @@ if TYPE_CHECKING:
     from hardneg.indexes.backends.product import OpqPq
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.checks import vector_blocks
+    from hardneg.indexes.kernels.exact import top_k as top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss import compression as compression
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
@@ -205,9 +205,9 @@ __all__ = [  # noqa: RUF022
     "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
     "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics",
     "read_negatives", "read_qrels", "read_run", "recipe_text", "recipe_tree", "recording_drops", "replace_text",
-    "replacing", "resolve_model", "run_file", "say", "search_truncated", "server_key", "settle_by", "significance",
-    "source_of", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "training_stage", "usual_store", "usual_tokens_per_batch", "vector_blocks",
+    "replacing", "resolve_model", "run_file", "say", "server_key", "settle_by", "significance", "source_of",
+    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
+    "terms", "token_batches", "top_k", "training_stage", "usual_store", "usual_tokens_per_batch", "vector_blocks",
     "weight_options", "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics",
     "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip

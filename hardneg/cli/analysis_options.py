@@ -172,24 +172,16 @@ def _value(chosen: type[Analysis], name: str, info: FieldInfo, value: Any) -> An
     mark, annotation = _mark(info), info.annotation
     if get_origin(annotation) is not dict:
         return str(value) if isinstance(value, Path) else value
-    value = [str(each) for each in value]
-    read = _reader(annotation, any(isinstance(each, Reference) for each in info.metadata))
-    if read is _labelled and mark.placed:
-        return {str(position): text for position, text in enumerate(value)}
-    if read is _labelled and "stages" in chosen.asks:
-        return dict(_split(text, "=", text) for text in value)
-    return read("" if mark.argument else f"{_flag(name, mark)} ", value)
-
-
-def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[str, Any]]":
-    """How texts become a mapping of this form."""
-    value = get_args(annotation)[1]
-    value = get_args(value)[0] if get_origin(value) is Annotated else value
-    if get_origin(value) is dict:
-        return _sized if refers else _cells
-    if get_origin(value) is tuple:
-        return _numbers if _form(get_args(value)[0]) is float else _listed
-    return _labelled if refers else _pairs
+    value, refers = [str(each) for each in value], any(isinstance(each, Reference) for each in info.metadata)
+    inner, prefix = get_args(annotation)[1], "" if mark.argument else f"{_flag(name, mark)} "
+    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+    if get_origin(inner) is dict:
+        return _tables(prefix, value, refers)
+    if refers and get_origin(inner) is not tuple:
+        if mark.placed:
+            return {str(position): text for position, text in enumerate(value)}
+        return dict(_split(text, "=", text) for text in value) if "stages" in chosen.asks else _labelled(value)
+    return _named(prefix, value, inner)
 
 
 def _split(text: str, sign: str, default: str) -> tuple[str, str]:
@@ -198,65 +190,34 @@ def _split(text: str, sign: str, default: str) -> tuple[str, str]:
     return (label, value) if separator and label and value and not Path(text).exists() else (default, text)
 
 
-def _labelled(prefix: str, texts: _Texts) -> dict[str, str]:
+def _labelled(texts: _Texts) -> dict[str, str]:
     """PATH or LABEL=PATH; by default the end of the path that tells it from the others."""
     pairs = [_split(text, "=", "") for text in texts]
     tails = run_labels([Path(path) for label, path in pairs if not label])
     return {label or tails[Path(path)]: path for label, path in pairs}
 
 
-def _pairs(prefix: str, texts: _Texts) -> dict[str, str]:
-    """NAME=VALUE."""
-    return {label: value for text in texts for label, value in [_both(prefix, text, "NAME=VALUE")]}
-
-
-def _listed(prefix: str, texts: _Texts) -> dict[str, list[str]]:
-    """NAME=STAGE[,STAGE]."""
-    values: dict[str, list[str]] = {}
+def _named(prefix: str, texts: _Texts, inner: Any) -> dict[str, Any]:
+    """NAME=VALUE; where several belong to a name, it may come again, and words stand with commas between them."""
+    several, values = get_origin(inner) is tuple, dict[str, Any]()
     for text in texts:
-        label, stages = _both(prefix, text, "NAME=STAGE or NAME=STAGE,STAGE")
-        values.setdefault(label, []).extend(stages.split(","))
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise UsageError(f"{prefix}{text}: must be of the form NAME={'STAGE[,STAGE]' if several else 'VALUE'}")
+        values[name] = [*values.get(name, ()), *value.split(",")] if several else value
     return values
 
 
-def _numbers(prefix: str, texts: _Texts) -> dict[str, list[float]]:
-    """NAME=NUMBER."""
-    values: dict[str, list[float]] = {}
-    for text in texts:
-        label, value = _both(prefix, text, "NAME=NUMBER")
-        try:
-            values.setdefault(label, []).append(float(value))
-        except ValueError:
-            raise UsageError(f"{prefix}{text}: {value!r} is not a number; say {label}=0.5") from None
-    return values
-
-
-def _sized(prefix: str, texts: _Texts) -> dict[str, dict[int, str]]:
-    """NUMBER=PATH or LABEL:NUMBER=PATH, such as a size of vectors or a step."""
-    values: dict[str, dict[int, str]] = {}
-    for text in texts:
-        named, _, path = text.partition("=")
-        label, _, size = named.rpartition(":")
-        if not path or not size.isascii() or not size.isdigit():
-            raise UsageError(f"{prefix}{text}: must be NUMBER=PATH or LABEL:NUMBER=PATH, a whole number")
-        if int(size) in values.setdefault(label or "run", {}):
-            raise UsageError(f"{prefix}{text}: {named} is given twice")
-        values[label or "run"][int(size)] = path
-    return values
-
-
-def _cells(prefix: str, texts: _Texts) -> dict[str, dict[str, str]]:
-    """ROW:COLUMN=VALUE."""
+def _tables(prefix: str, texts: _Texts, refers: bool) -> dict[str, dict[str, str]]:
+    """ROW:COLUMN=VALUE; of files [LABEL:]NUMBER=PATH, the number that of a step or a size of vectors."""
     values: dict[str, dict[str, str]] = {}
     for text in texts:
-        named, value = _both(prefix, text, "ROW:COLUMN=VALUE")
-        row, column = _both(prefix, named, "ROW:COLUMN=VALUE", ":")
-        values.setdefault(row, {})[column] = value
+        named, _, value = text.partition("=")
+        row, _, column = named.rpartition(":")
+        if not value or not (column.isascii() and column.isdigit() if refers else row and column):
+            form = "NUMBER=PATH or LABEL:NUMBER=PATH, a whole number" if refers else "ROW:COLUMN=VALUE"
+            raise UsageError(f"{prefix}{text}: must be {form}")
+        if column in values.setdefault(row or "run", {}):
+            raise UsageError(f"{prefix}{text}: {named} is given twice")
+        values[row or "run"][column] = value
     return values
-
-
-def _both(prefix: str, text: str, form: str, sign: str = "=") -> tuple[str, str]:
-    label, separator, value = text.partition(sign)
-    if not (label and separator and value):
-        raise UsageError(f"{prefix}{text}: must be of the form {form}")
-    return label, value

@@ -48,7 +48,7 @@ def test_bm25_stands_beside_and_is_no_training():
 
 def test_what_is_not_told_apart_will_do_and_doubts_are_named():
     told = " ".join(answer_of(FOUND, trials(0.2, 0.4, 0.4)).reasons())
-    assert "Not told apart from the highest (paired tests" in told
+    assert "Not told apart from the highest (paired tests over the queries, level 0.01, Holm" in told
     assert "in-batch negatives alone; topk, 10 a query. Any of these will do." in told
     assert "topk, 10 a query: its rate, 0.03, is at the end of those tried; another may do better." in told
     assert "One seed, the best of 4 trainings by the queries that chose it" in told and "Too few" not in told

@@ -13,7 +13,7 @@ from hardneg_advice.positive_ranks import rank_in_words
 from hardneg_advice.protocol import SHIPPED
 from hardneg_advice.trials import ALONE, FIRST, GOALS, LEXICAL, METRIC, trial
 
-LEVEL = 0.05
+LEVEL = 0.01
 ALONE_WORDS = "in-batch negatives alone"
 MOST_FALSE = 0.5
 """Of the first documents, the share of false negatives up to which they are taken.

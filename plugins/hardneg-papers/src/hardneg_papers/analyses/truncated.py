@@ -7,10 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.exact_ranks import Pass
-from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
+from hardneg.plugin import Hits, UsageError, top_k
+from hardneg_papers.analyses.shared import Pass
 
 _QUERIES = 1024
 _ROUNDING = 1e-3
@@ -19,7 +17,7 @@ _ROUNDING = 1e-3
 def search_truncated(
     corpus: Pass, queries: NDArray[np.float32], dims: Sequence[int], k: int, device: str = "cpu"
 ) -> dict[int, Hits]:
-    """Return the k best documents of each query by the first dimensions of the vectors, for each number of them.
+    """The k best documents of each query by the first dimensions of the vectors, for each number of them.
 
     Args:
         corpus: starts a pass over the vectors, float32 [N, d].
@@ -39,16 +37,16 @@ def search_truncated(
     normalised = bool((np.abs(np.linalg.norm(queries, axis=1) - 1) < _ROUNDING).all())
     starts, held = range(0, len(queries), _QUERIES), torch.from_numpy(queries).to(device)
     parts_by_dim = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
-    best: dict[int, list[Best | None]] = {dim: [None] * len(starts) for dim in dims}
+    best: dict[int, list[top_k.Best | None]] = {dim: [None] * len(starts) for dim in dims}
     with torch.inference_mode():
         for start, block in corpus():
             vectors = torch.from_numpy(block).to(device)
             for dim, parts in parts_by_dim.items():
                 shorter = _cut(vectors, dim, normalised)
                 best[dim] = [
-                    merged(kept, part @ shorter.T, start, k) for kept, part in zip(best[dim], parts, strict=True)
+                    top_k.merged(kept, part @ shorter.T, start, k) for kept, part in zip(best[dim], parts, strict=True)
                 ]
-    return {dim: best_hits(parts, len(queries), k) for dim, parts in best.items()}
+    return {dim: top_k.best_hits(parts, len(queries), k) for dim, parts in best.items()}
 
 
 def _cut(vectors: Tensor, dim: int, normalised: bool) -> Tensor:

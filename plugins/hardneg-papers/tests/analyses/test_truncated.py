@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from hardneg_papers.analyses.truncated import search_truncated
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.exact_ranks import corpus_pass
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.indexes.truncated import search_truncated
 from hardneg.records.errors import UsageError
 from hardneg.testing.forms import write_encoded
 

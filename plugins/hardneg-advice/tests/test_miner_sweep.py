@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 from analysis.in_memory import Memory
-from hardneg_advice.miner_sweep import ChoiceRule, MinerEvidence, MinerSweep, SweptMiner, choice, evidence, swept
+from hardneg_advice.miner_sweep import (
+    ChoiceRule,
+    MinerEvidence,
+    MinerSweep,
+    SweptMiner,
+    choice,
+    evidence,
+    share_interval,
+    swept,
+)
 from hardneg_advice.planted import HALVES, JUDGED, PlantedQuery, half, known_one, planted_lists, with_document
 
 from hardneg.analysis.inputs import System
@@ -214,3 +223,13 @@ def test_tables_and_the_figure(tmp_path):
     MinerSweep.model_construct().draw(found, [tmp_path / "sweep.svg"])
     svg = (tmp_path / "sweep.svg").read_text()
     assert "planted among the negatives (%)" in svg and "filters" in svg and "pos-margin 0" in svg
+
+
+def test_the_interval_of_a_share_by_hand():
+    # no case among 3: the share p at which (1 - p)^3 is .025; all: the same from the other side
+    none, all_of_them = share_interval(0.0, 3), share_interval(1.0, 3)
+    assert none == (0.0, pytest.approx(1 - 0.025 ** (1 / 3)))
+    assert all_of_them == (pytest.approx(0.025 ** (1 / 3)), 1.0)
+    half = share_interval(0.5, 10)  # the table in every textbook: 5 of 10
+    assert half == (pytest.approx(0.1871, abs=1e-4), pytest.approx(0.8129, abs=1e-4))
+    assert share_interval(0.5, 0) is None

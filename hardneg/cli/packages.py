@@ -1,5 +1,6 @@
 """Commands that packages bring by the entry points `hardneg.apps`; the help lists them and imports none."""
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -74,6 +75,14 @@ class PackageGroup(TyperGroup):
             context_settings=anything,
             add_help_option=False,
         )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of a line; a mistyped one is told with all that are alike, those of packages too."""
+        known = self.list_commands(ctx)
+        if args[:1] and args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            alike = ", ".join(map(repr, get_close_matches(args[0], known)))
+            ctx.fail(f"No such command {args[0]!r}.{f' Did you mean {alike}?' if alike else ''}")
+        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the commands."""

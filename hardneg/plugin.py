@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace, usual_store
     from hardneg.batches import batch_order
     from hardneg.cli.commands import Command
-    from hardneg.cli.console import say
     from hardneg.cli.console import bars as progress_bars
+    from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
     from hardneg.datasets import hub_tables
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.passes import one_ahead
     from hardneg.encoders.passes import usual_budget as usual_tokens_per_batch
     from hardneg.encoders.precision import takes_bf16
-    from hardneg.encoders.protocol import EncodeOptions, Form, StoreWriter, StoredRows, TextWindows
+    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
-        InputFile,
         MEASURED,
+        InputFile,
         MetricName,
         Name,
         Option,
@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
-    from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.qrels import positives as positives_by_query
+    from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
     from hardneg.formats.vectors import journal, number_file, shards
@@ -149,8 +149,8 @@ if TYPE_CHECKING:
         TrainableReranker,
         WriterCost,
     )
-    from hardneg.report import numbers
     from hardneg.report import figure as figures
+    from hardneg.report import numbers
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
@@ -215,6 +215,7 @@ __all__ = [  # noqa: RUF022
     "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form",
     "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
+
 
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from hardneg.records.errors import PluginError
-from hardneg.records.types import EncodedBatch
 
 _SCHEDULES: Mapping[str, Callable[[float], float]] = {
     "quadratic": lambda part: part**2,
@@ -57,12 +56,19 @@ class Flops:
         if wrong:
             raise PluginError("flops: " + "; ".join(wrong))
 
-    def __call__(self, batch: EncodedBatch) -> Tensor:
-        """The penalty, a scalar."""
-        once = torch.ones(len(batch.queries), device=batch.queries.device)
-        queries = flops(batch.queries, once, self.query_threshold)
-        documents = flops(batch.documents, batch.counts, self.document_threshold)
-        return self.share(batch.done) * (self.query_weight * queries + self.document_weight * documents)
+    def __call__(self, queries: Tensor, documents: Tensor, counts: Tensor, done: float) -> Tensor:
+        """The penalty, a scalar.
+
+        Args:
+            queries: float [B, V].
+            documents: float [D, V], each document once.
+            counts: int64 [D], how many columns of the score matrix each document has.
+            done: the finished share of the training's steps, from 0 to below 1.
+        """
+        once = torch.ones(len(queries), device=queries.device)
+        of_queries = flops(queries, once, self.query_threshold)
+        of_documents = flops(documents, counts, self.document_threshold)
+        return self.share(done) * (self.query_weight * of_queries + self.document_weight * of_documents)
 
     def share(self, done: float) -> float:
         """The part of the weights that holds after this part of training."""

@@ -277,19 +277,3 @@ class ScoreBatch:
     guide_document_document: "Tensor | None" = None
     query_query: "Tensor | None" = None
     document_document: "Tensor | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedBatch:
-    """The input of a regularizer: the encoded texts of a batch, with gradients.
-
-    queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (of term weights:
-    [B, V] and [D, V]).
-    counts: int64 [D], how many columns of the score matrix each document has.
-    done: which part of the training's steps is over, from 0 to below 1.
-    """
-
-    queries: "Tensor"
-    documents: "Tensor"
-    counts: "Tensor"
-    done: float

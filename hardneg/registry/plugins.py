@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from hardneg.records.types import PluginSetting
 
 KINDS = (
-    "datasets", "writers", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers",
-    "stages", "analyses", "engines",
+    "datasets", "writers", "encoders", "miners", "filters", "losses", "indexes", "rerankers", "stages", "analyses",
+    "engines",
 )  # fmt: skip
 _SINGULARS = (
-    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
-    "analysis", "engine",
+    "dataset", "writer", "encoder", "miner", "filter", "loss", "index", "reranker", "stage", "analysis", "engine",
 )  # fmt: skip
+_ORDERS = "hardneg.training.batch_orders:"
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "batches": {
+        "clustered": f"{_ORDERS}Clustered", "hardest-together": f"{_ORDERS}HardestTogether",
+        "one-source": f"{_ORDERS}OneSource", "shuffled": f"{_ORDERS}Shuffled",
+        "topic-balanced": f"{_ORDERS}TopicBalanced",
+    },
+    "regularizers": {"flops": "hardneg.losses.flops:Flops"},
+}  # fmt: skip
+"""Options of a training that are chosen by name, with options of their own, as plugins are; packages add none."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -207,7 +216,7 @@ def kind_of(word: str) -> str:
     """
     known = singulars()
     kind = known.get(word, word)
-    if kind not in KINDS:
+    if kind not in KINDS and kind not in CHOICES:
         raise UsageError(
             f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
         )
@@ -215,7 +224,7 @@ def kind_of(word: str) -> str:
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in KINDS:
+    if kind not in KINDS and kind not in CHOICES:
         raise PluginError(
             f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
         )
@@ -237,6 +246,9 @@ def install_command(package: str) -> str:
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
     """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
+    if kind in CHOICES:
+        points = (importlib.metadata.EntryPoint(*item, f"hardneg.{kind}") for item in CHOICES[kind].items())
+        return importlib.metadata.EntryPoints(points)
     groups = _entry_points_by_group(tuple(sys.path), importlib.metadata.entry_points)
     return groups.get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
 
@@ -251,7 +263,7 @@ def _entry_points_by_group(
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+    return (point.dist.name, point.dist.version) if point.dist else ("hardneg", "")
 
 
 def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:

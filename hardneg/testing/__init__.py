@@ -10,12 +10,11 @@ from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
-from hardneg.testing.training import BatchOrderTests, LossTests, RegularizerTests
+from hardneg.testing.training import LossTests
 from hardneg.testing.writers import WriterTests
 
 __all__ = [
     "AnalysisTests",
-    "BatchOrderTests",
     "DatasetTests",
     "EncoderTests",
     "EngineTests",
@@ -23,7 +22,6 @@ __all__ = [
     "IndexTests",
     "LossTests",
     "MinerTests",
-    "RegularizerTests",
     "RerankerTests",
     "StageTests",
     "TrainableEncoderTests",

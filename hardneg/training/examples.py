@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import BatchOrder, Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
@@ -18,6 +17,7 @@ from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
+from hardneg.training.batch_orders import BatchOrder, Shuffled
 from hardneg.training.negative_draws import Drawing, by_margin, uniformly
 from hardneg.training.teacher import Guide, Teacher
 

@@ -105,8 +105,7 @@ def test_nothing_of_it_is_in_the_identity_unless_it_is_said() -> None:
 @pytest.mark.parametrize("size", [4, 5])
 def test_batches_keep_to_the_order_from_epoch_to_epoch(toy_folder: Path, size: int) -> None:
     """Twelve queries in groups of three: with replacement each time again, and negatives that differ."""
-    from hardneg.batches.batch_order import OneSource
-    from hardneg.batches.clusters import TopicBalanced
+    from hardneg.training.batch_orders import OneSource, TopicBalanced
 
     groups = np.arange(12) % 2
     data = replace(toy_data(toy_folder), order=QueryOrder(TopicBalanced(2), groups, size))

@@ -8,13 +8,13 @@ import pytest
 from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
-from hardneg.batches.clusters import TopicBalanced
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import DataError, RecipeError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import SCRATCH
+from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, StageContext

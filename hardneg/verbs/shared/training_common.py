@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardneg.batches.batch_order import BatchOrder, TrainingQueries
 from hardneg.encoders.spec import SIDES
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
@@ -21,11 +20,12 @@ from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import Loss, Regularizer
+from hardneg.registry.protocols import Loss
 from hardneg.runtime.distributed import barrier, world
 from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
+from hardneg.training.batch_orders import BatchOrder, TrainingQueries
 from hardneg.training.examples import QueryOrder, TrainingData
 from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
@@ -198,7 +198,7 @@ def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
     if spec.precisions:
         facts["Trained for indexes of"] = ", ".join(spec.precisions)
     if spec.regularizer is not None:
-        facts["Regularizer"] = context.plugin("regularizer", Regularizer)
+        facts["Regularizer"] = context.plugins["regularizer"]
     facts |= guide_facts(context)
     if spec.self_mask is not None:
         facts["Self-mask"] = f"margin {spec.self_mask:g}"
@@ -207,13 +207,14 @@ def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
 
 def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
+    from hardneg.losses.flops import Flops
     from hardneg.training.loss_terms import LossTerms
 
     spec = context.spec
     if spec.dims and encoder.dimension not in spec.dims:
         whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
         context.progress.note(f"{context.name}: dims: {whole}")
-    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Flops)
     return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
 
 

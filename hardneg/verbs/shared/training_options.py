@@ -31,7 +31,6 @@ from hardneg.fields import (
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import MODEL_FOLDER, START
-from hardneg.records.named_plugins import SHUFFLED
 from hardneg.records.types import PluginSetting, StoredPrecision
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
 from hardneg.store.artifacts import KEPT
@@ -41,6 +40,7 @@ from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathe
 from hardneg.verbs.shared.context import ArtifactInput
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
+SHUFFLED = "shuffled"
 _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """What an order of batches may need: what a stage makes that has it, and the same in words."""
 

@@ -85,6 +85,11 @@ class TrainingData:
     guide: Guide | None = None
     losses: ClassVar[Mapping[int, Loss]] = {}
 
+    def only(self, rows: Sequence[int]) -> "TrainingData":
+        """The same of some queries alone, by their positions."""
+        query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
+        return replace(self, query_ids=query_ids, texts=texts)
+
     def examples(self, options: "LearningOptions") -> "Examples":
         """The examples of these queries in an endless order."""
         return Examples(self, options.negatives_per_query, options.seed, options.drawing)

@@ -118,8 +118,7 @@ class MixedExamples:
             # drawn by their ids: a larger cap has those of a smaller
             data, rows = source.data, {source.data.query_ids[row]: row for row in examples.queries.tolist()}
             kept = sorted(rows[query_id] for query_id in drawn_order(options.seed, "cap", rows)[: source.cap])
-            query_ids, texts = [data.query_ids[row] for row in kept], [data.texts[row] for row in kept]
-            examples = replace(data, query_ids=query_ids, texts=texts).examples(options)
+            examples = data.only(kept).examples(options)
         self.skipped |= skipped
         return examples
 

@@ -88,7 +88,6 @@ class Average(Judging):
         from hardneg.encoders.open.resolved import learner
         from hardneg.training.averaging import greedy, weighted
         from hardneg.verbs.shared.inputs import open_collection, open_encoder
-        from hardneg.verbs.shared.training_common import validation
 
         if not world().first:
             return {}
@@ -104,7 +103,7 @@ class Average(Judging):
             collection = open_collection(context.inputs["dataset"])
 
             def measure(encoder: "Encoder") -> float:
-                judge = validation(context, collection, encoder)
+                judge = self.judge(context, collection, encoder)
                 assert judge is not None  # a greedy average has a `validation_run`
                 return judge()[self.metric]
 

@@ -14,7 +14,8 @@ from hardneg.registry.plugin_help import plugin_options
 from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
-from hardneg.verbs.shared import mixture_options, training_options
+from hardneg.verbs import train
+from hardneg.verbs.shared import training_options
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run
 from hardneg.verbs.train import Train
@@ -26,7 +27,7 @@ VERBS: list[type[TrainingGroup]] = [
 ]
 GROUPS = [
     each
-    for each in {**vars(training_options), **vars(mixture_options)}.values()
+    for each in {**vars(training_options), **vars(train)}.values()
     if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
 ]
 RUN_GROUPS = [

@@ -169,7 +169,7 @@ def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
     from hardneg.indexes.backends.product import PqSearcher
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
+    from hardneg.training.methods.adore import AdoreTraining, JpqTraining
     from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 
     spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
@@ -193,13 +193,24 @@ def _approach(
         source = Searched(searcher, spec.depth, seconds, encoder.collect)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
     watch = _watch(context, data, encoder, examples, searcher, source)
-    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
-    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
-    documents = Index(searcher, data.corpus.content_hash, index.key)
-    if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, documents, source, options, watch, seconds, guided=guided)
-    factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, documents, source, options, watch, seconds, factor, guided=guided)
+    more: dict[str, Any] = {}
+    if spec.centroids == "trained":
+        more["factor"] = spec.centroid_learning_rate / spec.options.learning_rate
+    return (JpqTraining if more else AdoreTraining)(
+        encoder=encoder,
+        examples=examples,
+        searcher=searcher,
+        index=index.key,
+        content_hash=data.corpus.content_hash,
+        source=source,
+        forced=spec.forced_positives,
+        dropout=spec.retrieval_dropout,
+        watch=watch,
+        seconds=seconds,
+        guide=data.guide,
+        mask=None if data.guide is None else spec.guided_mask,
+        **more,
+    )
 
 
 def _watch(

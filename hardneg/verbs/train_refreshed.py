@@ -22,7 +22,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
-from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
+from hardneg.registry.protocols import EstimatedBackend, RunJoiner
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import TrainingData
@@ -35,7 +35,7 @@ from hardneg.training.refresh.refresh_options import (
     trainer_device,
 )
 from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_learner
+from hardneg.verbs.shared.inputs import open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
 from hardneg.verbs.shared.training_common import (
@@ -188,22 +188,19 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
+    from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.inferencer import Settings
-    from hardneg.training.refresh.provider import BackgroundProvider, Process
+    from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
-    spec, note = context.spec, context.progress.note
-    first = 0 if data.negatives is None else spec.refresh.every or 1
-    if spec.refresh.waits:
-        yield _synchronous(context, encoder, data, refreshes, first)
-        return
-    had = torch.get_num_threads()
+    spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
+    first, had = 0 if data.negatives is None else spec.refresh.every or 1, torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
     pseudo = pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
         model=encoder.spec,
         collection=str(context.inputs["dataset"].folder),
         split=spec.split,
-        checkpoints=str(context.folder / SCRATCH),
+        checkpoints=str(scratch),
         refreshes=str(refreshes.folder),
         options=spec.refresh,
         seed=spec.options.seed,
@@ -216,30 +213,14 @@ def _supply(
         filters=spec.filters,
         backend=spec.backend,
     )
-    beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
+    if spec.refresh.waits:
+        checkpoints = Checkpoints(scratch, "")
+        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, spec.refresh.every, note)
+        return
+    process = Process(settings, note)
     torch.set_num_threads(of_trainer)
     try:
-        with beside.running():
-            yield beside
+        yield BackgroundProvider(process, refreshes, data.negatives is None, spec.refresh.every, note)
     finally:
+        process.stop()
         torch.set_num_threads(had)
-
-
-def _synchronous(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
-) -> "RefreshProvider":
-    from hardneg.mining.choosing import Filters
-    from hardneg.mining.filters import MiningTexts
-    from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining
-    from hardneg.training.refresh.provider import SynchronousProvider
-
-    spec, options = context.spec, context.spec.refresh
-    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
-    match = options.answer_match if options.without_answers else None
-    filters = Filters.of(texts, context.filters(), match, data.positives)
-    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
-    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
-    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
-    checkpoints = Checkpoints(context.folder / SCRATCH, "")
-    return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)

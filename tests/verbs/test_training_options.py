@@ -28,7 +28,9 @@ VERBS: list[type[TrainingGroup]] = [
 GROUPS = [
     each
     for each in {**vars(training_options), **vars(train)}.values()
-    if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
+    if isinstance(each, type)
+    and issubclass(each, TrainingGroup)
+    and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
 ]
 RUN_GROUPS = [
     each for each in vars(run_options).values() if is_dataclass(each) and each.__module__.endswith(".options")

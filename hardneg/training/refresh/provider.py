@@ -6,8 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -243,14 +243,6 @@ class BackgroundProvider:
     def _damaged(self, line: str) -> None:
         self.report(line)
         self.process.wake()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Stop the other process at the end of the block."""
-        try:
-            yield
-        finally:
-            self.process.stop()
 
 
 RefreshProvider = SynchronousProvider | BackgroundProvider

@@ -21,7 +21,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
 from hardneg.training.batch_orders import Clustered, HardestTogether, Shuffled, TopicBalanced, TrainingQueries, k_means
-from hardneg.training.negative_draws import by_margin, margin_bins
+from hardneg.training.examples import by_margin, margin_bins
 
 DEPTH, TOPICS, BLOCK = 100, 64, 1024
 

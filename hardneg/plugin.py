@@ -164,13 +164,13 @@ if TYPE_CHECKING:
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
-    from hardneg.training.method import ExampleTraining
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
+    from hardneg.training.step import ExampleTraining
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.verbs.shared.training_options import Judging, of_the_run
+    from hardneg.verbs.shared.train_config import ValidationOptions, of_the_run
 # fmt: on
 
 _NAMES = type_checkers_imports(__name__)
@@ -180,31 +180,31 @@ __all__ = [  # noqa: RUF022
     "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
     "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
     "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
-    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
+    "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS",
+    "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
     "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
     "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
     "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
     "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
     "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
     "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
-    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
-    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
-    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
-    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
-    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "ValidationOptions",
+    "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device",
+    "cache_folder", "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all",
+    "configure", "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate",
+    "evaluating", "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator",
+    "has_answers", "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
+    "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
+    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing",
+    "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_truncated",
+    "server_key", "settle_by", "source_of", "spec_from", "spread_over_collections", "start_java", "store_outputs",
+    "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths", "without_problems",
+    "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.verbs.encode import Encode
 from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.mine import Mine
-from hardneg.verbs.shared.training_options import EncoderLearning
+from hardneg.verbs.shared.train_config import EncoderOptions
 
 TRAIN = "train"
 MOST_COPIES = 0.01
@@ -45,7 +45,7 @@ _AT_ONCE = 32
 
 def training_sets(run: FinishedRun) -> Sequence[str]:
     """The stages whose collections trainings read."""
-    trainings = run.stages(EncoderLearning)
+    trainings = run.stages(EncoderOptions)
     return list(dict.fromkeys(maker for name in trainings for maker in run.datasets_of(name))) or [DATASET]
 
 
@@ -251,7 +251,7 @@ class Check:
 
 
 _NO_NEGATIVES = "the recipe has no stage that mines"
-_mined, _trainings = methodcaller("stages", Mine), methodcaller("stages", EncoderLearning)
+_mined, _trainings = methodcaller("stages", Mine), methodcaller("stages", EncoderOptions)
 CHECKS = (
     Check("outcome", outcome, trained_rows, "the recipe evaluates no model that it trains"),
     Check("near copies", near_copies, _mined, _NO_NEGATIVES),

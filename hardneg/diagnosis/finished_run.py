@@ -25,7 +25,7 @@ from hardneg.runtime.seeding import FIXED, generator
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.mine import Mine
 from hardneg.verbs.shared.stage_spec import StageSpec
-from hardneg.verbs.shared.training_options import Judging
+from hardneg.verbs.shared.train_config import ValidationOptions
 
 State = Literal["suspect", "fine", "unknown"]
 Figures = dict[str, float | int | str]
@@ -149,7 +149,9 @@ class FinishedRun:
     def encoder_of(self, index: str) -> str:
         """`start`, the training or average whose model encodes the queries of an index, or nothing."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
-        return maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), Judging)) else ""
+        return (
+            maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), ValidationOptions)) else ""
+        )
 
     def mined(self, stage: str) -> MinedSample:
         """A sample of the queries of a mine stage, with the lists of the first run that it mined from.

@@ -19,7 +19,7 @@ from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.runtime.distributed import from_first
 from hardneg.store.atomic_write import flush, link_file, replace_text, system_errors
 from hardneg.store.digest import digest
-from hardneg.training.method import Network
+from hardneg.training.step import Network
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 

@@ -14,10 +14,33 @@ from pydantic import ConfigDict
 from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
-from hardneg.training.negative_draws import Drawing, Drawn, Windows
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
+
+
+Drawn = Literal["uniformly", "margin_bins"]
+Windows = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How the positive and the negatives of a query are drawn; see the options of a training."""
+
+    positive: Literal["drawn", "first"] = "drawn"
+    iterate_negatives: bool = False
+    negatives: Drawn = "uniformly"
+    rank_windows: Windows | None = None
+
+    def window(self, epoch: int, count: int, width: int) -> tuple[int, int]:
+        """Return the range of positions from which an epoch draws `width` of `count` negatives.
+
+        Of a list that ends before the window, the last `width` are drawn.
+        """
+        if not self.rank_windows:
+            return 0, count
+        skip, depth = self.rank_windows[min(epoch, len(self.rank_windows) - 1)]
+        return (skip if skip < count else max(0, count - width)), min(depth, count)
 
 
 def option(

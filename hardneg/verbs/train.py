@@ -22,7 +22,8 @@ from hardneg.training.sources import MixedSource, Mixture, mixed
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
-from hardneg.verbs.shared.training_common import (
+from hardneg.verbs.shared.train_config import DualOptions, OptionGroup, TeacherOptions, Told
+from hardneg.verbs.shared.training_data import (
     data_facts,
     encoder_training,
     examples_of,
@@ -32,7 +33,6 @@ from hardneg.verbs.shared.training_common import (
     terms_of,
     with_guide,
 )
-from hardneg.verbs.shared.training_options import DualLearning, Taught, Told, TrainingGroup
 
 if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
@@ -66,7 +66,7 @@ class MixingOptions(BaseModel):
     one_source: bool = False
 
 
-class ManyCollections(TrainingGroup):
+class MixtureOptions(OptionGroup):
     """Several collections to learn from at once."""
 
     datasets: dict[Name, Annotated[SourceOptions, _Named]] = Field(
@@ -171,7 +171,7 @@ def _collection_of(negatives: str, recipe: RecipeView) -> str:
     return DATASET if stage is None or stage.dataset is None else stage.dataset
 
 
-class Train(ManyCollections, Taught, DualLearning):
+class Train(MixtureOptions, TeacherOptions, DualOptions):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 2

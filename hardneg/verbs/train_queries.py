@@ -25,8 +25,8 @@ from hardneg.training.examples import Examples, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.inputs import open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
-from hardneg.verbs.shared.training_common import data_facts, encoder_training, guide_facts, training_data, with_guide
-from hardneg.verbs.shared.training_options import EncoderLearning, Guidance, Told
+from hardneg.verbs.shared.train_config import EncoderOptions, GuideOptions, Told
+from hardneg.verbs.shared.training_data import data_facts, encoder_training, guide_facts, training_data, with_guide
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -53,7 +53,7 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-class TrainQueries(Guidance, EncoderLearning, IndexSpec):
+class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
     """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
     version = 3

@@ -38,7 +38,8 @@ from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
-from hardneg.verbs.shared.training_common import (
+from hardneg.verbs.shared.train_config import DualOptions, Told
+from hardneg.verbs.shared.training_data import (
     data_facts,
     encoder_training,
     ordered,
@@ -48,7 +49,6 @@ from hardneg.verbs.shared.training_common import (
     training_data,
     with_guide,
 )
-from hardneg.verbs.shared.training_options import DualLearning, Told
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from hardneg.training.refresh.provider import RefreshProvider
 
 
-class TrainRefreshed(DualLearning):
+class TrainRefreshed(DualOptions):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
 
     version = 2

@@ -18,15 +18,15 @@ from hardneg.registry.protocols import Loss, TrainableReranker
 from hardneg.training.options import RerankerOptions
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, source_of
-from hardneg.verbs.shared.training_common import data_facts, examples_of, taught
-from hardneg.verbs.shared.training_options import Judging, Learning, Taught, Told, Validate, of_the_run
+from hardneg.verbs.shared.train_config import TeacherOptions, Told, TrainConfig, Validate, ValidationOptions, of_the_run
+from hardneg.verbs.shared.training_data import data_facts, examples_of, taught
 
 if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.reranker import RerankerTraining
 
 
-class TrainReranker(Taught, Judging, Learning):
+class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 2

@@ -18,7 +18,7 @@ from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.training_common import ordered, training_data
+from hardneg.verbs.shared.training_data import ordered, training_data
 from hardneg.verbs.train import Train
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}

@@ -15,21 +15,21 @@ from hardneg.registry.plugins import list_plugins, load_plugin
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
 from hardneg.verbs import train
-from hardneg.verbs.shared import training_options
+from hardneg.verbs.shared import train_config
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run
+from hardneg.verbs.shared.train_config import OptionGroup, TrainConfig, of_the_run
 from hardneg.verbs.train import Train
 
-VERBS: list[type[TrainingGroup]] = [
+VERBS: list[type[OptionGroup]] = [
     kind
     for kind in (load_plugin("stages", plugin.name) for plugin in list_plugins("stages"))
-    if issubclass(kind, Learning)
+    if issubclass(kind, TrainConfig)
 ]
 GROUPS = [
     each
-    for each in {**vars(training_options), **vars(train)}.values()
+    for each in {**vars(train_config), **vars(train)}.values()
     if isinstance(each, type)
-    and issubclass(each, TrainingGroup)
+    and issubclass(each, OptionGroup)
     and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
 ]
 RUN_GROUPS = [
@@ -39,12 +39,12 @@ RUN_GROUPS = [
 
 def own(kind: type[Any]) -> set[str]:
     """The fields that a class declares itself."""
-    known = kind.model_fields if issubclass(kind, TrainingGroup) else kind.__dataclass_fields__
+    known = kind.model_fields if issubclass(kind, OptionGroup) else kind.__dataclass_fields__
     return {name for name in vars(kind).get("__annotations__", {}) if name in known}
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[TrainingGroup]) -> None:
+def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[OptionGroup]) -> None:
     groups = [each for each in verb.__mro__ if each in GROUPS]
     assert groups and {*verb.model_fields} == own(verb).union(StageSpec.model_fields, *map(own, groups))
     run = verb.model_fields["options"].annotation
@@ -81,7 +81,7 @@ class MoreOptions(TrainOptions):
             yield "momentum: lamb has none"
 
 
-class Smoothing(TrainingGroup):
+class Smoothing(OptionGroup):
     smoothing: float = Field(default=0.0, ge=0, json_schema_extra=LATER, description="Evens out labels.")
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

@@ -23,8 +23,8 @@ from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
 from hardneg.training.masks import GuidedMask
-from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
+from hardneg.training.step import ExampleTraining
 from hardneg.training.teacher import Guide
 
 Forced = Literal["none_retrieved", "always", "never"]

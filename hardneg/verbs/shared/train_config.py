@@ -2,7 +2,7 @@
 
 An option is a field of one group, which says what it means (`description`), its bounds, whether it counts in keys, and,
 in `mistakes`, what it cannot stand beside. What stands within `options` is in `hardneg.training.options`. A verb says
-by `opened` which method learns from what; `Learning.make` does the rest.
+by `opened` which method learns from what; `TrainConfig.make` does the rest.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeVi
 
 if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
-    from hardneg.training.method import ExampleTraining
+    from hardneg.training.step import ExampleTraining
     from hardneg.training.validation import ValidationData
 
 Validate = Callable[[], Mapping[str, float]]
@@ -61,7 +61,7 @@ _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of th
 """What an order of batches may need: what a stage makes that has it, and the same in words."""
 
 
-class TrainingGroup(StageSpec):
+class OptionGroup(StageSpec):
     """A group of options of the verbs that train.
 
     gives: the optional parts of a `ScoreBatch` that the verb's batches have, for losses that need them. A group's
@@ -84,7 +84,7 @@ def of_the_run(options: type[LearningOptions]) -> Any:
     return Field(default_factory=options, description="Of the training run: steps, negatives, optimizer, precision.")
 
 
-class Learning(TrainingGroup):
+class TrainConfig(OptionGroup):
     """What is minimised, and how; the stage of every verb that trains.
 
     batch, judged: a batch, and what the dev metric is taken over, in the words of the model's card.
@@ -170,7 +170,7 @@ class Validation(BaseModel):
     queries: int | None = Field(default=None, gt=0)
 
 
-class Judging(TrainingGroup):
+class ValidationOptions(OptionGroup):
     """What the model is judged by while it trains."""
 
     validation_run: Annotated[Name | None, MEASURED] = Field(
@@ -214,7 +214,7 @@ class Judging(TrainingGroup):
 _GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
 
 
-class Guidance(TrainingGroup):
+class GuideOptions(OptionGroup):
     """A guide: another encoder, whose scores of each batch masks and losses go by."""
 
     guide: Annotated[Name | None, _GUIDE] = Field(
@@ -247,7 +247,7 @@ class Guidance(TrainingGroup):
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
 
 
-class Taught(TrainingGroup):
+class TeacherOptions(OptionGroup):
     """A teacher, where the loss learns from one."""
 
     teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
@@ -263,7 +263,7 @@ class Taught(TrainingGroup):
             yield "teacher", f"teacher: {reason}"
 
 
-class Batching(TrainingGroup):
+class BatchOptions(OptionGroup):
     """Which queries share a batch."""
 
     batches: Annotated[
@@ -308,7 +308,7 @@ class Batching(TrainingGroup):
             yield f"batches: {reason}"
 
 
-class EncoderLearning(Judging, Learning):
+class EncoderOptions(ValidationOptions, TrainConfig):
     """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
     artifact_type = "model"
@@ -362,7 +362,7 @@ class EncoderLearning(Judging, Learning):
         network.save(context.folder / MODEL_FOLDER, card=model_card(network, {**base, **card, **more}))
 
 
-class DualLearning(Guidance, Batching, EncoderLearning):
+class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The groups of every verb that trains both sides, each query against the documents of its batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)

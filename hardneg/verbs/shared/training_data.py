@@ -27,7 +27,7 @@ from hardneg.training.examples import QueryOrder, TrainingData
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.training_options import Batching, DualLearning, EncoderLearning, Guidance, Taught
+from hardneg.verbs.shared.train_config import BatchOptions, DualOptions, EncoderOptions, GuideOptions, TeacherOptions
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _TEACHER_BLOCK = 4096
 
 
-def encoder_training(spec: EncoderLearning, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+def encoder_training(spec: EncoderOptions, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
     """What it takes to train an encoder on the queries of a split; models: how many of its size are left in the end."""
     steps, adapter, shape = spec.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
     kept = steps // spec.options.keep_every if spec.options.keep_every else 0
@@ -75,7 +75,7 @@ def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict
     return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}{written}", **teacher}
 
 
-def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingData:
+def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> TrainingData:
     """The examples with the vectors of the stage's guide, if it names one; its model encodes the queries once.
 
     Raises:
@@ -96,14 +96,14 @@ def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingD
     return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
 
 
-def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
+def guide_facts(context: StageContext[GuideOptions]) -> dict[str, object]:
     """What the model card says of it."""
     mask, source = context.spec.guided_mask, context.inputs.get("guide")
     facts: dict[str, object] = {} if source is None else {"Guide": source.name}
     return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
 
 
-def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
+def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
     """What the model card says of it."""
     spec, facts = context.spec, dict[str, object]()
     if spec.dims:
@@ -119,7 +119,7 @@ def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
     return facts
 
 
-def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
+def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
     from hardneg.losses.flops import Flops
     from hardneg.training.loss_terms import LossTerms
@@ -132,7 +132,7 @@ def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTe
     return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
 
 
-def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData:
+def ordered(context: StageContext[BatchOptions], data: TrainingData) -> TrainingData:
     """The examples in the order that the stage says.
 
     What the order is made of is made once, by the first process, and kept among the stage's checkpoints, so that all
@@ -164,7 +164,7 @@ def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData
     return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
 
 
-def taught(context: StageContext[Taught], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
     """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
 
     Raises:

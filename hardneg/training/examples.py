@@ -39,7 +39,6 @@ class QueryOrder:
 
     @cached_property
     def name(self) -> str:
-        """A digest of the plugin and its groups."""
         plugin: Any = self.plugin
         said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()

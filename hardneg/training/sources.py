@@ -50,7 +50,6 @@ class Mixture:
 
     @cached_property
     def corpus(self) -> "JoinedCorpora":
-        """The corpora, one after the other."""
         return JoinedCorpora([source.data.corpus for source in self.sources.values()])
 
     @property
@@ -254,7 +253,6 @@ class JoinedLists:
 
     @property
     def query_ids(self) -> list[str]:
-        """The query of each row."""
         return list(chain.from_iterable(file.query_ids for file in self.files))
 
     @property

@@ -62,7 +62,6 @@ class Minimised:
 
     @property
     def total(self) -> Tensor:
-        """The sum."""
         return self.loss if self.penalty is None else self.loss + self.penalty
 
 
@@ -81,7 +80,6 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """None: nothing is refreshed."""
         return None
 
     @property

@@ -88,7 +88,6 @@ class QueryBatch:
 
     @property
     def query_ids(self) -> list[str]:
-        """The ids of all of them."""
         return self.rows.query_ids
 
 
@@ -142,12 +141,10 @@ class AdoreTraining(ExampleTraining):
 
     @cached_property
     def forward_module(self) -> nn.Module:
-        """The encoder of a batch of queries."""
         return QueryTower(self.encoder)
 
     @cached_property
     def trainable(self) -> nn.Module:
-        """The query side's modules."""
         return self.forward_module
 
     @property
@@ -271,12 +268,10 @@ class JpqTraining(AdoreTraining):
 
     @cached_property
     def forward_module(self) -> JpqTower:
-        """The encoder of a batch of queries, with the current centroids."""
         return JpqTower(self.encoder, self.product, self.factor)
 
     @property
     def centroids(self) -> Tensor:
-        """float32 [M, C, d / M], those that learn."""
         return self.forward_module.centroids
 
     def install(self) -> None:

@@ -44,7 +44,6 @@ class PairBatch:
 
     @property
     def width(self) -> int:
-        """Documents of a query."""
         return self.valid.shape[1]
 
 

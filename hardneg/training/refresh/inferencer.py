@@ -64,12 +64,10 @@ class Settings:
     backend: PluginSetting | None = None
 
     def write(self, path: Path) -> None:
-        """As JSON."""
         replace_text(path, TypeAdapter(Settings).dump_json(self, indent=1).decode() + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Settings":
-        """Read what `write` wrote."""
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
     def mining(self) -> Mining:
@@ -141,7 +139,6 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
 
 
 def main(path: str) -> None:
-    """Runs with the settings in a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
     settings = Settings.read(Path(path))
     torch.set_num_threads(settings.threads)

@@ -97,14 +97,12 @@ def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> Train
 
 
 def guide_facts(context: StageContext[GuideOptions]) -> dict[str, object]:
-    """What the model card says of it."""
     mask, source = context.spec.guided_mask, context.inputs.get("guide")
     facts: dict[str, object] = {} if source is None else {"Guide": source.name}
     return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
 
 
 def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
-    """What the model card says of it."""
     spec, facts = context.spec, dict[str, object]()
     if spec.dims:
         weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]

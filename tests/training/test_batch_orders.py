@@ -87,9 +87,6 @@ def test_small_clusters_are_joined_with_the_nearest() -> None:
     assert joined(cluster, centroids, 99).tolist() == [0] * 10
     weighted = joined(np.repeat([0, 1, 2], [1, 9, 5]), np.float32([[0], [10], [4.0]]), 6)
     assert weighted.tolist() == [1] * 1 + [0] * 9 + [1] * 5
-
-
-def test_a_cluster_is_joined_with_one_on_its_other_side_where_that_is_nearer() -> None:
     assert joined(np.array([0, 1, 1, 2, 2]), np.float32([[0], [-5], [1]]), 2).tolist() == [1, 0, 0, 1, 1]
 
 

@@ -60,7 +60,7 @@ class Settings:
     segments: Segments | None = None
     pseudo_positives: str | None = None
     miner: PluginSetting | None = None
-    filters: Sequence[PluginSetting] = ()
+    filters: tuple[PluginSetting, ...] = ()
     backend: PluginSetting | None = None
 
     def write(self, path: Path) -> None:

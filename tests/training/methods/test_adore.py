@@ -110,7 +110,7 @@ def test_a_batch_is_what_a_search_by_hand_finds(data, index, tmp_path, loss, dro
     torch.manual_seed(1)
     vectors = way.forward_module(batch.features)[0].detach().numpy()
     searching = vectors if dropout else way.encoder.encode(batch.rows.texts, "query")
-    documents = np.array(way.index.searcher.flat.vectors)
+    documents = np.array(way.searcher.flat.vectors)
     for row, query_id in enumerate(batch.query_ids):
         order = np.argsort(-(documents @ searching[row]), kind="stable")[:DEPTH]
         known = data.corpus.rows(data.positives[query_id])

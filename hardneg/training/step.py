@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -53,12 +53,11 @@ class Objective(Protocol):
 class Minimised:
     """The terms that an update minimises: the sum of a loss and a penalty, scalars with gradients.
 
-    penalty: a regularizer's; None without one. noted: other values for the step's record.
+    penalty: a regularizer's; None without one.
     """
 
     loss: Tensor
     penalty: Tensor | None = None
-    noted: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> Tensor:
@@ -157,8 +156,8 @@ class Unread:
     def read(self) -> Iterator[Record]:
         """The record of each step in order, all read at once; no step stays.
 
-        A record has the `step`, means over its batches (`loss`, `penalty` where there is one, and what else a method
-        notes), what else was added, `gradient_norm` and `gradient_norms`.
+        A record has the `step`, means over its batches (`loss`, and `penalty` where there is one),
+        what else was added, `gradient_norm` and `gradient_norms`.
 
         Raises:
             TrainingError: a loss or a gradient is not finite; names the first such step.
@@ -226,7 +225,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
             penalty = (
                 {} if minimised.penalty is None else {"penalty": _value(minimised.penalty.detach(), learner.options)}
             )
-            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty, **minimised.noted})
+            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty})
             accelerator.backward(minimised.total / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)

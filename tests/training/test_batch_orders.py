@@ -1,7 +1,6 @@
 """The orders of queries by hand, and by what is wrong with their options."""
 
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -214,9 +213,3 @@ def test_every_order(plugin):
             assert rows.tolist() == chosen.tolist() and times.sum() < len(chosen) + SIZE * TOPICS
     orders = [order(ALL, *which).tolist() for which in ((0, 1), (0, 1), (1, 1), (0, 2))]
     assert orders[0] == orders[1] and orders[0] != orders[2] and orders[0] != orders[3]
-
-
-def test_no_neighbours_in_empty_lists():
-    queries, empty = drawn(), RankedList([], np.empty(0, np.float32))
-    groups = HardestTogether().groups(replace(queries, run=[empty] * len(ALL)), SIZE, seed=1)
-    assert {*HardestTogether().order(groups, ALL, SIZE, epoch=0, seed=1).tolist()} == {*range(90)}

@@ -78,11 +78,6 @@ def steps(settings: Settings) -> list[int]:
     return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).records()]
 
 
-def test_the_settings_come_back(settings, tmp_path):
-    settings.write(tmp_path / "settings.json")
-    assert Settings.read(tmp_path / "settings.json") == settings
-
-
 def test_the_settings_of_an_adapter_come_back(settings, tmp_path):
     adapted = replace(settings, model=replace(settings.model, adapter=AdapterSpec(rank=2)))
     adapted.write(tmp_path / "settings.json")

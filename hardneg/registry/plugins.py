@@ -215,7 +215,7 @@ def kind_of(word: str) -> str:
         UsageError: it names none.
     """
     known = singulars()
-    kind = known.get(word, word)
+    kind = known.get(word, f"{word}s" if f"{word}s" in CHOICES else word)
     if kind not in KINDS and kind not in CHOICES:
         raise UsageError(
             f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"

@@ -1,7 +1,7 @@
 """The options of the training verbs are said once, in groups, and a verb has what its groups have."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Annotated, Any
 
@@ -33,7 +33,7 @@ GROUPS = [
     and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
 ]
 RUN_GROUPS = [
-    each for each in vars(run_options).values() if is_dataclass(each) and each.__module__.endswith(".options")
+    each for each in vars(run_options).values() if isinstance(each, type) and issubclass(each, LearningOptions)
 ]
 
 

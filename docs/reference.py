@@ -128,7 +128,7 @@ def verbs() -> Iterator[str]:
 
 def _fields(cls: Any) -> Iterator[str]:
     """The options of a class: its description, then a table of its fields."""
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
+    from hardneg.registry.plugins import plugin_options, plugin_text
 
     head = ("option", "type", "default", "meaning")
     if not hasattr(cls, "model_fields"):
@@ -176,7 +176,7 @@ def _asked(field: Any) -> str:
 
 def _type(annotation: Any) -> str:
     """A type in words: `Mapping[str, int] | None` is `mapping of whole number`."""
-    from hardneg.registry.plugin_help import plugin_options
+    from hardneg.registry.plugins import plugin_options
 
     origin, inner = get_origin(annotation), [item for item in get_args(annotation) if item is not type(None)]
     if origin is Annotated:
@@ -206,8 +206,7 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every installed plugin with its options; those of verbs have a page of their own."""
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
-    from hardneg.registry.plugins import CHOICES, KINDS, list_plugins, load_plugin
+    from hardneg.registry.plugins import CHOICES, KINDS, list_plugins, load_plugin, plugin_options, plugin_text
 
     yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
     for kind in (*KINDS, *CHOICES):

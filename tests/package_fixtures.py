@@ -27,3 +27,15 @@ def test_data() -> Path:
     if not folder:
         pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def started_java() -> None:
+    """This process's Java machine; skips where there is none that fits."""
+    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.records.errors import MissingDependency
+
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))

@@ -37,8 +37,7 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    from hardneg.registry.plugin_help import plugin_summary
-    from hardneg.registry.plugins import list_plugins
+    from hardneg.registry.plugins import list_plugins, plugin_summary
 
     rows = [
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
@@ -63,7 +62,7 @@ def show(
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.api.single_stage import make_dataset
+    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
 

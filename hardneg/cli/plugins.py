@@ -20,8 +20,8 @@ from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
 
 app = typer.Typer(
-    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, indexes, "
-    " rerankers, stages, analyses, engines.",
+    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
+    "rerankers, stages, analyses, engines.",
     no_args_is_help=True,
 )
 
@@ -62,7 +62,7 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
+    from hardneg.registry.plugins import plugin_options, plugin_text
 
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)

@@ -9,7 +9,7 @@ from hardneg.cli import options
 from hardneg.cli.console import aligned, say, say_answer
 from hardneg.cli.options import JSON
 from hardneg.cli.planned_work import store_outputs
-from hardneg.cli.recipe_options import NAME, PRESET
+from hardneg.cli.recipe_plan import NAME, PRESET
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
 
@@ -88,7 +88,7 @@ def runs(
 
     Example: hardneg recipe runs runs/star-passage-demo --output submissions
     """
-    from hardneg.recipe.exported_runs import export_runs
+    from hardneg.recipe.run_folder import export_runs
 
     outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
     outputs.check()

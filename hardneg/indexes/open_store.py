@@ -5,20 +5,18 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from zipfile import BadZipFile
 
 import numpy as np
 
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors
-from hardneg.formats.vectors.sparse_store import SHAPE, SparseStore
-from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.backends.sparse import SparseSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
-from hardneg.indexes.kernels.maxsim.exact_maxsim import MultiVectorSearcher
-from hardneg.records.layout import SHARDS
+from hardneg.records.layout import SHARDS, WEIGHTS
 from hardneg.records.types import Encoded, Hits
+from hardneg.registry.plugins import load_plugin
 from hardneg.registry.protocols import Searcher, StoredSearcher
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replacing
@@ -26,7 +24,7 @@ from hardneg.store.atomic_write import replacing
 
 def form_in(folder: Path) -> str | None:
     """Return the content of a folder as the `input` of backends; None for other folders."""
-    if (folder / SHAPE).exists():
+    if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
         return None
@@ -38,11 +36,13 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
 
     Raises:
         ArtifactError: a file is missing or damaged, or nothing there is known.
+        PluginError: the package of its form is not installed.
     """
-    if (folder / SHAPE).exists():
-        return SparseSearcher(SparseStore.open(folder), progress)
+    if (folder / WEIGHTS).exists():
+        return cast(StoredSearcher, replace(load_plugin("indexes", "sparse")().open(folder), progress=progress))
     if (folder / TOKEN_OFFSETS).exists():
-        return MultiVectorSearcher(TokenStore.open(folder), options=options, progress=progress)
+        opened: Any = load_plugin("indexes", "multi-vector")().open(folder)
+        return cast(StoredSearcher, replace(opened, options=options, progress=progress))
     return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)
 
 
@@ -68,11 +68,11 @@ def resumable(searcher: Searcher, folder: Path) -> Searcher:
     """Return an exact searcher with checkpoints in a folder, and any other one itself."""
     if isinstance(searcher, PooledSearcher):
         return replace(searcher, searcher=resumable(searcher.searcher, folder))
-    if isinstance(searcher, SparseSearcher):
-        return replace(searcher, begun=folder)
-    if isinstance(searcher, FlatSearcher | MultiVectorSearcher):
-        return replace(searcher, options=replace(searcher.options or ExactOptions(), begun=folder))
-    return searcher
+    if isinstance(searcher, FlatSearcher) or getattr(searcher, "resumes", False):
+        exact: Any = searcher
+        return cast(Searcher, replace(exact, options=replace(exact.options or ExactOptions(), begun=folder)))
+    kept: Any = searcher
+    return cast(Searcher, replace(kept, begun=folder)) if hasattr(searcher, "begun") else searcher
 
 
 def _read(path: Path) -> Hits | None:

@@ -11,9 +11,9 @@ from typing import Any
 from hardneg.evaluation.intervals import distributions
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import Measured, read_metrics
-from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import expand
 from hardneg.recipe.run_folder import read_lock
+from hardneg.recipe.yaml_load import RecipeFunction
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import METRICS
 from hardneg.store.atomic_write import replace_text

@@ -9,7 +9,17 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
-from hardneg.records.types import Candidates, Collection, Document, Hits, Lookup, Negatives, ScoreBatch, Written
+from hardneg.records.types import (
+    Candidates,
+    Collection,
+    Document,
+    EncodedBatch,
+    Hits,
+    Lookup,
+    Negatives,
+    ScoreBatch,
+    Written,
+)
 from hardneg.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -327,3 +337,17 @@ class EstimatedFilter(Protocol):
 
     def filtering_charge(self, queries: float) -> float:
         """Return the charge for the lists of so many queries, in the currency of the server's prices."""
+
+
+class Regularizer(Protocol):
+    """A penalty on encoded texts, added to a loss (`hardneg.regularizers`).
+
+    form: the required output of the encoder, such as `"weights"`, those of terms; a recipe whose encoder has
+    another is refused before anything runs.
+    """
+
+    version: ClassVar[int]
+    form: ClassVar[str]
+
+    def __call__(self, batch: EncodedBatch) -> "Tensor":
+        """Return a scalar, 0 or above; a document counts as often as it has columns."""

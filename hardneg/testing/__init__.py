@@ -8,6 +8,7 @@ from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.engines import EngineTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
+from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
 from hardneg.testing.training import LossTests
@@ -22,9 +23,11 @@ __all__ = [
     "IndexTests",
     "LossTests",
     "MinerTests",
+    "PluginTests",
     "RerankerTests",
     "StageTests",
     "TrainableEncoderTests",
     "TrainableRerankerTests",
     "WriterTests",
+    "rule",
 ]

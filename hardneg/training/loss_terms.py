@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.losses.flops import Flops
 from hardneg.records.errors import UsageError
-from hardneg.records.types import ScoreBatch, StoredPrecision
+from hardneg.records.types import EncodedBatch, ScoreBatch, StoredPrecision
 from hardneg.registry.plugins import needs_of
+from hardneg.registry.protocols import Regularizer
 from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
@@ -57,7 +57,7 @@ class LossTerms:
     """
 
     dims: Mapping[int, float] = field(default_factory=dict)
-    regularizer: Flops | None = None
+    regularizer: Regularizer | None = None
     guided_mask: GuidedMask | None = None
     self_mask: float | None = None
     precisions: tuple[StoredPrecision, ...] = ()
@@ -122,4 +122,4 @@ class LossTerms:
         if self.regularizer is None:
             return None
         counts = torch.bincount(column, minlength=len(documents)).to(documents.device)
-        return self.regularizer(queries, documents, counts, done)
+        return self.regularizer(EncodedBatch(queries, documents, counts, done))

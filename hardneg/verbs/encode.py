@@ -146,10 +146,10 @@ class Encode(IndexSpec):
     def _in_shards(self, context: "StageContext[Encode]") -> bool:
         """Whether shards are wanted, or were begun by a run that was stopped."""
         from hardneg.formats.vectors.shards import BEGUN_CUT
-        from hardneg.formats.vectors.sparse_store import SHAPE
+        from hardneg.records.layout import WEIGHTS
 
         begun = (context.folder / BEGUN_CUT).exists()
-        one = (context.folder / "index").exists() or (context.folder / SHAPE).exists()
+        one = (context.folder / "index").exists() or (context.folder / WEIGHTS).exists()
         return begun or (not one and (self.shards or self.shard_rows) is not None)
 
     def _store(

@@ -229,7 +229,7 @@ def test_judgements_of_train_are_trained_with(tmp_path):
 
 
 def test_without_pyserini_there_is_no_row_of_bm25(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "pyserini not installed")
+    monkeypatch.setattr("hardneg.recipe.needs.absent", lambda extra: "pyserini not installed")
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}))
     assert "bm25" not in loaded(beginning, tmp_path / "x.yaml").stages
     assert "BM25 is left out: pyserini not installed" in beginning.sentences()
@@ -317,7 +317,7 @@ def test_start_runs_what_it_wrote_for_judged_queries(tmp_path, monkeypatch):
     pytest.importorskip("wordllama")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "no" if extra == "lucene" else "")
+    monkeypatch.setattr("hardneg.recipe.needs.absent", lambda extra: "no" if extra == "lucene" else "")
     small_collection(tmp_path / "own")
     done = hardneg.start("own", run=True)
     measured = json.loads(Path("runs/own/metrics.json").read_text())["metrics"]

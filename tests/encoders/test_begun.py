@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
@@ -18,7 +18,7 @@ from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 
-KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+KINDS = {name: make for name, make in BY_FAMILY.items() if name != "static"}
 OPTIONS = EncodeOptions(tokens_per_batch=40, precision="fp32")
 
 
@@ -50,14 +50,7 @@ def corpus(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("kind", "cut", "shards"),
-    [
-        ("dense", None, 0),
-        ("sparse", None, 0),
-        ("multi-vector", None, 0),
-        ("dense", Segments(4, 2), 0),
-        ("dense", None, 2),
-    ],
+    ("kind", "cut", "shards"), [*((kind, None, 0) for kind in KINDS), ("dense", Segments(4, 2), 0), ("dense", None, 2)]
 )
 def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, kind, cut, shards):
     encoder = load_encoder(ModelSpec(str(KINDS[kind](tmp_path / "model"))), "cpu")

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from encoders.test_sharded import FP32, check_same, corpus, encode, models
+from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus import sharding
 from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
@@ -39,7 +40,7 @@ def put(store, numbers):
         store.write_block(*block)
 
 
-@pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", [name for name in BY_FAMILY if name != "dense"])
 def test_many_writers_in_any_order_make_what_one_does(models, corpus, tmp_path, monkeypatch, kind):
     encoder = models[kind]
     monkeypatch.setattr(encoder, "block", 4)

@@ -4,17 +4,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import BY_FAMILY, tiny_encoder
 
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.kept_texts import encode_kept
 from hardneg.formats.vectors import begun_blocks
-from hardneg.records.encoded import SparseRows, TokenVectors
+from hardneg.records.encoded import EncodedRows
 from hardneg.runtime.progress import Silent
 
-KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+KINDS = {name: make for name, make in BY_FAMILY.items() if name != "static"}
 TEXTS = ["which " * (n % 5) + f"river is {n}" for n in range(22)]
 OPTIONS = EncodeOptions(tokens_per_batch=40, precision="fp32", window=5)
 
@@ -38,11 +38,9 @@ class Stopping(Silent):
 
 
 def raw(encoded):
-    if isinstance(encoded, SparseRows):
-        return encoded.offsets.tobytes(), encoded.terms.tobytes(), encoded.weights.tobytes()
-    if isinstance(encoded, TokenVectors):
-        return encoded.offsets.tobytes(), encoded.vectors.tobytes()
-    return (encoded.tobytes(),)
+    if not isinstance(encoded, EncodedRows):
+        return (encoded.tobytes(),)
+    return encoded.offsets.tobytes(), *(array.tobytes() for array in encoded.flat.values())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,6 +25,7 @@ TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
 
 PACKAGES = {"cort-electra-": "hardneg_electra", "rocketqa-nq": "hardneg_reader", "ance-nq-reader": "hardneg_reader"}
+PACKAGES |= dict.fromkeys(("ance-splade", "star-splade"), "hardneg_sparse")
 """Of recipes whose names begin so, the package that their preset `paper` needs."""
 
 

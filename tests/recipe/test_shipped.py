@@ -14,17 +14,26 @@ import yaml
 from recipe.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
 from hardneg.recipe import plan as planning
-from hardneg.recipe.functions import RecipeFunction, function_names
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment, named_recipes, shipped_recipes
+from hardneg.recipe.yaml_load import (
+    RecipeFunction,
+    find_recipe,
+    function_names,
+    head_comment,
+    named_recipes,
+    shipped_recipes,
+)
 from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
+    **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),
     ("cort-electra-passage", "paper"): "hardneg_electra",
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",
+    **{("ance-splade", preset): "hardneg_sparse" for preset in ("demo", "paper")},
+    **{("star-splade", preset): "hardneg_sparse" for preset in ("demo", "small", "paper")},
 }
 PRESETS = [(name, preset) for name, presets in presets_by_recipe().items() for preset in presets]
 
@@ -109,7 +118,7 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     if name not in presets_by_recipe():
         pytest.skip("pip install ./plugins/hardneg-papers")
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
-        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install it from plugins/")
     monkeypatch.setattr(planning._Sources, "digest", lambda sources, find: "content")
     recipe = load_recipe(find_recipe(name), preset)
     steps = make_plan(recipe, []).steps

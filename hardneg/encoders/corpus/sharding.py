@@ -21,7 +21,7 @@ from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
 from hardneg.formats.vectors.shards import BEGUN_CUT, SHARD, even_cut, shard_name
-from hardneg.formats.vectors.sparse_store import SHAPE
+from hardneg.records.layout import WEIGHTS
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -122,7 +122,7 @@ class ShardWork:
         for path in own.iterdir():
             if path.is_file() and path.name not in self.encoder.files:  # what a killed process left
                 path.unlink()
-        size: Mapping[str, Any] = {"terms" if (own / SHAPE).exists() else "dimension": self.encoder.dimension}
+        size: Mapping[str, Any] = {"terms" if (own / WEIGHTS).exists() else "dimension": self.encoder.dimension}
         close_shard(own, len(part), {"first": part.rows.start, **size})
 
     def close_all(self) -> None:

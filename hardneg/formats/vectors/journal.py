@@ -79,13 +79,18 @@ class BlockWriter:
     count: int
     _journal: Journal
 
+    @property
+    def documents(self) -> int:
+        """How many ids the folder has: one a row, unless a document has several."""
+        return self.count
+
     def finished_blocks(self) -> set[int]:
         """Return the numbers of the blocks that are safely on disk, by this or any other writer of the folder."""
         return self._journal.finished()
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Write the id of each row, in row order, streaming."""
-        write_doc_ids(self.folder, doc_ids, self.count)
+        write_doc_ids(self.folder, doc_ids, self.documents)
 
     def _check_doc_ids(self) -> None:
         if not (self.folder / DOC_IDS).exists():

@@ -286,10 +286,8 @@ class Searching:
 
         Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all queries.
         """
-        from hardneg.indexes.backends.impact import ImpactSearcher
-
         texts = self._encoder is None and self.context.spec.query_vectors is None
-        if texts or isinstance(self._searcher, ImpactSearcher):
+        if texts or hasattr(self._searcher, "lucene"):
             return _BY_LUCENE
         return QUERIES_AT_ONCE if self._encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * self._encoder.block)
 

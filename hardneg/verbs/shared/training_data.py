@@ -18,6 +18,7 @@ from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.wording import counted
+from hardneg.registry.protocols import Regularizer
 from hardneg.runtime.distributed import barrier, world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import replacing
@@ -119,14 +120,13 @@ def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
 
 def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
-    from hardneg.losses.flops import Flops
     from hardneg.training.loss_terms import LossTerms
 
     spec = context.spec
     if spec.dims and encoder.dimension not in spec.dims:
         whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
         context.progress.note(f"{context.name}: dims: {whole}")
-    penalty = None if spec.regularizer is None else context.plugin("regularizer", Flops)
+    penalty = None if spec.regularizer is None else context.plugin("regularizer", Regularizer)
     return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
 
 

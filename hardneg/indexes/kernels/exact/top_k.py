@@ -213,3 +213,28 @@ def best_of(state: State | None, device: torch.device) -> Best | None:
     if not state:
         return None
     return Best(*(torch.from_numpy(state[name]).to(device) for name in ("scores", "rows", "bar")))
+
+
+class BestRows:
+    """The best k rows of each query, part by part of the queries, in one pass over the rows that resumes after a stop.
+
+    done: how many rows have passed.
+    """
+
+    def __init__(self, begun: BegunPass, parts: int, k: int, device: torch.device) -> None:
+        """As a stopped pass left them, or without any rows; parts: of the queries, how many."""
+        self._begun, self._k, self.done = begun, k, begun.done
+        self._best = [best_of(begun.state(part), device) for part in range(parts)]
+
+    def add(self, part: int, scores: Tensor, start: int) -> None:
+        """Takes the scores of a part of the queries with a block of rows, float32 [q, b], from row `start` on."""
+        self._best[part] = merged(self._best[part], scores, start, self._k)
+
+    def passed(self, done: int) -> None:
+        """So many rows have passed all parts; they are kept on disk where that is due."""
+        self.done = done
+        self._begun.at(done, lambda: (kept_best(best, self._k) for best in self._best))
+
+    def hits(self, count: int) -> Hits:
+        """The lists of all queries, `count`. Raises ArtifactError for scores that are not finite."""
+        return best_hits(self._best, count, self._k)

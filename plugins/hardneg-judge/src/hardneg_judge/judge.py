@@ -32,8 +32,8 @@ from hardneg.plugin import (
     StoredCollection,
     Task,
     Trait,
+    atomic_write,
     configure,
-    link_file,
     marked_references,
     open_collection,
     open_queries,
@@ -41,7 +41,6 @@ from hardneg.plugin import (
     positives_by_query,
     read_negatives,
     recording_drops,
-    replacing,
     source_of,
     write_negatives,
 )
@@ -150,7 +149,7 @@ class Judge(StageSpec):
         total = len(work.mined)
         with context.progress.task("judging", total, "queries") as task, ExitStack() as stack:
             levels = _opened(context, stack)
-            file = stack.enter_context(replacing(context.folder / JUDGEMENTS))
+            file = stack.enter_context(atomic_write.replacing(context.folder / JUDGEMENTS))
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             written = _written(work.judged(levels), file, task)
             left = work.left(written)
@@ -159,7 +158,7 @@ class Judge(StageSpec):
         if not work.facts["queries"]:
             raise DataError(f"{context.name}: of {total} queries none is left: every one has a relevant negative")
         if (queries := context.inputs["negatives"].folder / QUERIES).exists():
-            link_file(queries, context.folder / QUERIES)
+            atomic_write.link_file(queries, context.folder / QUERIES)
         return {**work.facts, **message}
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.plugin import SCRATCH, replace_text
+from hardneg.plugin import SCRATCH, atomic_write
 
 _LOCK, _NAMES = "writers.lock", "writers.json"
 
@@ -31,7 +31,7 @@ class Roster:
         """Makes these all there are, when whoever is writing a block has finished it."""
         self._lock.parent.mkdir(parents=True, exist_ok=True)
         with self._locked(fcntl.LOCK_EX):
-            replace_text(self._names, json.dumps(sorted(names)))
+            atomic_write.replace_text(self._names, json.dumps(sorted(names)))
 
     def lists(self, name: str) -> bool:
         """Whether a name is listed; not where there is no roster, as on a machine that does not see the folder."""

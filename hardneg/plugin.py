@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.datasets import hub_tables
+    from hardneg.datasets import pydocs as installed_docs
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
@@ -60,23 +62,22 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
+    from hardneg.formats import hash_index, id_pairs, python_code, queries, source_files, text_lines
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.doc_ids import DocIds
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
-    from hardneg.formats.source_files import HasParts
     from hardneg.formats.vectors import journal, number_file, shards
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+    from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
-    from hardneg.indexes.exact_ranks import counts_above, pair_scores
     from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.load import check_recipe
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.records import wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
         Hits,
         Judgement,
         Lookup,
+        Membership,
         Negatives,
         PluginSetting,
         Query,
@@ -124,7 +127,6 @@ if TYPE_CHECKING:
         ScoreBatch,
         Written,
     )
-    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DenseSearcher,
@@ -144,14 +146,13 @@ if TYPE_CHECKING:
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
+    from hardneg.runtime import model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.model_server import Endpoint, ModelServer
-    from hardneg.runtime.model_server import check_address as check_server_address
-    from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
+    from hardneg.store.atomic_write import replace_text
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
     from hardneg.store.identity import plugin_identity
@@ -171,35 +172,36 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
-    "DenseSearcher", "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder",
-    "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "Exclusion", "FILTER_RULES", "FREE",
-    "Facts", "FilterTexts", "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError",
-    "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError", "InputFile", "Judgement", "KEPT",
-    "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured",
-    "MetricName", "MissingDependency", "ModelError", "ModelServer", "ModelSpec", "NEGATIVES", "Name", "Negatives",
-    "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress",
-    "QUERIES", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation",
-    "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch",
-    "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext",
+    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED",
+    "DataError", "DenseSearcher", "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows",
+    "Encoder", "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts",
+    "FilterTexts", "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError",
+    "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions",
+    "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName",
+    "MissingDependency", "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option",
+    "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query",
+    "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
+    "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores",
+    "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext",
     "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task",
     "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
-    "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of",
-    "atomic_write", "best_device", "cache_folder", "check_recipe", "check_server_address", "checked_tree",
-    "compare_all", "compression", "configure", "counts_above", "dataset_name", "derive_seed", "digest", "drop_batches",
-    "estimates", "evaluate", "evaluating", "figures", "file_digest", "flags_named", "forget_last_call", "gather",
-    "generator", "has_answers", "holm", "index_checks", "journal", "laid_indexes", "learn", "lists_in_order",
-    "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references",
-    "means", "measurements", "model_content", "model_files", "named_dataset", "negatives_overlap", "number_file",
-    "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model",
-    "openings", "option_again", "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors",
-    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "rank_candidates", "read_lock",
-    "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "resolve_model",
-    "run_file", "run_overlap", "say", "search_exact", "server_key", "settle_by", "shards", "source_of", "spec_from",
-    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
-    "terms", "token_batches", "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts",
-    "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives", "write_qrels",
-    "write_run", "writing_model",
+    "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
+    "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe", "checked_tree", "compare_all",
+    "compression", "configure", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate",
+    "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator",
+    "has_answers", "hash_index", "holm", "hub_tables", "id_pairs", "index_checks", "installed_docs", "journal",
+    "laid_indexes", "learn", "lists_in_order", "lists_side_by_side", "load_encoder", "loading", "locate_model",
+    "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content", "model_files",
+    "model_server", "named_dataset", "negatives_overlap", "number_file", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
+    "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "python_code", "queries", "rank_candidates", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text", "resolve_model",
+    "run_file", "run_overlap", "say", "search_exact", "settle_by", "shards", "source_files", "source_of", "spec_from",
+    "spread_over_collections", "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms",
+    "text_lines", "token_batches", "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts",
+    "without_paths", "without_problems", "wording", "world", "write_form", "write_metrics", "write_negatives",
+    "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

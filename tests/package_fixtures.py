@@ -39,3 +39,10 @@ def started_java() -> None:
         start_java()
     except MissingDependency as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the test's own for what `datasets` keeps of tables; skips where that is not installed."""
+    pytest.importorskip("datasets")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -58,7 +58,7 @@ Setting = str | Mapping[str, Any]
 Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
-        "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
+        "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
         "a folder, a `datasets.Dataset` of pairs, or a dict of corpus, queries and qrels",
         plugin="datasets",
     ),

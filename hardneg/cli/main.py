@@ -7,14 +7,12 @@ import sys
 from contextlib import suppress
 from io import TextIOWrapper
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
-from hardneg.cli.adaptor import click_command
 from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
 from hardneg.cli.diagnose import diagnose
@@ -22,83 +20,10 @@ from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
 from hardneg.cli.index import pyserini
-from hardneg.cli.options import RESULTS
+from hardneg.cli.packages import PackageGroup
 from hardneg.cli.start import start
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, MissingDependency, PluginError
+from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-
-GROUP = "apps"
-OWN = {
-    "browse": (
-        "hardneg-browse",
-        "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
-    ),
-    "mteb": (
-        "hardneg-mteb",
-        "Evaluate models on mteb's tasks, with hardneg's encoding, indexes and search; what is done is not done again.",
-    ),
-    "push": (
-        "hardneg-hub",
-        "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",
-    ),
-}
-"""Commands of packages in the folder `plugins` of a checkout: the package, and a line of help."""
-
-
-class PackageGroup(TyperGroup):
-    """A group that has the commands of packages after its own."""
-
-    _helping = False
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """All names; no package is imported."""
-        own = super().list_commands(ctx)
-        return [*own, *sorted({*OWN, *_points()} - {*own})]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command; one of a package that is not installed says how to install it."""
-        if cmd_name in super().list_commands(ctx) or cmd_name not in {*OWN, *(points := _points())}:
-            return super().get_command(ctx, cmd_name)
-        if self._helping:
-            return TyperCommand(cmd_name, callback=None, help=_summary(cmd_name, points), rich_help_panel=RESULTS)
-        if cmd_name in points:
-            point = points[cmd_name]
-            try:
-                return click_command(cmd_name, point.load())
-            except ImportError as error:
-                raise PluginError(f"the command {cmd_name!r} ({point.value}) cannot be imported ({error})") from error
-        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-
-        def lacking() -> NoReturn:
-            raise MissingDependency(f"{cmd_name}: pip install ./plugins/{OWN[cmd_name][0]}, from a checkout of hardneg")
-
-        return TyperCommand(
-            cmd_name, callback=lacking, help=OWN[cmd_name][1], context_settings=anything, add_help_option=False
-        )
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """The list of the commands."""
-        self._helping = True
-        super().format_help(ctx, formatter)
-
-
-def _points() -> "dict[str, EntryPoint]":
-    from hardneg.registry.plugins import entry_points
-
-    return {point.name: point for point in entry_points(GROUP)}
-
-
-def _summary(name: str, points: "dict[str, EntryPoint]") -> str:
-    if name in OWN:
-        return OWN[name][1]
-    from hardneg.registry.plugins import plugin_summary
-
-    return f"{plugin_summary(points[name].value)}."
-
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "

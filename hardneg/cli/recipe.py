@@ -14,14 +14,15 @@ from hardneg.cli import completion
 from hardneg.cli.console import aligned, measured_tables, say, say_answer, stderr_console, stdout_console
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
-from hardneg.cli.planned_work import configured, free_bytes, run_plan
+from hardneg.cli.packages import PackageGroup
+from hardneg.cli.planned_work import configured, free_bytes, run_plan, store_outputs
 from hardneg.cli.recipe_plan import NAME, PRESET, SET, check_stages, headline, plan, planned, run_outputs
-from hardneg.cli.recipe_results import runs, verify
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import METRICS
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
-app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True)
+app = typer.Typer(
+    cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -61,8 +64,25 @@ def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SE
 
 
 app.command()(plan)
-app.command()(runs)
-app.command()(verify)
+
+
+@app.command()
+def runs(
+    folder: Path = typer.Argument(..., help="The run folder of a finished recipe."),
+    output: Path = output("The folder to write: a folder for each run.", "submissions"),
+    overwrite: bool = OVERWRITE,
+) -> None:
+    """Write each run with its ir_metadata, as TIRA takes them: NAME/run.txt.gz and NAME/ir-metadata.yml.
+
+    Example: hardneg recipe runs runs/star-passage-demo --output submissions
+    """
+    from hardneg.recipe.run_folder import export_runs
+
+    outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        names = export_runs(folder, output)
+    say(f"{output}: {counted(len(names), 'run')}: {', '.join(names)}")
 
 
 @app.command()

@@ -30,7 +30,7 @@ _METRICS = f"One or several; default {' '.join(METRICS)}."
 _GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
 _BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
 _BASELINES = "Compare with this run only (its file's name); default: all pairs."
-_DATASET = "For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name."
+_DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
     str | Iterable[str], Arg(_METRICS, cli=list[str], same=("metric",), metavar="NAME...", metrics=True)

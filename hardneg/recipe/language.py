@@ -18,7 +18,6 @@ from hardneg.recipe.yaml_load import (
     head_comment,
     parse_setting,
     read_tree,
-    shipped_recipes,
 )
 from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.wording import complaint, suggestion
@@ -61,8 +60,8 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The plain stages of a shipped file, for functions that add to them."""
-    return expand(shipped_recipes()[name], preset, ()).tree
+    """The plain stages of a recipe by its name or its file's path."""
+    return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipe.recipes import small_collection
+from recipe.recipes import NEEDS_DATASETS, small_collection
 from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
@@ -48,10 +48,18 @@ def qrels(*splits: str) -> dict[str, str]:
         ({"corpus.jsonl.gz": CORPUS}, "beir", {}, None),
         (BEIR, "beir", {}, ("queries.jsonl", 2)),
         ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),
-        (TSV, "msmarco", {}, None),
-        ({**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1)),
-        ({**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"}, "msmarco", {"test": 1}, None),
-        (
+        pytest.param(TSV, "msmarco", {}, None, marks=NEEDS_DATASETS),
+        pytest.param(
+            {**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1), marks=NEEDS_DATASETS
+        ),
+        pytest.param(
+            {**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"},
+            "msmarco",
+            {"test": 1},
+            None,
+            marks=NEEDS_DATASETS,
+        ),
+        pytest.param(
             {
                 "corpus/a.jsonl": '{"id": "x", "contents": "y"}\n',
                 "topics.test.txt": TREC,
@@ -60,6 +68,7 @@ def qrels(*splits: str) -> dict[str, str]:
             "pyserini",
             {"test": 1},
             None,
+            marks=NEEDS_DATASETS,
         ),
     ],
 )

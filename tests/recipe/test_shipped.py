@@ -3,9 +3,7 @@
 import dataclasses
 import importlib.util
 import json
-import shlex
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,8 @@ from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
     **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),
+    ("ance-nq", "paper"): "hardneg_datasets",
+    ("dpr-nq", "paper"): "hardneg_datasets",
     ("cort-electra-passage", "paper"): "hardneg_electra",
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",
@@ -163,33 +163,6 @@ def test_a_function_returns_plain_stages(name: str):
         tree = source.function(preset)
         assert json.loads(json.dumps(tree)) == tree and None not in [value for _, value in _keys_and_values(tree)]
         assert all("stage" in stage for stage in tree["stages"].values())
-
-
-ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]
-
-
-def _settings_in_head(name: str, word: str) -> list[str]:
-    """What the command in a recipe's head that has this word sets."""
-    commands = "\n".join(head_comment(find_recipe(name))).replace("\\\n", " ").splitlines()
-    (words,) = (shlex.split(line) for line in commands if word in line and line.split()[:1] == ["hardneg"])
-    return [value for flag, value in pairwise(words) if flag == "--set"]
-
-
-@NEEDS_PAPERS
-@pytest.mark.parametrize("name", ROCKETQA)
-def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_positives(name: str):
-    settings = _settings_in_head(name, "false-negative-recall")
-    stages = load_recipe(find_recipe(name), settings=settings).stages
-    analyses, dataset = {each.name: each for each in stages["behind"].analysis}, stages["dataset"]
-    hidden = analyses["false-negative-recall"]
-    assert hidden.scores == {"cross-encoder": "train-scores"} and hidden.depth == 20
-    assert (dataset.withheld.positives, dataset.withheld.unlabelled) == (0.3, 0.5)
-    for preset in ("demo", "paper"):
-        plain = load_recipe(find_recipe(name), preset).stages
-        (denoising,) = plain["behind"].analysis
-        assert denoising.name == "denoising" and denoising.negatives == {"denoised": "denoised-negatives"}
-        assert plain["report"].analyses == {"Denoising": "behind"}
-        assert plain["train-scores"].positives
 
 
 @NEEDS_PAPERS

@@ -15,6 +15,5 @@ LOSS = STAR
 BM25 = "bm25"
 CROSS_ENCODER = "cross-encoder"
 BEIR, DOCUMENTS, HF, IR_DATASETS, PYSERINI = "beir", "documents", "hf", "ir-datasets", "pyserini"
-MINER_SWEEP, POSITIVE_RANKS, HARDNESS = "miner-sweep", "positive-ranks", "hardness"
 DOCSTRING = "docstring"
 LOCAL = "local"

@@ -48,7 +48,9 @@ _PAPERS = (
 )  # fmt: skip
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
+    ("analyses", "miner-sweep"): "hardneg-advice",
     ("analyses", "p-mrr"): "hardneg-instructions",
+    ("analyses", "positive-ranks"): "hardneg-advice",
     ("datasets", "bright"): "hardneg-instructions",
     ("datasets", "dpr"): "hardneg-datasets",
     ("datasets", "followir"): "hardneg-instructions",

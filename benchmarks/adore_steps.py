@@ -38,7 +38,7 @@ from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
-from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index
+from hardneg.training.methods.adore import AdoreTraining
 from hardneg.training.negative_sources import Searched
 from hardneg.training.options import TrainOptions
 
@@ -71,11 +71,12 @@ def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precisio
         batch_size=options.batch, max_steps=options.steps, precision=precision, learning_rate=5e-6, warmup_ratio=0.0
     )
     way = AdoreTraining(
-        encoder,
-        Examples(data, 0, 42),
-        Index(searcher, data.corpus.content_hash, "benchmark"),
-        Searched(searcher, options.depth, seconds),
-        AdoreOptions(),
+        encoder=encoder,
+        examples=Examples(data, 0, 42),
+        searcher=searcher,
+        index="benchmark",
+        content_hash=data.corpus.content_hash,
+        source=Searched(searcher, options.depth, seconds),
         seconds=seconds,
     )
 

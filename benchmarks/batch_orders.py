@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hardneg_papers.clusters import Clustered, TopicBalanced, k_means
-from hardneg_papers.hardest_together import HardestTogether
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from hardneg.batches.batch_order import Shuffled, TrainingQueries
 from hardneg.datasets.beir import Beir
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.training.negative_draws import by_margin, margin_bins
+from hardneg.training.batch_orders import Clustered, HardestTogether, Shuffled, TopicBalanced, TrainingQueries, k_means
+from hardneg.training.examples import by_margin, margin_bins
 
 DEPTH, TOPICS, BLOCK = 100, 64, 1024
 

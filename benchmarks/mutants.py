@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = {
     **{
         name: (f"hardneg/{name}/**/*.py", [f"tests/{name}"])
-        for name in ("losses", "mining", "batches", "fusion", "datasets", "indexes")
+        for name in ("losses", "mining", "fusion", "datasets", "indexes")
     },
     "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation"]),
     "data": ("hardneg/formats/**/*.py", ["tests/formats"]),
@@ -41,7 +41,7 @@ PARTS = {
         [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
     ),
     "drawing": (
-        "hardneg/training/negative_draws.py",
+        "hardneg/training/examples.py",
         ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
     ),
     "merging": ("hardneg/formats/merging.py", ["tests/formats/test_shard_writer.py"]),

@@ -221,10 +221,10 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every installed plugin with its options; those of verbs have a page of their own."""
-    from hardneg.registry.plugins import KINDS, list_plugins, load_plugin, plugin_options, plugin_text
+    from hardneg.registry.plugins import CHOICES, KINDS, list_plugins, load_plugin, plugin_options, plugin_text
 
     yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
-    for kind in KINDS:
+    for kind in (*KINDS, *CHOICES):
         yield f"## {kind.capitalize()}\n"
         for item in list_plugins(kind):
             plugin = load_plugin(kind, item.name)

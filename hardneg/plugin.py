@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace, usual_store
-    from hardneg.batches import batch_order
     from hardneg.cli.commands import Command
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
@@ -171,13 +170,13 @@ if TYPE_CHECKING:
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
-    from hardneg.training.method import ExampleTraining
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
+    from hardneg.training.step import ExampleTraining
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.verbs.shared.training_options import Judging, of_the_run
+    from hardneg.verbs.shared.train_config import ValidationOptions, of_the_run
 # fmt: on
 
 _NAMES = type_checkers_imports(__name__)
@@ -187,22 +186,22 @@ __all__ = [  # noqa: RUF022
     "DenseSearcher", "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder",
     "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts",
     "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
-    "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions",
-    "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership",
-    "MetricName", "MissingDependency", "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex",
-    "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES",
-    "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
+    "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile",
+    "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName",
+    "MissingDependency", "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option",
+    "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query",
+    "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
     "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores",
     "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext",
     "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task",
-    "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace",
-    "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of",
-    "atomic_write", "batch_order", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression",
-    "configure", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating",
-    "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
-    "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
-    "intervals", "journal", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order",
-    "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
+    "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
+    "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
+    "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
+    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates",
+    "evaluate", "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms",
+    "gather", "generator", "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs",
+    "index_checks", "installed_docs", "intervals", "journal", "keep_result", "laid_indexes", "learn", "link_file",
+    "lists_in_order", "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
     "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "module_folders",
     "named_dataset", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
     "open_store", "opening", "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share",

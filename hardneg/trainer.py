@@ -10,8 +10,10 @@ __all__ = ["AdoreLoss", "RefreshedNegatives"]
 
 
 def __getattr__(name: str) -> Any:
+    """Import the loss, which needs torch, and the negatives on demand."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hardneg.doors import trainer
+    from importlib import import_module
 
-    return getattr(trainer, name)
+    home = "adore_loss" if name == "AdoreLoss" else "refreshed"
+    return getattr(import_module(f"hardneg.doors.trainer.{home}"), name)

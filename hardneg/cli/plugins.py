@@ -20,8 +20,8 @@ from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
 
 app = typer.Typer(
-    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, batches, "
-    "indexes, rerankers, stages, analyses, engines.",
+    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
+    "rerankers, stages, analyses, engines.",
     no_args_is_help=True,
 )
 

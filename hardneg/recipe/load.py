@@ -22,7 +22,7 @@ from hardneg.runtime.seeding import SEED
 from hardneg.training.options import usual_rate
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import EncoderLearning
+from hardneg.verbs.shared.train_config import EncoderOptions
 
 _MOST_STAGES = 200
 
@@ -238,7 +238,7 @@ def _model(top: _Top | None, models: ResolvedModels, problems: list[str]) -> Mod
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
     """The stages that train an encoder and give no learning rate, each with that of its model's kind."""
     for name, spec in view.stages.items():
-        if not isinstance(spec, EncoderLearning) or "learning_rate" in written[name].get("options", {}):
+        if not isinstance(spec, EncoderOptions) or "learning_rate" in written[name].get("options", {}):
             continue
         model = spec.began_with(view.at(name))
         if rate := usual_rate(view.models.of(model)):

@@ -12,7 +12,6 @@ STAR, RANKNET, LAMBDA, BCE, INFONCE = "star", "ranknet", "lambda", "bce", "infon
 LOSS = STAR
 """Of `train`, where no loss is named."""
 
-SHUFFLED = "shuffled"
 BM25 = "bm25"
 CROSS_ENCODER = "cross-encoder"
 BEIR, DOCUMENTS, HF, IR_DATASETS, PYSERINI = "beir", "documents", "hf", "ir-datasets", "pyserini"

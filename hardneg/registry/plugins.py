@@ -26,10 +26,19 @@ if TYPE_CHECKING:
 
 _KINDS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
-    "loss": "losses", "regularizer": "regularizers", "batches": "batches", "index": "indexes", "reranker": "rerankers",
+    "loss": "losses", "regularizer": "regularizers", "index": "indexes", "reranker": "rerankers",
     "stage": "stages", "analysis": "analyses", "engine": "engines",
 }  # fmt: skip
 KINDS = tuple(_KINDS.values())
+_ORDERS = "hardneg.training.batch_orders:"
+CHOICES: Mapping[str, Mapping[str, str]] = {
+    "batches": {
+        "clustered": f"{_ORDERS}Clustered", "hardest-together": f"{_ORDERS}HardestTogether",
+        "one-source": f"{_ORDERS}OneSource", "shuffled": f"{_ORDERS}Shuffled",
+        "topic-balanced": f"{_ORDERS}TopicBalanced",
+    },
+}  # fmt: skip
+"""Options of a training that are chosen by name, with options of their own, as plugins are; packages add none."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -41,9 +50,6 @@ _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
     ("analyses", "miner-sweep"): "hardneg-advice",
     ("analyses", "p-mrr"): "hardneg-instructions",
-    **dict.fromkeys(
-        (("batches", name) for name in ("clustered", "hardest-together", "topic-balanced")), "hardneg-papers"
-    ),
     ("analyses", "positive-ranks"): "hardneg-advice",
     ("datasets", "bright"): "hardneg-instructions",
     ("datasets", "dpr"): "hardneg-datasets",
@@ -228,7 +234,7 @@ def kind_of(word: str) -> str:
     """The kind that a word names, in the singular or the plural. Raises UsageError: it names none."""
     known = singulars()
     kind = known.get(word, word)
-    if kind not in KINDS:
+    if kind not in KINDS and kind not in CHOICES:
         raise UsageError(
             f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
         )
@@ -236,7 +242,7 @@ def kind_of(word: str) -> str:
 
 
 def _known_kind(kind: str) -> str:
-    if kind not in KINDS:
+    if kind not in KINDS and kind not in CHOICES:
         raise PluginError(
             f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
         )
@@ -258,6 +264,9 @@ def install_command(package: str) -> str:
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
     """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
+    if kind in CHOICES:
+        points = (importlib.metadata.EntryPoint(*item, f"hardneg.{kind}") for item in CHOICES[kind].items())
+        return importlib.metadata.EntryPoints(points)
     groups = _entry_points_by_group(tuple(sys.path), importlib.metadata.entry_points)
     return groups.get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
 
@@ -272,7 +281,7 @@ def _entry_points_by_group(
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    return (point.dist.name, point.dist.version) if point.dist else ("unknown", "")
+    return (point.dist.name, point.dist.version) if point.dist else ("hardneg", "")
 
 
 def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:

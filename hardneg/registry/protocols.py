@@ -108,20 +108,6 @@ class Loss(Protocol):
         """Return a scalar, finite for scores of any size; zero with zero gradient where there is nothing to learn."""
 
 
-class Regularizer(Protocol):
-    """A penalty on encoded texts, added to a loss (`hardneg.regularizers`).
-
-    form: the required output of the encoder, such as `"weights"`, those of terms; a recipe whose encoder has
-    another is refused before anything runs.
-    """
-
-    version: ClassVar[int]
-    form: ClassVar[str]
-
-    def __call__(self, batch: EncodedBatch) -> "Tensor":
-        """Return a scalar, 0 or above; a document counts as often as it has columns."""
-
-
 class Searcher(Protocol):
     """An opened index."""
 
@@ -351,3 +337,17 @@ class EstimatedFilter(Protocol):
 
     def filtering_charge(self, queries: float) -> float:
         """Return the charge for the lists of so many queries, in the currency of the server's prices."""
+
+
+class Regularizer(Protocol):
+    """A penalty on encoded texts, added to a loss (`hardneg.regularizers`).
+
+    form: the required output of the encoder, such as `"weights"`, those of terms; a recipe whose encoder has
+    another is refused before anything runs.
+    """
+
+    version: ClassVar[int]
+    form: ClassVar[str]
+
+    def __call__(self, batch: EncodedBatch) -> "Tensor":
+        """Return a scalar, 0 or above; a document counts as often as it has columns."""

@@ -11,12 +11,11 @@ from hardneg.testing.mining import FilterTests, MinerTests
 from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
-from hardneg.testing.training import BatchOrderTests, LossTests
+from hardneg.testing.training import LossTests
 from hardneg.testing.writers import WriterTests
 
 __all__ = [
     "AnalysisTests",
-    "BatchOrderTests",
     "DatasetTests",
     "EncoderTests",
     "EngineTests",

@@ -39,7 +39,6 @@ class WeightSum:
 
     @classmethod
     def of(cls, label: str, encoder: Encoder, share: float) -> "WeightSum":
-        """The sum that holds one model alone."""
         if encoder.spec.adapter is not None:
             reason = "the average of adapters' factors is not that of what they add"
             raise ModelError(f"{label}: is an adapter on another model, and {reason}; train it without an adapter")

@@ -51,7 +51,6 @@ class BatchColumns:
 
     @property
     def width(self) -> int:
-        """How many columns a query has."""
         return len(self.contents) // self.queries
 
     def blocked(self) -> NDArray[np.bool_]:

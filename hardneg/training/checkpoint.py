@@ -19,7 +19,7 @@ from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.runtime.distributed import from_first
 from hardneg.store.atomic_write import flush, link_file, replace_text, system_errors
 from hardneg.store.digest import digest
-from hardneg.training.method import Network
+from hardneg.training.step import Network
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
@@ -187,7 +187,6 @@ def _fixed(module: nn.Module) -> set[str]:
 
 
 def weights_digest(module: nn.Module) -> str:
-    """Return a digest of a module's weights."""
     state = hashlib.blake2b(digest_size=16)
     names = []
     for name, tensor in sorted(module.state_dict().items()):
@@ -244,7 +243,6 @@ class CheckpointClock:
         return int(from_first(here))
 
     def stepped(self, steps: int, seconds: float) -> None:
-        """Note the duration of the last steps."""
         self._pace = max(seconds, 1e-6) / steps
 
     def due(self) -> bool:
@@ -252,7 +250,6 @@ class CheckpointClock:
         return self._left() < (self._pace or 0.0)
 
     def saved(self) -> None:
-        """Note that a checkpoint was written."""
         self._saved = time.monotonic()
 
     def _left(self) -> float:
@@ -270,5 +267,4 @@ class Elapsed:
             self.earlier = seconds if resumed and math.isfinite(seconds) and seconds > 0 else 0.0
 
     def note(self) -> None:
-        """Write the sum; called with each checkpoint."""
         replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")

@@ -4,12 +4,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.batches.batch_order import BatchOrder, Shuffled
 from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
@@ -18,11 +17,9 @@ from hardneg.records.errors import TrainingError
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
-from hardneg.training.negative_draws import Drawing, by_margin, uniformly
+from hardneg.training.batch_orders import BatchOrder, Shuffled
+from hardneg.training.options import Drawing, LearningOptions
 from hardneg.training.teacher import Guide, Teacher
-
-if TYPE_CHECKING:
-    from hardneg.training.options import LearningOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +39,6 @@ class QueryOrder:
 
     @cached_property
     def name(self) -> str:
-        """A digest of the plugin and its groups."""
         plugin: Any = self.plugin
         said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()
@@ -85,7 +81,12 @@ class TrainingData:
     guide: Guide | None = None
     losses: ClassVar[Mapping[int, Loss]] = {}
 
-    def examples(self, options: "LearningOptions") -> "Examples":
+    def only(self, rows: Sequence[int]) -> "TrainingData":
+        """The same of some queries alone, by their positions."""
+        query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
+        return replace(self, query_ids=query_ids, texts=texts)
+
+    def examples(self, options: LearningOptions) -> "Examples":
         """The examples of these queries in an endless order."""
         return Examples(self, options.negatives_per_query, options.seed, options.drawing)
 
@@ -306,3 +307,61 @@ def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
+
+
+BINS = 10
+"""Of a query's margins, as in the published program."""
+
+
+def uniformly(count: int, width: int, source: np.random.Generator) -> NDArray[np.int64]:
+    """Draw positions below `count`, int64 [width], without replacement where there are enough."""
+    positions: NDArray[np.int64] = source.choice(count, width, replace=count < width)
+    return positions
+
+
+def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The bin of each negative by its margin: of ten bins of equal width from the least margin to the largest.
+
+    A margin is the teacher's score of the positive less that of the negative. The former is in all margins of a query,
+    so that bins are known without it.
+
+    Args:
+        scores: float32 [n], the teacher's, nan where it has none.
+
+    Returns:
+        int64 [n], 0 to 9; -1 where there is no score.
+
+    Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
+    (SIGIR 2021), section 3.2, Eq. 5.
+    """
+    margins, known = -scores.astype(np.float64), ~np.isnan(scores)
+    if not known.any():
+        return np.full(len(scores), -1, np.int64)
+    least, most = margins[known].min(), margins[known].max()
+    share = (margins[known] - least) / (most - least) if most > least else np.zeros(int(known.sum()))
+    bins = np.full(len(scores), -1, np.int64)
+    bins[known] = np.minimum((share * BINS).astype(np.int64), BINS - 1)
+    return bins
+
+
+def by_margin(scores: NDArray[np.float32], width: int, source: np.random.Generator) -> NDArray[np.int64]:
+    """Draw positions of negatives, int64 [width]: a random bin that is not empty, then a random position in it.
+
+    Without replacement where the teacher has scored enough; evenly of all where it has scored none.
+
+    Args:
+        scores: float32 [n], the teacher's, nan where it has none.
+        width: how many to draw.
+        source: of the draws.
+    """
+    bins = margin_bins(scores)
+    if (bins < 0).all():
+        return uniformly(len(scores), width, source)
+    left, positions = bins.copy(), np.empty(width, np.int64)
+    for number in range(width):
+        if (left < 0).all():
+            left = bins.copy()
+        chosen = source.choice(np.unique(left[left >= 0]))
+        positions[number] = source.choice(np.flatnonzero(left == chosen))
+        left[positions[number]] = -1
+    return positions

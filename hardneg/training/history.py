@@ -40,7 +40,6 @@ class History:
                 raise
 
     def sync(self) -> None:
-        """Waits until all records are on disk."""
         with self._path.open("a") as file:
             os.fsync(file.fileno())
 

@@ -27,10 +27,9 @@ from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
 from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
-from hardneg.training.method import ExampleTraining, Network, Objective
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
 from hardneg.training.options import LearningOptions
-from hardneg.training.step import Learner, Unread, update
+from hardneg.training.step import ExampleTraining, Learner, Network, Objective, Unread, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

@@ -80,7 +80,6 @@ class LossTerms:
         return frozenset(named)
 
     def masked(self, batch: ScoreBatch) -> ScoreBatch:
-        """Apply the masks."""
         batch = batch if self.guided_mask is None else self.guided_mask(batch)
         return batch if self.self_mask is None else self_masked(batch, self.self_mask)
 

@@ -58,7 +58,6 @@ class Searched:
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """Search the index."""
         return self.searcher.search(vectors, self.depth).rows
 
 
@@ -77,11 +76,9 @@ class Uniform:
         """Nothing: draws depend on the seed and the position alone."""
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
-        """The same documents for the same batch, whatever the weights."""
         return self._drawn(start, len(batch.queries))
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """Draw documents that no step has, the same at each call."""
         return self._drawn(-1, len(batch.queries))
 
     def _drawn(self, start: int, queries: int) -> NDArray[np.int64]:
@@ -131,13 +128,11 @@ class NegativeTable:
         self.table = map_array(path, self.shape, np.int32)
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> NDArray[np.int64]:
-        """The lists of these queries."""
         if self.table is None:
             raise ValueError("a table is there once it is prepared")
         return self.table[batch.queries].astype(np.int64)
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
-        """The lists of these queries."""
         return self.lists(batch, 0, None)
 
 

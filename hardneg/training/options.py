@@ -14,10 +14,33 @@ from pydantic import ConfigDict
 from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
-from hardneg.training.negative_draws import Drawing, Drawn, Windows
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
+
+
+Drawn = Literal["uniformly", "margin_bins"]
+Windows = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How the positive and the negatives of a query are drawn; see the options of a training."""
+
+    positive: Literal["drawn", "first"] = "drawn"
+    iterate_negatives: bool = False
+    negatives: Drawn = "uniformly"
+    rank_windows: Windows | None = None
+
+    def window(self, epoch: int, count: int, width: int) -> tuple[int, int]:
+        """Return the range of positions from which an epoch draws `width` of `count` negatives.
+
+        Of a list that ends before the window, the last `width` are drawn.
+        """
+        if not self.rank_windows:
+            return 0, count
+        skip, depth = self.rank_windows[min(epoch, len(self.rank_windows) - 1)]
+        return (skip if skip < count else max(0, count - width)), min(depth, count)
 
 
 def option(
@@ -57,6 +80,7 @@ class LearningOptions:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
+    # data and steps
     batch_size: int = option(32, "Queries scored together, each against the documents of all of them.", least=1)
     accumulate: int = option(1, "Batches that share one step; each is scored on its own.", least=1)
     epochs: float | None = option(
@@ -68,6 +92,7 @@ class LearningOptions:
     )
     keep_every: int | None = option(None, "Steps between the models to keep beside the last one.", least=1, key=LATER)
     seed: int = option(SEED, "All draws, and dropout, depend on it.")
+    # negatives
     negatives_per_query: int = option(
         1,
         "Documents drawn from each query's negatives, anew in each epoch; 0 leaves the other queries' documents as the "
@@ -100,6 +125,7 @@ class LearningOptions:
         "harder epoch by epoch.",
         key=LATER,
     )
+    # optimizer and schedule
     optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Its peak after the warm-up; by the model's kind where none is given.", above=0)
     epsilon: float = option(1e-8, "Added to the root of the second moment.", above=0, key=LATER)
@@ -128,6 +154,7 @@ class LearningOptions:
     clip_norm: float | None = option(
         1.0, "Largest norm of the gradient, all weights together; 0 or none means no clipping.", least=0
     )
+    # precision and speed
     precision: Literal["auto", "fp32", "bf16"] = option(
         "auto",
         "`bf16` runs the transformer in bfloat16, `auto` does so where the device has units for it; a resumed "
@@ -143,12 +170,14 @@ class LearningOptions:
     )
     compile: bool = option(False, "Compile the transformer by `torch.compile`, which takes minutes first.", key=LATER)
     gradient_checkpointing: bool = option(False, "Compute activations twice to need less memory.", key=FREE)
+    # checkpoints
     checkpoint_every: int | None = option(
         1000, "Steps between checkpoints; none means by the clock, at evaluations and at the end.", least=1, key=FREE
     )
     checkpoint_minutes: float | None = option(
         10.0, "Minutes between checkpoints at most; none means by steps alone.", above=0, key=FREE
     )
+    # validation
     evaluate_every: int | None = option(
         None, "Steps between evaluations on the dev queries; none means at the end.", least=1
     )
@@ -181,7 +210,6 @@ class LearningOptions:
         return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
 
     def identity(self) -> dict[str, Any]:
-        """The options that may change the trained weights."""
         return in_words_of_keys(options_in_key(self))
 
     @property
@@ -190,7 +218,6 @@ class LearningOptions:
         return False
 
     def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
         return [*out_of_bounds(self), *gathered(self, "mistakes")]
 
     def mistakes(self) -> Iterator[str]:

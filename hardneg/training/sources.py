@@ -50,7 +50,6 @@ class Mixture:
 
     @cached_property
     def corpus(self) -> "JoinedCorpora":
-        """The corpora, one after the other."""
         return JoinedCorpora([source.data.corpus for source in self.sources.values()])
 
     @property
@@ -118,8 +117,7 @@ class MixedExamples:
             # drawn by their ids: a larger cap has those of a smaller
             data, rows = source.data, {source.data.query_ids[row]: row for row in examples.queries.tolist()}
             kept = sorted(rows[query_id] for query_id in drawn_order(options.seed, "cap", rows)[: source.cap])
-            query_ids, texts = [data.query_ids[row] for row in kept], [data.texts[row] for row in kept]
-            examples = replace(data, query_ids=query_ids, texts=texts).examples(options)
+            examples = data.only(kept).examples(options)
         self.skipped |= skipped
         return examples
 
@@ -255,7 +253,6 @@ class JoinedLists:
 
     @property
     def query_ids(self) -> list[str]:
-        """The query of each row."""
         return list(chain.from_iterable(file.query_ids for file in self.files))
 
     @property

@@ -1,27 +1,126 @@
-"""One update of the weights: its losses and norms, read every few steps, and dropout that a CPU draws fast."""
+"""A training method's interface, and one update by it: losses and norms, and dropout that a CPU draws fast."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.seeding import derive_seed
+from hardneg.training.batches import ahead
+from hardneg.training.examples import SampledBatch
 from hardneg.training.history import Record
-from hardneg.training.method import ExampleTraining, Objective
 from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import LearningOptions
+from hardneg.training.sources import AnyExamples
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+
+
+class Network(Protocol):
+    """What learns, and where: an encoder, or another network around a transformer."""
+
+    @property
+    def module(self) -> nn.Module: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def save(self, folder: Path, card: str) -> None:
+        """Writes a folder that opens as a model, whole or not at all."""
+
+
+class Objective(Protocol):
+    """A loss of score matrices, or of another form of scores that fits the method."""
+
+    version: ClassVar[int]
+
+    def __call__(self, batch: Any) -> Tensor:
+        """A scalar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Minimised:
+    """The terms that an update minimises: the sum of a loss and a penalty, scalars with gradients.
+
+    penalty: a regularizer's; None without one.
+    """
+
+    loss: Tensor
+    penalty: Tensor | None = None
+
+    @property
+    def total(self) -> Tensor:
+        return self.loss if self.penalty is None else self.loss + self.penalty
+
+
+class ExampleTraining:
+    """One way to train a network; here one that draws batches from examples: draws depend on the seed alone.
+
+    encoder: the network that learns. trainable: the module whose weights do, as checkpoints hold them.
+    forward_module: what makes a batch's vectors, in one forward pass a batch. refresh_interval: steps between calls of
+    `prepare`, at each of which there is a checkpoint; None means at the start only.
+    """
+
+    examples: AnyExamples
+    encoder: Any
+    trainable: Any
+    forward_module: Any
+
+    @property
+    def refresh_interval(self) -> int | None:
+        return None
+
+    @property
+    def skipped(self) -> Mapping[str, int]:
+        """How many queries and positives were left out, by reason."""
+        return self.examples.skipped
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def digest(self) -> str:
+        """A digest of the training data and method, without the start weights, the loss and the options."""
+        return self.examples.digest()
+
+    def prepare(self, step: int) -> None:
+        """Called before training starts or continues at a step; its result is a function of the weights there."""
+
+    def batches(self, starts: range, size: int) -> Iterator[Any]:
+        """Batches of `size` queries, each with its `query_ids`, from these positions; tokenised one batch ahead."""
+        return ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
+
+    def make(self, drawn: SampledBatch) -> Any:
+        """The batch of what was drawn."""
+        raise NotImplementedError
+
+    def scores(self, model: Any, batch: Any, half: bool) -> Any:
+        """Return the input of the loss, such as a `ScoreBatch`.
+
+        model: `forward_module` as accelerate has wrapped it. half: in bfloat16 where it can be.
+        """
+        raise NotImplementedError
+
+    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
+        """Return the terms to minimise: the loss of a batch's `scores`, and what the method adds.
+
+        done: the share of finished steps, from 0 to below 1.
+        """
+        return Minimised(loss(self.scores(model, batch, half)))
+
+    def log_metrics(self, step: int) -> Record:
+        """Return values for the record after so many steps, besides the loss; empty where none are due."""
+        return {}
 
 
 _AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
@@ -49,16 +148,16 @@ class Unread:
         self._most = _AHEAD.get(device.type, 1)
         self._steps: list[tuple[TakenStep, Record, Record]] = []
 
-    def add(self, step: TakenStep, ahead: Record, after: Record) -> bool:
-        """Keeps a step with what its record has ahead of the norms and after them; true where it is time to read."""
-        self._steps.append((step, ahead, after))
+    def add(self, step: TakenStep, before: Record, after: Record) -> bool:
+        """Keeps a step with what its record has before the norms and after them; true where it is time to read."""
+        self._steps.append((step, before, after))
         return len(self._steps) >= self._most
 
     def read(self) -> Iterator[Record]:
         """The record of each step in order, all read at once; no step stays.
 
-        A record has the `step`, means over its batches (`loss`, `penalty` where there is one, and what else a method
-        notes), what else was added, `gradient_norm` and `gradient_norms`.
+        A record has the `step`, means over its batches (`loss`, and `penalty` where there is one),
+        what else was added, `gradient_norm` and `gradient_norms`.
 
         Raises:
             TrainingError: a loss or a gradient is not finite; names the first such step.
@@ -69,7 +168,7 @@ class Unread:
         tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
         fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
         values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
-        for step, ahead, after in steps:
+        for step, before, after in steps:
             batches = [{name: next(values) for name in batch} for batch in step.batches]
             norm, norms = next(values), {name: next(values) for name in step.norms}
             for batch, query_ids in zip(batches, step.query_ids, strict=True):
@@ -78,7 +177,7 @@ class Unread:
             _check("norm of the gradient", norm, step.number, [each for ids in step.query_ids for each in ids])
             means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
             yield {
-                "step": step.number, **means, **ahead,
+                "step": step.number, **means, **before,
                 "gradient_norm": norm, "gradient_norms": norms, **after,
             }  # fmt: skip
 
@@ -126,7 +225,7 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
             penalty = (
                 {} if minimised.penalty is None else {"penalty": _value(minimised.penalty.detach(), learner.options)}
             )
-            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty, **minimised.noted})
+            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty})
             accelerator.backward(minimised.total / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)

@@ -35,7 +35,6 @@ class Teacher:
 
     @classmethod
     def open(cls, folder: Path, documents: int) -> "Teacher":
-        """Maps what `write_teacher` wrote."""
         keys, values = folder / _KEYS, folder / _SCORES
         name = digest([file_digest(keys), file_digest(values)])
         if not keys.stat().st_size:

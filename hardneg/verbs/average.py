@@ -14,13 +14,13 @@ from hardneg.runtime.distributed import world
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
-from hardneg.verbs.shared.training_options import Judging
+from hardneg.verbs.shared.train_config import ValidationOptions
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
 
-class Average(Judging):
+class Average(ValidationOptions):
     """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
@@ -88,7 +88,6 @@ class Average(Judging):
         from hardneg.encoders.open.resolved import learner
         from hardneg.training.averaging import greedy, weighted
         from hardneg.verbs.shared.inputs import open_collection, open_encoder
-        from hardneg.verbs.shared.training_common import validation
 
         if not world().first:
             return {}
@@ -104,7 +103,7 @@ class Average(Judging):
             collection = open_collection(context.inputs["dataset"])
 
             def measure(encoder: "Encoder") -> float:
-                judge = validation(context, collection, encoder)
+                judge = self.judge(context, collection, encoder)
                 assert judge is not None  # a greedy average has a `validation_run`
                 return judge()[self.metric]
 

@@ -1,6 +1,7 @@
 """Verb `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,30 +18,21 @@ from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
-from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_learner, open_searcher
+from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from hardneg.verbs.shared.inputs import open_learner, open_searcher
 from hardneg.verbs.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
-from hardneg.verbs.shared.training_common import (
-    data_facts,
-    encoder_training,
-    guide_facts,
-    learned,
-    save,
-    training_data,
-    validation,
-    with_guide,
-)
-from hardneg.verbs.shared.training_options import EncoderLearning, Guidance
+from hardneg.verbs.shared.train_config import EncoderOptions, GuideOptions, Told
+from hardneg.verbs.shared.training_data import data_facts, encoder_training, guide_facts, training_data, with_guide
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.runtime.progress import Progress
+    from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.adore import AdoreTraining
     from hardneg.training.negative_sources import NegativeSource
     from hardneg.training.validation import StalenessWatch
@@ -61,7 +53,7 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-class TrainQueries(Guidance, EncoderLearning, IndexSpec):
+class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
     """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
 
     version = 3
@@ -146,38 +138,38 @@ class TrainQueries(Guidance, EncoderLearning, IndexSpec):
 
         return PqSearcher.open(source.part("index")).using(options, progress)
 
-    def make(self, context: "StageContext[TrainQueries]") -> Facts:
-        """Trains, saves a twin model with its card, and leaves the learning curve beside it."""
+    @contextmanager
+    def opened(
+        self, context: StageContext[Any], collection: StoredCollection
+    ) -> "Iterator[tuple[AdoreTraining, Told]]":
         from hardneg.encoders.encoder import split
         from hardneg.training.methods.adore import JpqTraining
 
-        collection = open_collection(context.inputs["dataset"])
         encoder = split(open_learner(context, context.device))
         data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
         data = with_guide(context, data)
         way = _approach(context, collection, data, encoder)
-        result = learned(context, way, validation(context, collection, encoder))
-        if not world().first:
-            return {}
-        share = way.search_share
-        context.progress.note(f"{context.name}: search took {share:.0%} of the training time")
-        said = {
-            **data_facts(context, data.corpus, len(data.query_ids)),
-            "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
-            "Negatives": f"{self.schedule}, {self.depth} a query",
-            **guide_facts(context),
-        }
-        facts = save(context, encoder, said, result)
-        if isinstance(way, JpqTraining):
-            way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
-        return {**facts, "search's part of the time": round(share, 4)}
+
+        def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
+            context.progress.note(f"{context.name}: search took {way.search_share:.0%} of the training time")
+            if isinstance(way, JpqTraining):
+                way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+            card = {
+                **data_facts(context, data.corpus, len(data.query_ids)),
+                "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
+                "Negatives": f"{self.schedule}, {self.depth} a query",
+                **guide_facts(context),
+            }
+            return card, {"search's part of the time": round(way.search_share, 4)}
+
+        yield way, told
 
 
 def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
     from hardneg.indexes.backends.product import PqSearcher
-    from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, GuidedLists, Index, JpqTraining
+    from hardneg.training.methods.adore import AdoreTraining, JpqTraining
     from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 
     spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
@@ -201,13 +193,24 @@ def _approach(
         source = Searched(searcher, spec.depth, seconds, encoder.collect)
     examples = Examples(data, int(data.negatives is not None), spec.options.seed)
     watch = _watch(context, data, encoder, examples, searcher, source)
-    options = AdoreOptions(spec.forced_positives, spec.retrieval_dropout)
-    guided = None if data.guide is None else GuidedLists(data.guide, spec.guided_mask)
-    documents = Index(searcher, data.corpus.content_hash, index.key)
-    if spec.centroids == "fixed":
-        return AdoreTraining(encoder, examples, documents, source, options, watch, seconds, guided=guided)
-    factor = spec.centroid_learning_rate / spec.options.learning_rate
-    return JpqTraining(encoder, examples, documents, source, options, watch, seconds, factor, guided=guided)
+    more: dict[str, Any] = {}
+    if spec.centroids == "trained":
+        more["factor"] = spec.centroid_learning_rate / spec.options.learning_rate
+    return (JpqTraining if more else AdoreTraining)(
+        encoder=encoder,
+        examples=examples,
+        searcher=searcher,
+        index=index.key,
+        content_hash=data.corpus.content_hash,
+        source=source,
+        forced=spec.forced_positives,
+        dropout=spec.retrieval_dropout,
+        watch=watch,
+        seconds=seconds,
+        guide=data.guide,
+        mask=None if data.guide is None else spec.guided_mask,
+        **more,
+    )
 
 
 def _watch(

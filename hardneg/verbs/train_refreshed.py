@@ -18,10 +18,11 @@ from hardneg.fields import (
     has_answers,
     without_problems,
 )
+from hardneg.formats.collection import StoredCollection
 from hardneg.mining.choosing import filtering_charge, needs_answers
 from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
-from hardneg.registry.protocols import EstimatedBackend, IndexBackend, NegativeMiner, RunJoiner
+from hardneg.registry.protocols import EstimatedBackend, RunJoiner
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import TrainingData
@@ -33,31 +34,30 @@ from hardneg.training.refresh.refresh_options import (
     threads,
     trainer_device,
 )
-from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection, open_learner
+from hardneg.verbs.shared.context import StageContext
+from hardneg.verbs.shared.inputs import open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
 from hardneg.verbs.shared.stage_spec import encoding as encoding_of
-from hardneg.verbs.shared.training_common import (
+from hardneg.verbs.shared.train_config import DualOptions, Told
+from hardneg.verbs.shared.training_data import (
     data_facts,
     encoder_training,
-    learned,
     ordered,
     pseudo_positives,
-    save,
     terms_facts,
     terms_of,
     training_data,
-    validation,
     with_guide,
 )
-from hardneg.verbs.shared.training_options import DualLearning
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
+    from hardneg.training.loop import TrainingResult
+    from hardneg.training.methods.ance import AnceTraining
     from hardneg.training.refresh.provider import RefreshProvider
 
 
-class TrainRefreshed(DualLearning):
+class TrainRefreshed(DualOptions):
     """Trains a dual encoder on negatives that it mines itself, again and again, while it trains."""
 
     version = 2
@@ -149,33 +149,36 @@ class TrainRefreshed(DualLearning):
             disk += backend.disk_bytes(sizes.documents, rows, sizes.dimension)
         return replace(training, disk=disk, charge=training.charge + charge * times)
 
-    def make(self, context: "StageContext[TrainRefreshed]") -> Facts:
-        """Trains, saves the model with its card, and tells how often negatives were refreshed and how old they were."""
+    @contextmanager
+    def opened(self, context: StageContext[Any], collection: StoredCollection) -> "Iterator[tuple[AnceTraining, Told]]":
         from hardneg.training.methods.ance import AnceTraining
         from hardneg.training.refresh.mining import known_to_be_relevant
 
-        spec, refreshes = self, RefreshFolder(context.folder / SCRATCH / "refreshes")
-        collection = open_collection(context.inputs["dataset"])
-        encoder = open_learner(context, trainer_device(spec.devices, context.device, world()))
-        data = training_data(collection, collection.queries(spec.split), context.inputs.get("negatives"))
-        data = replace(data, positives=known_to_be_relevant(data.positives, spec.refresh), segments=spec.segments)
+        refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
+        encoder = open_learner(context, trainer_device(self.devices, context.device, world()))
+        data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
+        data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
         data = with_guide(context, ordered(context, data))
+
         with _supply(context, encoder, data, refreshes) as supply:
-            way = AnceTraining(encoder, data, spec.options, spec.refresh, supply, terms_of(context, encoder))
+            way = AnceTraining(encoder, data, self.options, refresh, supply, terms_of(context, encoder))
             # a recipe that gives epochs cannot be refused before its data are known
-            last_step, evaluated = spec.options.last_step(len(way)), "validation_run" in context.inputs
-            if reason := spec.refresh.never_again(spec.options, evaluated, last_step):
+            last_step, evaluated = self.options.last_step(len(way)), "validation_run" in context.inputs
+            if reason := refresh.never_again(self.options, evaluated, last_step):
                 raise UsageError(f"{context.name}.refresh: {reason}")
-            result = learned(context, way, validation(context, collection, encoder))
-        if not world().first:
-            return {}
-        facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
-        context.progress.note(f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items()))
-        by = "" if spec.miner is None else f" by {spec.miner.name}"
-        often = spec.refresh.policy + (f", {spec.refresh.every} steps" if spec.refresh.every else "")
-        top = f"{spec.refresh.negatives} a query of the model's own top {spec.refresh.depth}{by}, refreshed: {often}"
-        said = data_facts(context, collection.corpus, len(data.query_ids))
-        return {**save(context, encoder, {**said, "Negatives": top, **terms_facts(context)}, result), **facts}
+
+            def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
+                facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
+                context.progress.note(
+                    f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+                )
+                by = "" if self.miner is None else f" by {self.miner.name}"
+                often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
+                top = f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}"
+                said = data_facts(context, collection.corpus, len(data.query_ids))
+                return {**said, "Negatives": top, **terms_facts(context)}, facts
+
+            yield way, told
 
 
 @contextmanager
@@ -185,22 +188,19 @@ def _supply(
     """Where negatives come from; ends the process beside this one, and gives back the threads it had."""
     import torch
 
+    from hardneg.training.checkpoint import Checkpoints
     from hardneg.training.refresh.inferencer import Settings
-    from hardneg.training.refresh.provider import BackgroundProvider, Process
+    from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
-    spec, note = context.spec, context.progress.note
-    first = 0 if data.negatives is None else spec.refresh.every or 1
-    if spec.refresh.waits:
-        yield _synchronous(context, encoder, data, refreshes, first)
-        return
-    had = torch.get_num_threads()
+    spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
+    first, had = 0 if data.negatives is None else spec.refresh.every or 1, torch.get_num_threads()
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
     pseudo = pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
         model=encoder.spec,
         collection=str(context.inputs["dataset"].folder),
         split=spec.split,
-        checkpoints=str(context.folder / SCRATCH),
+        checkpoints=str(scratch),
         refreshes=str(refreshes.folder),
         options=spec.refresh,
         seed=spec.options.seed,
@@ -213,30 +213,14 @@ def _supply(
         filters=spec.filters,
         backend=spec.backend,
     )
-    beside = BackgroundProvider(Process(settings, note), refreshes, data.negatives is None, spec.refresh.every, note)
+    if spec.refresh.waits:
+        checkpoints = Checkpoints(scratch, "")
+        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, spec.refresh.every, note)
+        return
+    process = Process(settings, note)
     torch.set_num_threads(of_trainer)
     try:
-        with beside.running():
-            yield beside
+        yield BackgroundProvider(process, refreshes, data.negatives is None, spec.refresh.every, note)
     finally:
+        process.stop()
         torch.set_num_threads(had)
-
-
-def _synchronous(
-    context: StageContext[TrainRefreshed], encoder: "Encoder", data: TrainingData, refreshes: RefreshFolder, first: int
-) -> "RefreshProvider":
-    from hardneg.mining.choosing import Filters
-    from hardneg.mining.filters import MiningTexts
-    from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.mining import Mining
-    from hardneg.training.refresh.provider import SynchronousProvider
-
-    spec, options = context.spec, context.spec.refresh
-    texts = MiningTexts(open_collection(context.inputs["dataset"]), spec.split)
-    match = options.answer_match if options.without_answers else None
-    filters = Filters.of(texts, context.filters(), match, data.positives)
-    miner = None if spec.miner is None else context.plugin("miner", NegativeMiner)
-    backend = None if spec.backend is None else context.plugin("backend", IndexBackend)
-    mining = Mining(replace(data, negatives=None), options, spec.options.seed, filters, miner, backend)
-    checkpoints = Checkpoints(context.folder / SCRATCH, "")
-    return SynchronousProvider(encoder, mining, refreshes, checkpoints, first, options.every, context.progress.note)

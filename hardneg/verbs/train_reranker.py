@@ -1,8 +1,9 @@
 """Verb `train-reranker`: a cross-encoder trained on mined negatives, judged on the dev queries while it trains."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -14,32 +15,23 @@ from hardneg.records.layout import MODEL_FOLDER
 from hardneg.records.named_plugins import BCE
 from hardneg.records.types import PluginSetting
 from hardneg.registry.protocols import Loss, TrainableReranker
-from hardneg.runtime.distributed import world
 from hardneg.training.options import RerankerOptions
-from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.inputs import open_collection
+from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, source_of
-from hardneg.verbs.shared.training_common import (
-    data_facts,
-    examples_of,
-    finished,
-    learned,
-    taught,
-    training_facts,
-    validation_data,
-)
-from hardneg.verbs.shared.training_options import Judging, Learning, Taught, of_the_run
+from hardneg.verbs.shared.train_config import TeacherOptions, Told, TrainConfig, Validate, ValidationOptions, of_the_run
+from hardneg.verbs.shared.training_data import data_facts, examples_of, taught
 
 if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
+    from hardneg.training.methods.reranker import RerankerTraining
 
 
-class TrainReranker(Taught, Judging, Learning):
+class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
     """Trains a reranker on mined negatives, each query's documents against each other."""
 
     version = 2
     artifact_type = "reranker"
-    artifact_folder = MODEL_FOLDER
+    judged = "of a run's top"
     teaches = "reranker"
     gives = ("teacher",)
     purpose = "teach a network that reads a query and a passage together"
@@ -71,14 +63,20 @@ class TrainReranker(Taught, Judging, Learning):
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"rerankers/{recipe.name}": MODEL_FOLDER, **super().publishes(recipe)}
 
-    def make(self, context: "StageContext[TrainReranker]") -> Facts:
-        """Trains, saves the network with its card, and leaves the learning curve beside it."""
-        from hardneg.encoders.protocol import EncodeOptions
-        from hardneg.rerankers.network import PairNetwork, reranker_card
-        from hardneg.rerankers.pair_scoring import best_device
-        from hardneg.training.methods.reranker import RerankerTraining, rerank_validation
+    @property
+    def batch(self) -> str:
+        options = self.options
+        return f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
 
-        collection = open_collection(context.inputs["dataset"])
+    @contextmanager
+    def opened(
+        self, context: StageContext[Any], collection: StoredCollection
+    ) -> "Iterator[tuple[RerankerTraining, Told]]":
+        from hardneg.rerankers.network import PairNetwork
+        from hardneg.rerankers.pair_scoring import best_device
+        from hardneg.training.methods.reranker import RerankerTraining
+
+        negatives, options = context.inputs["negatives"], self.options
         reranker = context.plugin("reranker", TrainableReranker)
         network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
         loss = context.plugin("loss", Loss)
@@ -86,17 +84,33 @@ class TrainReranker(Taught, Judging, Learning):
         if wanted not in (None, own):
             needed = f"loss {self.loss.name} needs a head of {wanted} outputs, the reranker has {own}"
             raise UsageError(f"{context.name}: {needed}: say outputs: {wanted} in its options, or take loss bce")
-        data, teacher_facts = taught(context, examples_of(collection, context.inputs["negatives"]))
-        way = RerankerTraining(network, data, loss, self.options)
-        validate = None
-        if (dev := validation_data(context, collection)) is not None:
-            encoding = EncodeOptions(precision=self.options.precision)
-            validate = rerank_validation(network, dev, self.validation.depth, encoding)
-        result = learned(context, way, validate)
-        if not world().first:
-            return {}
-        network.save(context.folder / MODEL_FOLDER, reranker_card(network, _said(context, collection, result)))
-        return {**finished(context, result), **teacher_facts}
+        data, lacking = taught(context, examples_of(collection, negatives))
+
+        def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
+            maker = negatives.plugins.get("miner", negatives.name)
+            more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
+            card = {
+                "Base model": self.start or self.reranker.options.get("source", self.reranker.name),
+                **data_facts(context, collection.corpus, negatives.count("queries")),
+                "Negatives": f"{options.negatives_per_query} a query from {maker}",
+                **more,
+            }
+            return card, lacking
+
+        yield RerankerTraining(network, data, loss, options), told
+
+    def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
+        from hardneg.encoders.protocol import EncodeOptions
+        from hardneg.training.methods.reranker import rerank_validation
+
+        if (dev := self.dev_data(context, collection)) is None:
+            return None
+        return rerank_validation(network, dev, self.validation.depth, EncodeOptions(precision=self.options.precision))
+
+    def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
+        from hardneg.rerankers.network import reranker_card
+
+        network.save(context.folder / MODEL_FOLDER, reranker_card(network, card))
 
 
 def _start(context: StageContext[TrainReranker]) -> Path | None:
@@ -108,20 +122,3 @@ def _start(context: StageContext[TrainReranker]) -> Path | None:
             f"{context.name}.start: {start.name} has trained a {own}, this is a {wanted}: take the same plugin"
         )
     return start.folder / MODEL_FOLDER
-
-
-def _said(
-    context: StageContext[TrainReranker], collection: StoredCollection, result: "TrainingResult"
-) -> dict[str, object]:
-    spec, options, negatives = context.spec, context.spec.options, context.inputs["negatives"]
-    pairs = f"{options.batch_size * options.accumulate * (1 + options.negatives_per_query)} pairs"
-    maker = negatives.plugins.get("miner", negatives.name)
-    more = {"Adversarial": f"embeddings moved by {options.adversarial:g}"} if options.adversarial else {}
-    if "teacher" in context.inputs:
-        more["Teacher"] = f"the scores of {context.inputs['teacher'].name}"
-    return {
-        "Base model": spec.start or spec.reranker.options.get("source", spec.reranker.name),
-        **data_facts(context, collection.corpus, negatives.count("queries")),
-        "Negatives": f"{options.negatives_per_query} a query from {maker}",
-        **training_facts(context, result, pairs, "of a run's top", more),
-    }

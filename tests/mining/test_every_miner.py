@@ -38,7 +38,7 @@ from hardneg.store.artifacts import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.examples import TrainingData
 from hardneg.training.negative_sources import mined
-from hardneg.training.refresh import inferencer, provider
+from hardneg.training.refresh import provider
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.mining import mine_refresh
@@ -162,7 +162,7 @@ def test_train_refreshed(name, tree, stored, tmp_path, encoder, scores):
     folders = {"collection": str(stored.folder), "checkpoints": str(tmp_path), "refreshes": str(folder.folder)}
     chosen = {"options": spec.refresh, "miner": spec.miner, "filters": spec.filters, "split": spec.split}
     settings = Settings(model=encoder.spec, seed=1, first=0, devices=["cpu"], threads=1, **folders, **chosen)
-    refresh = mine_refresh([encoder], inferencer._mining(settings), folder, 0, 0)
+    refresh = mine_refresh([encoder], settings.mining(), folder, 0, 0)
     assert refresh is not None and "no scored positive" not in refresh.dropped
     expected = alone(name, scores, stored, 15, derive_seed(1, "refresh", 0))
     assert mined_lists(read_negatives(folder.negatives(0))) == {query: ids[:3] for query, ids in expected.items()}

@@ -20,7 +20,7 @@ from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.methods.adore import AdoreOptions, AdoreTraining, Index, JpqTraining
+from hardneg.training.methods.adore import AdoreTraining, JpqTraining
 from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
 from hardneg.training.validation import StalenessWatch
 
@@ -61,7 +61,6 @@ def approach(
 ) -> AdoreTraining:
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
-    index = Index(searcher, data.corpus.content_hash, "toy")
     seconds, shape = Seconds(), (len(data.query_ids), DEPTH)
     sources: dict[str, NegativeSource] = {
         "dynamic": Searched(searcher, DEPTH, seconds),
@@ -74,7 +73,17 @@ def approach(
     watch = (
         StalenessWatch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
     )
-    return AdoreTraining(encoder, examples, index, sources[schedule], AdoreOptions(**more), watch, seconds)
+    return AdoreTraining(
+        encoder=encoder,
+        examples=examples,
+        searcher=searcher,
+        index="toy",
+        content_hash=data.corpus.content_hash,
+        source=sources[schedule],
+        watch=watch,
+        seconds=seconds,
+        **more,
+    )
 
 
 def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JpqTraining:

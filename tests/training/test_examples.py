@@ -11,8 +11,7 @@ from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import DataError, TrainingError
 from hardneg.records.types import Negatives
 from hardneg.training.batches import BatchColumns, masked
-from hardneg.training.examples import Examples, SampledBatch
-from hardneg.training.negative_draws import Drawing
+from hardneg.training.examples import Drawing, Examples, SampledBatch
 from hardneg.training.options import TrainOptions
 
 

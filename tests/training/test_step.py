@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from toy import options
 
-from hardneg.training.method import Minimised
-from hardneg.training.step import Learner, update
+from hardneg.training.step import Learner, Minimised, update
 
 
 class Alone:

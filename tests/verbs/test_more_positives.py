@@ -12,7 +12,7 @@ from hardneg.formats.runs import write_run
 from hardneg.recipe.load import check_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError
-from hardneg.verbs.shared.training_common import pseudo_positives
+from hardneg.verbs.shared.training_data import pseudo_positives
 from tests.run_lists import falling
 
 

@@ -7,7 +7,7 @@ from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.types import PluginSetting
 from hardneg.verbs.shared.stage_spec import Sizes, encoding
-from hardneg.verbs.shared.training_common import encoder_training
+from hardneg.verbs.shared.training_data import encoder_training
 from hardneg.verbs.train import Train
 
 _MODEL = FullSpec("tested", similarity="dot", query_length=10, document_length=100)

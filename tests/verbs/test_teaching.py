@@ -11,7 +11,7 @@ from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.training_common import taught
+from hardneg.verbs.shared.training_data import taught
 
 
 def tree_of(collection, model):

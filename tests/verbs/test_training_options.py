@@ -1,7 +1,7 @@
 """The options of the training verbs are said once, in groups, and a verb has what its groups have."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Annotated, Any
 
@@ -13,34 +13,37 @@ from hardneg.fields import LATER, without_problems
 from hardneg.registry.plugins import list_plugins, load_plugin, plugin_options
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
-from hardneg.verbs.shared import mixture_options, training_options
+from hardneg.verbs import train
+from hardneg.verbs.shared import train_config
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-from hardneg.verbs.shared.training_options import Learning, TrainingGroup, of_the_run
+from hardneg.verbs.shared.train_config import OptionGroup, TrainConfig, of_the_run
 from hardneg.verbs.train import Train
 
-VERBS: list[type[TrainingGroup]] = [
+VERBS: list[type[OptionGroup]] = [
     kind
     for kind in (load_plugin("stages", plugin.name) for plugin in list_plugins("stages"))
-    if issubclass(kind, Learning)
+    if issubclass(kind, TrainConfig)
 ]
 GROUPS = [
     each
-    for each in {**vars(training_options), **vars(mixture_options)}.values()
-    if isinstance(each, type) and issubclass(each, TrainingGroup) and vars(each).get("__annotations__")
+    for each in {**vars(train_config), **vars(train)}.values()
+    if isinstance(each, type)
+    and issubclass(each, OptionGroup)
+    and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
 ]
 RUN_GROUPS = [
-    each for each in vars(run_options).values() if is_dataclass(each) and each.__module__.endswith(".options")
+    each for each in vars(run_options).values() if isinstance(each, type) and issubclass(each, LearningOptions)
 ]
 
 
 def own(kind: type[Any]) -> set[str]:
     """The fields that a class declares itself."""
-    known = kind.model_fields if issubclass(kind, TrainingGroup) else kind.__dataclass_fields__
+    known = kind.model_fields if issubclass(kind, OptionGroup) else kind.__dataclass_fields__
     return {name for name in vars(kind).get("__annotations__", {}) if name in known}
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[TrainingGroup]) -> None:
+def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[OptionGroup]) -> None:
     groups = [each for each in verb.__mro__ if each in GROUPS]
     assert groups and {*verb.model_fields} == own(verb).union(StageSpec.model_fields, *map(own, groups))
     run = verb.model_fields["options"].annotation
@@ -77,7 +80,7 @@ class MoreOptions(TrainOptions):
             yield "momentum: lamb has none"
 
 
-class Smoothing(TrainingGroup):
+class Smoothing(OptionGroup):
     smoothing: float = Field(default=0.0, ge=0, json_schema_extra=LATER, description="Evens out labels.")
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

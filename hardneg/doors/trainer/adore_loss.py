@@ -130,7 +130,6 @@ class AdoreLoss(nn.Module):
 
 
 def _check(model: object, depth: object) -> None:
-    """Raise UsageError with all mistakes."""
     problems = []
     if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
         problems.append(f"model: must be a SentenceTransformer, not {model!r:.60}")

@@ -62,7 +62,6 @@ class CarryingBatchSampler(BatchSampler):
         return len(self.held)
 
     def set_epoch(self, epoch: int) -> None:
-        """Passes it on."""
         if hasattr(self.held, "set_epoch"):
             self.held.set_epoch(epoch)
 

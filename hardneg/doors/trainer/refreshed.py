@@ -108,7 +108,6 @@ class RefreshedNegatives:
 
     @cached_property
     def recipe(self) -> "RefreshRecipe":
-        """The recipe of every refresh."""
         from hardneg.doors.trainer.refresher import RefreshRecipe
 
         options, store = self._options, self.workplace.store

@@ -174,7 +174,6 @@ class Refresher:
 
     @property
     def refreshes(self) -> RefreshFolder:
-        """Where they are published."""
         return self.rows.refreshes
 
     def begin(self, step: int) -> None:
@@ -256,7 +255,6 @@ class Refresher:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Restore the random states of the training afterwards."""
     states = random.getstate(), np.random.get_state()
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=devices):

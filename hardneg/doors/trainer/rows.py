@@ -112,7 +112,6 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
 def _laid_out(
     form: str, queries: NDArray[np.int64], counts: NDArray[np.int64], rows: NDArray[np.int64], negatives: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Query, positive and negative of each row."""
     owner = np.repeat(queries, counts)
     if form == "triplet":
         numbers = np.tile(np.arange(negatives), len(owner))

@@ -23,8 +23,8 @@ from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record
 from hardneg.training.masks import GuidedMask
-from hardneg.training.method import ExampleTraining
 from hardneg.training.negative_sources import NegativeSource
+from hardneg.training.step import ExampleTraining
 from hardneg.training.teacher import Guide
 
 Forced = Literal["none_retrieved", "always", "never"]
@@ -88,43 +88,7 @@ class QueryBatch:
 
     @property
     def query_ids(self) -> list[str]:
-        """The ids of all of them."""
         return self.rows.query_ids
-
-
-@dataclass(frozen=True)
-class Index:
-    """The documents that queries are trained on.
-
-    searcher: the fixed index. content_hash: uint64 [N], by row. identity: names the index's content.
-    """
-
-    searcher: StoredSearcher | DenseSearcher
-    content_hash: NDArray[np.uint64]
-    identity: str
-
-
-@dataclass(frozen=True)
-class AdoreOptions:
-    """forced: which known positives are added to the lists. dropout: whether queries search as dropout left them."""
-
-    forced: Forced = FORCED
-    dropout: bool = True
-
-
-@dataclass(frozen=True, eq=False)
-class GuidedLists:
-    """A guide's scores of each query's list: they mask negatives, and teach a loss that needs a teacher."""
-
-    guide: Guide
-    mask: GuidedMask | None = None
-
-    def __call__(self, batch: ScoreBatch, queries: NDArray[np.int64], listed: Listed) -> ScoreBatch:
-        """The batch with them; queries: int64 [B], positions among the training queries."""
-        scored = self.guide.of_lists(queries, np.maximum(listed.rows, 0))
-        scores = torch.from_numpy(scored).to(batch.scores.device)
-        batch = replace(batch, guide=scores, teacher=scores)
-        return batch if self.mask is None else self.mask(batch)
 
 
 class QueryTower(nn.Module):
@@ -145,7 +109,7 @@ class QueryTower(nn.Module):
         return in_parts(queries, QUERIES_A_PASS).through(embed) if self._cpu else embed(queries), None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class AdoreTraining(ExampleTraining):
     """Query-side training.
 
@@ -154,31 +118,33 @@ class AdoreTraining(ExampleTraining):
     Attributes:
         encoder: a twin; only its query side learns.
         examples: the queries and their positives.
-        index: the documents.
+        searcher: the fixed index; index: names its content. content_hash: uint64 [N], by row.
         source: gives each step its lists.
-        options: how the lists are used.
+        forced: which known positives are added to them. dropout: whether queries search as dropout left them.
         watch: called after each step for metrics besides the loss.
         seconds: of this process: of training without looks, of the searches in it, and of looks.
-        guided: a guide of the lists, if there is one.
+        guide: its scores of each query's list teach a loss that needs a teacher; mask: masks negatives by them.
     """
 
     encoder: Encoder
     examples: Examples
-    index: Index
+    searcher: StoredSearcher | DenseSearcher
+    index: str
+    content_hash: NDArray[np.uint64]
     source: NegativeSource
-    options: AdoreOptions
+    forced: Forced = FORCED
+    dropout: bool = True
     watch: Callable[[int], Record] | None = None
     seconds: Seconds = field(default_factory=Seconds)
-    guided: GuidedLists | None = field(default=None, kw_only=True)
+    guide: Guide | None = None
+    mask: GuidedMask | None = None
 
     @cached_property
     def forward_module(self) -> nn.Module:
-        """The encoder of a batch of queries."""
         return QueryTower(self.encoder)
 
     @cached_property
     def trainable(self) -> nn.Module:
-        """The query side's modules."""
         return self.forward_module
 
     @property
@@ -191,9 +157,9 @@ class AdoreTraining(ExampleTraining):
         return self.seconds.get("search", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
 
     def digest(self) -> str:
-        named: list[object] = [self.examples.digest(), self.index.identity, asdict(self.options)]
-        mask = None if self.guided is None else self.guided.mask
-        return digest(named if mask is None else [*named, asdict(mask)])
+        options = {"forced": self.forced, "dropout": self.dropout}
+        named: list[object] = [self.examples.digest(), self.index, options]
+        return digest(named if self.mask is None else [*named, asdict(self.mask)])
 
     def prepare(self, step: int) -> None:
         with self.seconds.of("training", without=("looking",)):
@@ -213,16 +179,20 @@ class AdoreTraining(ExampleTraining):
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
             searching = vectors.detach() if self.source.live else None
-            if self.source.live and not self.options.dropout:
+            if self.source.live and not self.dropout:
                 self.trainable.eval()
                 with torch.no_grad():
                     searching = self.forward_module(batch.features)[0]
                 self.trainable.train()
         lists = self.source.lists(batch.rows, batch.start, searching)
-        listed = label(lists, batch.rows, self.index.content_hash, self.options.forced)
+        listed = label(lists, batch.rows, self.content_hash, self.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
         scored = score_batch(scores, listed, lists.shape[1], self.source.live)
-        return scored if self.guided is None else self.guided(scored, batch.rows.queries, listed)
+        if self.guide is None:
+            return scored
+        guided = torch.from_numpy(self.guide.of_lists(batch.rows.queries, np.maximum(listed.rows, 0))).to(scores.device)
+        scored = replace(scored, guide=guided, teacher=guided)
+        return scored if self.mask is None else self.mask(scored)
 
     def log_metrics(self, step: int) -> Record:
         if self.watch is None or not world().first:
@@ -234,7 +204,7 @@ class AdoreTraining(ExampleTraining):
 
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """float32 [B, M], with gradients to the queries, and to the weights of the index's side where there are any."""
-        stored = encoded_rows(self.index.searcher, np.maximum(listed.rows, 0).reshape(-1))
+        stored = encoded_rows(self.searcher, np.maximum(listed.rows, 0).reshape(-1))
         return self.encoder.score_lists(queries, stored)
 
 
@@ -277,7 +247,7 @@ class JpqTower(QueryTower):
         return super().forward(queries)[0], self.centroids.view_as(self.centroids)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class JpqTraining(AdoreTraining):
     """Query-side training that moves the centroids of the opened index too; its file stays as it is.
 
@@ -293,17 +263,15 @@ class JpqTraining(AdoreTraining):
     @cached_property
     def product(self) -> PqSearcher:
         """The index, whose centroids in memory follow the training."""
-        assert isinstance(self.index.searcher, PqSearcher)
-        return self.index.searcher
+        assert isinstance(self.searcher, PqSearcher)
+        return self.searcher
 
     @cached_property
     def forward_module(self) -> JpqTower:
-        """The encoder of a batch of queries, with the current centroids."""
         return JpqTower(self.encoder, self.product, self.factor)
 
     @property
     def centroids(self) -> Tensor:
-        """float32 [M, C, d / M], those that learn."""
         return self.forward_module.centroids
 
     def install(self) -> None:

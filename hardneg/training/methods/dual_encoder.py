@@ -35,10 +35,9 @@ from hardneg.training.examples import SampledBatch, TrainingData
 from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
-from hardneg.training.method import ExampleTraining, Minimised, Objective
 from hardneg.training.options import TrainOptions
 from hardneg.training.sources import Mixture
-from hardneg.training.step import dropout_of
+from hardneg.training.step import ExampleTraining, Minimised, Objective, dropout_of
 
 
 class TwoTowers(nn.Module):

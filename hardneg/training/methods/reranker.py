@@ -22,8 +22,8 @@ from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
 from hardneg.training.batches import BatchColumns, Parts, in_parts, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
-from hardneg.training.method import ExampleTraining
 from hardneg.training.options import RerankerOptions
+from hardneg.training.step import ExampleTraining
 from hardneg.training.validation import ValidationData
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
@@ -44,7 +44,6 @@ class PairBatch:
 
     @property
     def width(self) -> int:
-        """Documents of a query."""
         return self.valid.shape[1]
 
 

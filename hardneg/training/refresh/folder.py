@@ -132,7 +132,6 @@ class RefreshFolder:
     folder: Path
 
     def negatives(self, number: int) -> Path:
-        """The file of mined negatives."""
         return self._path(number) / NEGATIVES
 
     def partial(self, number: int) -> Path:

@@ -3,20 +3,19 @@
 It ends with the trainer, even a killed one: the system then closes the pipe between the two.
 """
 
-import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from pydantic import TypeAdapter
 
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.spec import ModelSpec, spec_from
+from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives
 from hardneg.formats.qrels import positives
@@ -61,40 +60,31 @@ class Settings:
     segments: Segments | None = None
     pseudo_positives: str | None = None
     miner: PluginSetting | None = None
-    filters: Sequence[PluginSetting] = ()
+    filters: tuple[PluginSetting, ...] = ()
     backend: PluginSetting | None = None
 
     def write(self, path: Path) -> None:
-        """As JSON."""
-        replace_text(path, json.dumps(asdict(self), indent=1) + "\n")
+        replace_text(path, TypeAdapter(Settings).dump_json(self, indent=1).decode() + "\n")
 
     @classmethod
     def read(cls, path: Path) -> "Settings":
-        """What `write` wrote."""
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        model, options = spec_from(content.pop("model")), RefreshOptions(**content.pop("options"))
-        cut, filters = content.pop("segments"), tuple(PluginSetting(**each) for each in content.pop("filters"))
-        for name in ("miner", "backend"):
-            content[name] = content[name] and PluginSetting(**content[name])
-        return cls(model=model, options=options, segments=cut and Segments(**cut), filters=filters, **content)
+        return TypeAdapter(cls).validate_json(path.read_bytes())
 
-
-class Wake:
-    """The pipe from the trainer: each line wakes this process, its end ends it."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Until the trainer has a new checkpoint, or for so many seconds."""
-        self._event.wait(seconds)
-        self._event.clear()
-
-    def _listen(self) -> None:
-        while sys.stdin.buffer.readline():
-            self._event.set()
-        os._exit(0)  # at once, whatever the other threads do: nothing half-written has a name
+    def mining(self) -> Mining:
+        """What a refresh mines, and how."""
+        collection = StoredCollection.open(Path(self.collection))
+        queries, options = collection.queries(self.split), self.options
+        known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
+        if self.pseudo_positives is not None:
+            known = with_positives(known, Path(self.pseudo_positives))
+        relevant = known_to_be_relevant(known, options)
+        data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=self.segments)
+        match = options.answer_match if options.without_answers else None
+        plugins = [configure("filters", each) for each in self.filters]
+        filters = Filters.of(MiningTexts(collection, self.split), plugins, match, relevant)
+        miner = None if self.miner is None else configure("miners", self.miner)
+        backend = None if self.backend is None else configure("indexes", self.backend)
+        return Mining(data, options, self.seed, filters, miner, backend)
 
 
 def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
@@ -117,7 +107,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
         TrainingError: there is nothing to begin to train on.
     """
     folder, checkpoints = RefreshFolder(Path(settings.refreshes)), Checkpoints(Path(settings.checkpoints), "")
-    mining = _mining(settings)
+    mining = settings.mining()
     encoders = [load_learner(settings.model, device) for device in settings.devices]
     complained, refused = False, 0
     while True:
@@ -148,31 +138,26 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
             wait(None)
 
 
-def _mining(settings: Settings) -> Mining:
-    collection = StoredCollection.open(Path(settings.collection))
-    queries = collection.queries(settings.split)
-    known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
-    if settings.pseudo_positives is not None:
-        known = with_positives(known, Path(settings.pseudo_positives))
-    relevant = known_to_be_relevant(known, settings.options)
-    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, relevant, segments=settings.segments)
-    plugins = [configure("filters", each) for each in settings.filters]
-    match = settings.options.answer_match if settings.options.without_answers else None
-    filters = Filters.of(MiningTexts(collection, settings.split), plugins, match, relevant)
-    miner = None if settings.miner is None else configure("miners", settings.miner)
-    backend = None if settings.backend is None else configure("indexes", settings.backend)
-    return Mining(data, settings.options, settings.seed, filters, miner, backend)
-
-
 def main(path: str) -> None:
-    """Runs with the settings in a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
     settings = Settings.read(Path(path))
     torch.set_num_threads(settings.threads)
-    wake = Wake()
+    woken = threading.Event()
+
+    def listen() -> None:
+        """The pipe from the trainer: each line wakes this process, its end ends it."""
+        while sys.stdin.buffer.readline():
+            woken.set()
+        os._exit(0)  # at once, whatever the other threads do: nothing half-written has a name
+
+    def wait(seconds: float | None) -> None:
+        woken.wait(seconds)
+        woken.clear()
+
+    threading.Thread(target=listen, daemon=True).start()
     with RefreshFolder(Path(settings.refreshes)).alone():
         try:
-            serve(settings, wake.wait, to_trainer)
+            serve(settings, wait, to_trainer)
         except HardnegError as error:
             to_trainer(str(error))
             sys.exit(error.exit_code)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -46,7 +46,6 @@ class Process:
 
     @property
     def started(self) -> bool:
-        """Whether it was ever started."""
         return self._running is not None
 
     @property
@@ -80,7 +79,6 @@ class Process:
                 self._running.stdin.flush()
 
     def alive_again(self) -> None:
-        """Reset the count of deaths after a refresh."""
         self._lives = LIVES
 
     def check(self) -> None:
@@ -105,7 +103,6 @@ class Process:
             self.start()
 
     def stop(self) -> None:
-        """End it at once."""
         if self._running is None:
             return
         if self._running.stdin:
@@ -179,7 +176,6 @@ class SynchronousProvider:
         return self._last is None or self._last.step != wanted
 
     def newest(self, step: int) -> Refresh | None:
-        """Return the refresh of the last multiple."""
         return self._last
 
     def refuse(self, refresh: Refresh, error: HardnegError) -> None:
@@ -223,7 +219,6 @@ class BackgroundProvider:
             time.sleep(0.05)
 
     def newest(self, step: int) -> Refresh | None:
-        """Return the newest refresh."""
         self.process.check()
         refresh = self.refreshes.newest(step, self._damaged)
         if refresh is not None and refresh.number != self._last:
@@ -243,14 +238,6 @@ class BackgroundProvider:
     def _damaged(self, line: str) -> None:
         self.report(line)
         self.process.wake()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Stop the other process at the end of the block."""
-        try:
-            yield
-        finally:
-            self.process.stop()
 
 
 RefreshProvider = SynchronousProvider | BackgroundProvider

@@ -109,7 +109,6 @@ class RefreshOptions:
         return f"policy continuous: no checkpoint comes before the end: give options.checkpoint_every{below}"
 
     def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
         lines = [*out_of_bounds(self)]
         if (self.every is None) == (self.policy in ("every", "synchronous")):
             lines.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
@@ -140,7 +139,6 @@ class Devices:
     inferencer: int | tuple[str, ...] = option(1, "Of the process that mines.")
 
     def problems(self) -> list[str]:
-        """One line for each that makes no sense."""
         return [
             f"{name} must be a share of 1 or above, or a list of devices, not {value}"
             for name in ("trainer", "inferencer")

@@ -31,7 +31,7 @@ from hardneg.store.artifacts import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples
 from hardneg.verbs.shared.context import ArtifactInput
-from hardneg.verbs.shared.training_common import examples_of
+from hardneg.verbs.shared.training_data import examples_of
 
 CHAT = {"name": "chat", "model": "m"}
 TEXTS = {

@@ -28,7 +28,7 @@ from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
 from hardneg.training.masks import GuidedMask
-from hardneg.training.methods.adore import GuidedLists, label
+from hardneg.training.methods.adore import label
 
 HERE = Path(__file__).parents[1]
 SCHEDULES = ["dynamic", "static", "refreshed", "random"]
@@ -110,7 +110,7 @@ def test_a_batch_is_what_a_search_by_hand_finds(data, index, tmp_path, loss, dro
     torch.manual_seed(1)
     vectors = way.forward_module(batch.features)[0].detach().numpy()
     searching = vectors if dropout else way.encoder.encode(batch.rows.texts, "query")
-    documents = np.array(way.index.searcher.flat.vectors)
+    documents = np.array(way.searcher.flat.vectors)
     for row, query_id in enumerate(batch.query_ids):
         order = np.argsort(-(documents @ searching[row]), kind="stable")[:DEPTH]
         known = data.corpus.rows(data.positives[query_id])
@@ -251,7 +251,8 @@ def test_a_guide_scores_and_masks_each_list(data, index, tmp_path):
     """Row by row the products of its vectors; out goes what it scores above the query's lowest positive."""
     guide = toy_guide(data)
     ways: list[Any] = [approach("random", data, open_index(index), tmp_path, forced="always") for _ in range(3)]
-    ways[1].guided, ways[2].guided = GuidedLists(guide), GuidedLists(guide, GuidedMask(0.1))
+    ways[1].guide = ways[2].guide = guide
+    ways[2].mask = GuidedMask(0.1)
     batch = next(ways[0].batches(range(0, 4, 4), 4))
     plain, scored, masked = (way.scores(way.forward_module, batch, half=False) for way in ways)
     lists = ways[0].source.lists(batch.rows, 0, None)

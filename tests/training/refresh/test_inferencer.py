@@ -78,11 +78,6 @@ def steps(settings: Settings) -> list[int]:
     return [record["step"] for record in RefreshFolder(Path(settings.refreshes)).records()]
 
 
-def test_the_settings_come_back(settings, tmp_path):
-    settings.write(tmp_path / "settings.json")
-    assert Settings.read(tmp_path / "settings.json") == settings
-
-
 def test_the_settings_of_an_adapter_come_back(settings, tmp_path):
     adapted = replace(settings, model=replace(settings.model, adapter=AdapterSpec(rank=2)))
     adapted.write(tmp_path / "settings.json")
@@ -111,7 +106,7 @@ def test_positives_that_were_told_by_answers_are_known(settings, tmp_path):
     pairs = (("q0", "d5"), ("x", "d6"))
     rows = [Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in pairs]
     write_negatives(tmp_path / "told.arrow", rows)
-    known = inferencer._mining(replace(settings, pseudo_positives=str(tmp_path / "told.arrow"))).data.positives
+    known = replace(settings, pseudo_positives=str(tmp_path / "told.arrow")).mining().data.positives
     assert known["x"] == ["d6"] and known["q0"] == ["d0", "d5"] and known["q1"] == ["d1"]
 
 
@@ -273,8 +268,8 @@ def test_what_was_mined_after_the_checkpoint_is_not_used(settings, monkeypatch):
         place.publish(Refresh(number, step, 0, 0))
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
     beside = BackgroundProvider(Process(settings, print), place, True, 10, print)
-    with beside.running():
-        beside.prepare(20)
-        assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)
-        assert beside.newest(35) == Refresh(0, 20, 0, 0)
+    beside.prepare(20)
+    assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)
+    assert beside.newest(35) == Refresh(0, 20, 0, 0)
+    beside.process.stop()
     shutil.rmtree(place.folder)

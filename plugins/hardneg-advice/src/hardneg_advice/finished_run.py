@@ -14,13 +14,13 @@ from hardneg.plugin import (
     NEGATIVES,
     RUN,
     ArtifactError,
-    Judging,
     Measured,
     ModelSpec,
     Negatives,
     RankedList,
     Store,
     StoredCollection,
+    ValidationOptions,
     check_recipe,
     generator,
     read_lock,
@@ -154,7 +154,9 @@ class FinishedRun:
     def encoder_of(self, index: str) -> str:
         """`start`, the training or average whose model encodes the queries of an index, or nothing."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
-        return maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), Judging)) else ""
+        return (
+            maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), ValidationOptions)) else ""
+        )
 
     def mined(self, stage: str) -> MinedSample:
         """A sample of the queries of a mine stage, with the lists of the first run that it mined from.

@@ -13,7 +13,6 @@ from hardneg.plugin import (
     RUN,
     SCRATCH,
     Facts,
-    Judging,
     ModelSpec,
     Name,
     RecipeView,
@@ -23,6 +22,7 @@ from hardneg.plugin import (
     StageContext,
     StoredCollection,
     Trait,
+    ValidationOptions,
     digest,
     has_answers,
     locate_model,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
 
-class TrainReader(Judging):
+class TrainReader(ValidationOptions):
     """Trains a reader on the first `depth` passages of a run over the questions of one split."""
 
     version = 1

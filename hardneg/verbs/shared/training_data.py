@@ -1,6 +1,6 @@
 """The work that stages which train share: examples, their teacher, guide and order, dev queries, the saved model."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hardneg.batches.batch_order import BatchOrder, TrainingQueries
-from hardneg.encoders.spec import SIDES
 from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
@@ -18,42 +16,29 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries, read_sources
 from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.layout import HISTORY, MODEL_FOLDER, NEGATIVES, RUN
-from hardneg.records.types import RankedList
+from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import Loss, Regularizer
+from hardneg.registry.protocols import Regularizer
 from hardneg.runtime.distributed import barrier, world
-from hardneg.store.artifacts import KEPT, SCRATCH
+from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
+from hardneg.training.batch_orders import BatchOrder, TrainingQueries
 from hardneg.training.examples import QueryOrder, TrainingData
-from hardneg.training.sources import MixedSource, Mixture
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
-from hardneg.verbs.shared.mixture_options import ManyCollections
 from hardneg.verbs.shared.stage_spec import Row, Sizes
-from hardneg.verbs.shared.training_options import (
-    Batching,
-    DualLearning,
-    EncoderLearning,
-    Guidance,
-    Judging,
-    Learning,
-    Taught,
-)
+from hardneg.verbs.shared.train_config import BatchOptions, DualOptions, EncoderOptions, GuideOptions, TeacherOptions
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.loop import TrainingResult
     from hardneg.training.loss_terms import LossTerms
-    from hardneg.training.method import ExampleTraining
     from hardneg.training.teacher import Teacher
-    from hardneg.training.validation import ValidationData
 
 _TEACHER_BLOCK = 4096
 
 
-def encoder_training(spec: EncoderLearning, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
+def encoder_training(spec: EncoderOptions, sizes: Sizes, split: str = "train", models: int = 1) -> Row:
     """What it takes to train an encoder on the queries of a split; models: how many of its size are left in the end."""
     steps, adapter, shape = spec.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
     kept = steps // spec.options.keep_every if spec.options.keep_every else 0
@@ -84,84 +69,14 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
     return negatives.folder / NEGATIVES
 
 
-def validation(
-    context: StageContext[Judging], collection: StoredCollection, encoder: "Encoder"
-) -> Callable[[], Mapping[str, float]] | None:
-    """Measures the encoder on the dev queries; None where the recipe names no run to take the pool from."""
-    from hardneg.training.validation import pool_validation
-
-    if (data := validation_data(context, collection)) is None:
-        return None
-    return pool_validation(encoder, replace(data, segments=context.spec.segments), context.spec.validation.depth)
-
-
-def validation_data(context: StageContext[Judging], collection: StoredCollection) -> "ValidationData | None":
-    """The dev queries, their labels and a run of them; None where the recipe names no run."""
-    from hardneg.training.validation import ValidationData
-
-    if "validation_run" not in context.inputs:
-        return None
-    options = context.spec.validation
-    queries = collection.queries(options.split)
-    query_ids = queries.query_ids[: options.queries]
-    lists = lists_in_order(context.inputs["validation_run"].folder / RUN, queries.query_ids)
-    # the top alone: a run of all may be too large to hold
-    tops = ((ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
-    run = {query_id: RankedList(*top) for query_id, top in zip(query_ids, tops, strict=False)}
-    return ValidationData(
-        collection.corpus, query_ids, queries.texts[: options.queries], collection.judged(options.split), run
-    )
-
-
-def save(
-    context: StageContext[EncoderLearning], encoder: "Encoder", facts: Mapping[str, object], result: "TrainingResult"
-) -> dict[str, Any]:
-    """Saves the model with a card of these and the common facts; returns what the manifest says."""
-    from hardneg.encoders.open.model_card import model_card
-
-    options, model, cut = context.spec.options, context.inputs["model"], context.spec.segments
-    base = model.name if model.model is None else model.model.name
-    more = {"Documents": f"by the best of up to {cut.count} segments of {cut.length} tokens"} if cut else {}
-    batch = f"{options.batch_size * options.accumulate} queries"
-    said = {"Base model": base, **facts, **training_facts(context, result, batch, "over a pool", more)}
-    encoder.save(context.folder / MODEL_FOLDER, card=model_card(encoder, said))
-    return finished(context, result)
-
-
-def learned(
-    context: StageContext[Learning], method: "ExampleTraining", validate: Callable[[], Mapping[str, float]] | None
-) -> "TrainingResult":
-    """Trains by the stage's loss and options, in its folder."""
-    from hardneg.training.loop import learn
-
-    loss, options = context.plugin("loss", Loss), context.spec.options
-    return learn(method, loss, options, context.folder, progress=context.progress, validate=validate)
-
-
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
     """What a model card says of what was trained on."""
     written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
-    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}{written}"}
+    teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
+    return {"Dataset": f"{counted(len(corpus), 'passage')}, {counted(queries, 'training query')}{written}", **teacher}
 
 
-def training_facts(
-    context: StageContext[Learning], result: "TrainingResult", batch: str, judged: str, more: Mapping[str, object]
-) -> dict[str, object]:
-    """What a model card says of the training, with what a batch was and over what the dev metric was taken."""
-    options = context.spec.options
-    rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
-    said = {"Loss": context.plugin("loss", Loss), "Training": f"{counted(result.steps, 'step')} of {batch}, {rate}"}
-    best = f"{result.best:.4f} at step {result.best_step}" if result.best is not None else ""
-    return {**said, **more, **({f"Dev {options.metric}, {judged}": best} if best else {})}
-
-
-def finished(context: StageContext[Learning], result: "TrainingResult") -> dict[str, Any]:
-    """Leaves the model, those that were kept on the way, and the learning curve; returns what the manifest says."""
-    context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
-    return result.facts(context.spec.options.metric)
-
-
-def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingData:
+def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> TrainingData:
     """The examples with the vectors of the stage's guide, if it names one; its model encodes the queries once.
 
     Raises:
@@ -182,15 +97,13 @@ def with_guide(context: StageContext[Guidance], data: TrainingData) -> TrainingD
     return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
 
 
-def guide_facts(context: StageContext[Guidance]) -> dict[str, object]:
-    """What the model card says of it."""
+def guide_facts(context: StageContext[GuideOptions]) -> dict[str, object]:
     mask, source = context.spec.guided_mask, context.inputs.get("guide")
     facts: dict[str, object] = {} if source is None else {"Guide": source.name}
     return facts if mask is None else {**facts, "Guided mask": f"{mask.kind} margin {mask.margin:g}"}
 
 
-def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
-    """What the model card says of it."""
+def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
     spec, facts = context.spec, dict[str, object]()
     if spec.dims:
         weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
@@ -198,14 +111,14 @@ def terms_facts(context: StageContext[DualLearning]) -> dict[str, object]:
     if spec.precisions:
         facts["Trained for indexes of"] = ", ".join(spec.precisions)
     if spec.regularizer is not None:
-        facts["Regularizer"] = context.plugin("regularizer", Regularizer)
+        facts["Regularizer"] = context.plugins["regularizer"]
     facts |= guide_facts(context)
     if spec.self_mask is not None:
         facts["Self-mask"] = f"margin {spec.self_mask:g}"
     return facts
 
 
-def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTerms":
+def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
     from hardneg.training.loss_terms import LossTerms
 
@@ -217,7 +130,7 @@ def terms_of(context: StageContext[DualLearning], encoder: "Encoder") -> "LossTe
     return LossTerms(spec.dims or {}, penalty, spec.guided_mask, spec.self_mask, spec.precisions)
 
 
-def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData:
+def ordered(context: StageContext[BatchOptions], data: TrainingData) -> TrainingData:
     """The examples in the order that the stage says.
 
     What the order is made of is made once, by the first process, and kept among the stage's checkpoints, so that all
@@ -249,7 +162,7 @@ def ordered(context: StageContext[Batching], data: TrainingData) -> TrainingData
     return replace(data, order=QueryOrder(plugin, np.load(file, mmap_mode="r", allow_pickle=False), size))
 
 
-def taught(context: StageContext[Taught], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
+def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
     """The examples with the scores of the stage's `teacher`, if it names one, and how many lack a scored positive.
 
     Raises:
@@ -287,36 +200,3 @@ def _scored(data: TrainingData, teacher: "Teacher") -> Iterator[tuple[int, int]]
         rows = np.array([rows for rows, _ in pairs], np.int64)
         scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
         yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
-
-
-def mixture_of(context: StageContext[ManyCollections]) -> Mixture:
-    """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
-    mixing, segments, sources = context.spec.mixing, context.spec.segments, dict[str, MixedSource]()
-    for name, options in sorted(context.spec.datasets.items()):
-        path = f"datasets.{name}"
-        collection = open_collection(context.inputs[f"{path}.dataset"])
-        data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
-        own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
-        prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
-        loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
-        sources[name] = MixedSource(replace(data, segments=segments), options.cap, prompts, loss)
-    return Mixture(sources, mixing.temperature, mixing.one_source, segments)
-
-
-def mixture_facts(
-    context: StageContext[ManyCollections], mixture: Mixture, drawn: Mapping[str, int]
-) -> dict[str, object]:
-    """What a model card says of what was trained on; drawn: how many examples of each source."""
-    facts: dict[str, object] = {}
-    for name, source in mixture.sources.items():
-        queries = counted(len(source.data.query_ids), "query", "queries")
-        capped = "" if source.cap is None else f", {source.cap:,} at most"
-        passages = counted(len(source.data.corpus), "passage")
-        facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
-        facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
-        facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
-    by = "one a batch" if mixture.one_source else "mixed in a batch"
-    facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
-    width = context.spec.options.negatives_per_query
-    facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
-    return facts

@@ -1,10 +1,12 @@
-"""The options of the verbs that train, in groups: a verb has those that it names among its bases.
+"""The one stage that trains, and its options in groups: a verb has those that it names among its bases.
 
 An option is a field of one group, which says what it means (`description`), its bounds, whether it counts in keys, and,
-in `mistakes`, what it cannot stand beside. What stands within `options` is in `hardneg.training.options`.
+in `mistakes`, what it cannot stand beside. What stands within `options` is in `hardneg.training.options`. A verb says
+by `opened` which method learns from what; `TrainConfig.make` does the rest.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -28,24 +30,38 @@ from hardneg.fields import (
     each_once,
     without_problems,
 )
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.runs import lists_in_order
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
-from hardneg.records.layout import MODEL_FOLDER, START
-from hardneg.records.named_plugins import SHUFFLED
-from hardneg.records.types import PluginSetting, StoredPrecision
+from hardneg.records.layout import HISTORY, MODEL_FOLDER, RUN, START
+from hardneg.records.types import PluginSetting, RankedList, StoredPrecision
+from hardneg.records.wording import counted
 from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
-from hardneg.store.artifacts import KEPT
+from hardneg.registry.protocols import Loss
+from hardneg.runtime.distributed import world
+from hardneg.store.artifacts import KEPT, SCRATCH
 from hardneg.store.identity import options_in_key
 from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
 from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
-from hardneg.verbs.shared.context import ArtifactInput
+from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 
+if TYPE_CHECKING:
+    from hardneg.training.loop import TrainingResult
+    from hardneg.training.step import ExampleTraining
+    from hardneg.training.validation import ValidationData
+
+Validate = Callable[[], Mapping[str, float]]
+Told = Callable[["TrainingResult"], tuple[Mapping[str, object], Mapping[str, object]]]
+"""What a verb tells of a finished training on the model's card, and in the manifest."""
+SHUFFLED = "shuffled"
 _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
 """What an order of batches may need: what a stage makes that has it, and the same in words."""
 
 
-class TrainingGroup(StageSpec):
+class OptionGroup(StageSpec):
     """A group of options of the verbs that train.
 
     gives: the optional parts of a `ScoreBatch` that the verb's batches have, for losses that need them. A group's
@@ -68,10 +84,15 @@ def of_the_run(options: type[LearningOptions]) -> Any:
     return Field(default_factory=options, description="Of the training run: steps, negatives, optimizer, precision.")
 
 
-class Learning(TrainingGroup):
-    """What is minimised, and how."""
+class TrainConfig(OptionGroup):
+    """What is minimised, and how; the stage of every verb that trains.
+
+    batch, judged: a batch, and what the dev metric is taken over, in the words of the model's card.
+    """
 
     needs_dataset = resumes = every_process = True
+    artifact_folder = MODEL_FOLDER
+    judged: ClassVar[str] = "over a pool"
     loss: LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
     options: Annotated[LearningOptions, AfterValidator(without_problems)] = of_the_run(LearningOptions)
 
@@ -101,6 +122,44 @@ class Learning(TrainingGroup):
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"checkpoints/{recipe.name}": KEPT}
 
+    @property
+    def batch(self) -> str:
+        return f"{self.options.batch_size * self.options.accumulate} queries"
+
+    def opened(
+        self, context: StageContext[Any], collection: StoredCollection
+    ) -> "AbstractContextManager[tuple[ExampleTraining, Told]]":
+        """The method with its network and data, and what is told in the end."""
+        raise NotImplementedError(f"stage {self.verb} has no method")
+
+    def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
+        """Measures the network as it is; None where the recipe names nothing to judge by."""
+        return None
+
+    def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
+        """Saves the network with a card of these facts."""
+        raise NotImplementedError(f"stage {self.verb} saves no network")
+
+    def make(self, context: "StageContext[Any]") -> Facts:
+        """Trains, saves the network with its card, and leaves the learning curve beside it."""
+        from hardneg.training.loop import learn
+
+        loss, options = context.plugin("loss", Loss), self.options
+        collection = open_collection(context.inputs["dataset"])
+        with self.opened(context, collection) as (way, told):
+            judge = self.judge(context, collection, way.encoder)
+            result = learn(way, loss, options, context.folder, progress=context.progress, validate=judge)
+        if not world().first:
+            return {}
+        facts, more = told(result)
+        rate = f"{options.optimizer}, peak learning rate {options.learning_rate:g}, seed {options.seed}"
+        card = {**facts, "Loss": loss, "Training": f"{counted(result.steps, 'step')} of {self.batch}, {rate}"}
+        if result.best is not None:
+            card[f"Dev {options.metric}, {self.judged}"] = f"{result.best:.4f} at step {result.best_step}"
+        self.save(context, way.encoder, card)
+        context.keep_only(*self.parts.values(), KEPT, HISTORY, SCRATCH)
+        return {**result.facts(options.metric), **more}
+
 
 class Validation(BaseModel):
     """How to judge the model while it trains: on the dev queries, over a pool of the positives and a run's top."""
@@ -111,7 +170,7 @@ class Validation(BaseModel):
     queries: int | None = Field(default=None, gt=0)
 
 
-class Judging(TrainingGroup):
+class ValidationOptions(OptionGroup):
     """What the model is judged by while it trains."""
 
     validation_run: Annotated[Name | None, MEASURED] = Field(
@@ -130,11 +189,32 @@ class Judging(TrainingGroup):
             mismatch = f"{self.validation_run!r} is of split {split}, and validation.split is {own}"
             yield f"validation_run: {mismatch}; name a run of the same split"
 
+    def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
+        """Measures an encoder on the dev queries; None where the recipe names no run to take the pool from."""
+        from hardneg.training.validation import pool_validation
+
+        data = self.dev_data(context, collection)
+        return None if data is None else pool_validation(network, data, self.validation.depth)
+
+    def dev_data(self, context: StageContext[Any], collection: StoredCollection) -> "ValidationData | None":
+        """The dev queries, their labels and a run of them; None where the recipe names no run."""
+        from hardneg.training.validation import ValidationData
+
+        if "validation_run" not in context.inputs:
+            return None
+        queries, options = collection.queries(self.validation.split), self.validation
+        query_ids, texts = queries.query_ids[: options.queries], queries.texts[: options.queries]
+        lists = lists_in_order(context.inputs["validation_run"].folder / RUN, queries.query_ids)
+        # the top alone: a run of all may be too large to hold
+        tops = (RankedList(ranked.doc_ids[: options.depth], ranked.scores[: options.depth]) for ranked in lists)
+        run, judged = dict(zip(query_ids, tops, strict=False)), collection.judged(options.split)
+        return ValidationData(collection.corpus, query_ids, texts, judged, run, getattr(self, "segments", None))
+
 
 _GUIDE = Reference(("index",), {**NOT_ONE_VECTOR, Trait.SEGMENTS: "name one without `segments`"}, with_model=True)
 
 
-class Guidance(TrainingGroup):
+class GuideOptions(OptionGroup):
     """A guide: another encoder, whose scores of each batch masks and losses go by."""
 
     guide: Annotated[Name | None, _GUIDE] = Field(
@@ -167,7 +247,7 @@ class Guidance(TrainingGroup):
             yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
 
 
-class Taught(TrainingGroup):
+class TeacherOptions(OptionGroup):
     """A teacher, where the loss learns from one."""
 
     teacher: Annotated[Name | None, Reference(("run",), refuses=OF_QUERIES)] = Field(
@@ -183,7 +263,7 @@ class Taught(TrainingGroup):
             yield "teacher", f"teacher: {reason}"
 
 
-class Batching(TrainingGroup):
+class BatchOptions(OptionGroup):
     """Which queries share a batch."""
 
     batches: Annotated[
@@ -228,11 +308,10 @@ class Batching(TrainingGroup):
             yield f"batches: {reason}"
 
 
-class EncoderLearning(Judging, Learning):
+class EncoderOptions(ValidationOptions, TrainConfig):
     """The encoder to begin with, how documents are cut for it, and the groups of every verb that trains an encoder."""
 
     artifact_type = "model"
-    artifact_folder = MODEL_FOLDER
     model: Annotated[Name, Reference(("model",))] = Field(default=START, description="The model to begin with.")
     segments: OwnCut = Field(
         default=None,
@@ -274,8 +353,16 @@ class EncoderLearning(Judging, Learning):
             why = f"temperature {temperature:g} over cosines, so that all documents pull alike"
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or say model.similarity: dot"
 
+    def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
+        from hardneg.encoders.open.model_card import model_card
 
-class DualLearning(Guidance, Batching, EncoderLearning):
+        model, cut = context.inputs["model"], self.segments
+        base = {"Base model": model.name if model.model is None else model.model.name}
+        more = {"Documents": f"by the best of up to {cut.count} segments of {cut.length} tokens"} if cut else {}
+        network.save(context.folder / MODEL_FOLDER, card=model_card(network, {**base, **card, **more}))
+
+
+class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     """The groups of every verb that trains both sides, each query against the documents of its batch."""
 
     gives: ClassVar[tuple[str, ...]] = ("teacher", *WITH_EACH_OTHER, *GUIDES)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg_papers.clusters import TopicBalanced
 from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
@@ -15,10 +14,11 @@ from hardneg.records.layout import HISTORY
 from hardneg.runtime.distributed import join, leave
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import SCRATCH
+from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples
 from hardneg.training.history import History
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.training_common import ordered, training_data
+from hardneg.verbs.shared.training_data import ordered, training_data
 from hardneg.verbs.train import Train
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}

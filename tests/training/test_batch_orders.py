@@ -4,13 +4,24 @@ import sys
 
 import numpy as np
 import pytest
-from hardneg_papers.clusters import Clustered, TopicBalanced, joined, k_means, path_through
-from hardneg_papers.hardest_together import HardestTogether, nearest
 
-from hardneg.batches.batch_order import OneSource, Shuffled, TrainingQueries, in_batches, members
 from hardneg.records.errors import MissingDependency, PluginError, UsageError
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
+from hardneg.training.batch_orders import (
+    Clustered,
+    HardestTogether,
+    OneSource,
+    Shuffled,
+    TopicBalanced,
+    TrainingQueries,
+    in_batches,
+    joined,
+    k_means,
+    members,
+    nearest,
+    path_through,
+)
 
 
 def queries(count, **more):
@@ -66,10 +77,6 @@ def test_as_few_clusters_as_one_and_as_many_as_queries() -> None:
     assert Clustered().groups(queries(3, vectors=vectors), 8, seed=0).tolist() == [0, 0, 0]
 
 
-def test_which_orders_repeat_queries() -> None:
-    assert [order.repeats for order in (Shuffled, Clustered, TopicBalanced)] == [False, False, True]
-
-
 def test_small_clusters_are_joined_with_the_nearest() -> None:
     """Of 1, 2, 4 and 3 vectors, at 0, 1, 10 and 4: the first joins the second, both then the fourth."""
     cluster, centroids = np.repeat([0, 1, 2, 3], [1, 2, 4, 3]), np.float32([[0], [1], [10], [4]])
@@ -79,9 +86,6 @@ def test_small_clusters_are_joined_with_the_nearest() -> None:
     assert joined(cluster, centroids, 99).tolist() == [0] * 10
     weighted = joined(np.repeat([0, 1, 2], [1, 9, 5]), np.float32([[0], [10], [4.0]]), 6)
     assert weighted.tolist() == [1] * 1 + [0] * 9 + [1] * 5
-
-
-def test_a_cluster_is_joined_with_one_on_its_other_side_where_that_is_nearer() -> None:
     assert joined(np.array([0, 1, 1, 2, 2]), np.float32([[0], [-5], [1]]), 2).tolist() == [1, 0, 0, 1, 1]
 
 
@@ -173,3 +177,39 @@ def test_neighbours_share_batches() -> None:
 def test_wrong_numbers_are_told_together() -> None:
     with pytest.raises(PluginError, match="hardest-together: depth must be 1 or above; neighbours must be 1 or above"):
         HardestTogether(0, 0)
+
+
+ALL, SIZE, TOPICS = np.arange(90), 8, 5
+ORDERS = [Shuffled(), TopicBalanced(clusters=5), TopicBalanced(), Clustered(), OneSource(), HardestTogether()]
+
+
+def drawn():
+    """Ninety queries of five topics: ids, positives, vectors, and lists with some of the others' positives."""
+    topic, source = ALL % TOPICS, generator(5, "queries")
+    centres = 4 * source.standard_normal((TOPICS, 8))
+    ids = [f"topic{topic[number]}/{number}" for number in ALL]
+    others = [source.choice(np.flatnonzero(topic == topic[number]), 12, False) for number in ALL]
+    return TrainingQueries(
+        ids,
+        {query_id: [f"d{number}"] for number, query_id in enumerate(ids)},
+        (centres[topic] + source.standard_normal((len(ALL), 8))).astype(np.float32),
+        [RankedList([f"d{other}" for other in some], -np.arange(12, dtype=np.float32)) for some in others],
+    )
+
+
+@pytest.mark.parametrize("plugin", ORDERS, ids=lambda plugin: type(plugin).__name__)
+def test_every_order(plugin):
+    """Chosen queries alone, each of them unless they are drawn; epochs of one length, by the arguments alone."""
+    groups = plugin.groups(drawn(), SIZE, seed=1)
+    assert groups.dtype == np.int64 and len(groups) == len(ALL)
+
+    def order(chosen, epoch=0, seed=1):
+        return plugin.order(groups, chosen, SIZE, epoch=epoch, seed=seed)
+
+    for chosen in (ALL, ALL[3::2], ALL[1:12], ALL[:1], ALL[: SIZE - 1]):
+        rows, times = np.unique(order(chosen), return_counts=True)
+        assert not len(np.setdiff1d(rows, chosen)) and len({len(order(chosen, epoch)) for epoch in range(4)}) == 1
+        if not isinstance(plugin, TopicBalanced):
+            assert rows.tolist() == chosen.tolist() and times.sum() < len(chosen) + SIZE * TOPICS
+    orders = [order(ALL, *which).tolist() for which in ((0, 1), (0, 1), (1, 1), (0, 2))]
+    assert orders[0] == orders[1] and orders[0] != orders[2] and orders[0] != orders[3]

@@ -1,0 +1,426 @@
+"""Which training queries share a batch: orders of an epoch's queries, chosen by name as the option `batches`."""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.depths import LIST_DEPTH
+from hardneg.records.errors import MissingDependency, PluginError, UsageError
+from hardneg.records.types import RankedList
+from hardneg.runtime.seeding import generator
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingQueries:
+    """The training queries, Q of them, and what a plugin needs.
+
+    positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not needed. run: a list
+    for each query, in order, to read once; None where not needed. sources: the name of each query's source; None where
+    the recipe has none.
+    """
+
+    query_ids: Sequence[str]
+    positives: Mapping[str, Sequence[str]]
+    vectors: NDArray[np.float32] | None = None
+    run: Iterable[RankedList] | None = None
+    sources: Sequence[str] | None = None
+
+
+class BatchOrder(Protocol):
+    """Which queries share a batch, by name an option of a training.
+
+    needs: the required fields of `TrainingQueries`. takes: the optional ones that it uses, if it has any. An epoch has
+    each query, and one more than once only where a batch could not be filled without, or where an order says so.
+    """
+
+    version: ClassVar[int]
+    needs: ClassVar[tuple[str, ...]]
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """The groups that orders of batches of `size` use: int64 [Q, ...]; one process computes and writes them."""
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """The queries of an epoch, counted from 0, in order: every `size` of them are a batch.
+
+        Args:
+            groups: the result of `groups`.
+            chosen: int64 [C], ascending, the numbers of the training queries that can be used.
+            size: that of a batch.
+
+        Returns:
+            int64 [n], of `chosen`; n is the same in every epoch, and a multiple of `size` where a batch must not have
+            the end of one epoch and the beginning of the next. A function of the arguments alone.
+        """
+
+
+def in_batches(queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """Queries, in order, as batches of `size`: int64 [n] to [b, size].
+
+    The last batch is filled with those before it. Where there are fewer than `size`, they come again in the one batch.
+    """
+    if len(queries) < size:
+        return np.resize(queries, (min(1, len(queries)), size))
+    whole = queries[: len(queries) // size * size].reshape(-1, size)
+    return whole if whole.size == len(queries) else np.concatenate([whole, queries[None, -size:]])
+
+
+def members(groups: NDArray[np.int64], chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The chosen queries of each group that has any, by the group's number; groups: int64 [Q], chosen: int64 [C]."""
+    order = chosen[groups[chosen].argsort(stable=True)]
+    return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+
+
+def in_any_order(batches: Iterable[NDArray[np.int64]], source: np.random.Generator) -> NDArray[np.int64]:
+    """All batches [b, size] one after the other, int64 [n], shuffled as wholes."""
+    return source.permutation(np.concatenate(list(batches))).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Each query once an epoch, in an order that is drawn anew; a batch may have the end of one and the next's begin.
+
+    What every training does that says nothing else.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ()
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """One group of all."""
+        return np.zeros(len(queries.query_ids), np.int64)
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """A permutation of the chosen queries, int64 [C]."""
+        return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
+
+
+@dataclass(frozen=True)
+class OneSource:
+    """Each batch has queries of one source alone, for collections that were put together from several.
+
+    A query's source is what the file `batches_sources` says. Without one it is the part of its id before the first
+    `separator`, such as `nq` in `nq/17`. Each query comes once an epoch; the last batch of each source is filled with
+    queries of it that come twice.
+
+    Source: Nussbaum et al., Nomic Embed (2024), section 3.2: a batch has the pairs of one data source.
+
+    Attributes:
+        separator: what ends the name of the source in a query's id.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ()
+    takes: ClassVar[tuple[str, ...]] = ("sources",)
+
+    separator: str = "/"
+
+    def __post_init__(self) -> None:
+        if not self.separator:
+            raise PluginError("one-source: separator must be one character or more")
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """The number of each query's source, int64 [Q], by the alphabet. Raises UsageError where ids have no source."""
+        if queries.sources is not None:
+            return np.unique(np.array(queries.sources), return_inverse=True)[1].astype(np.int64)
+        parts = [query_id.partition(self.separator) for query_id in queries.query_ids]
+        if without := [name for name, mark, _ in parts if not mark]:
+            raise UsageError(
+                f"one-source: {len(without)} of {len(parts)} query ids have no {self.separator!r}, such as "
+                f"{without[0]!r}: give the separator after the source's name, or a file of sources in batches_sources"
+            )
+        return np.unique([name for name, _, _ in parts], return_inverse=True)[1].astype(np.int64)
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """Batches of all sources in any order, int64 [n]: as many of each as its queries fill."""
+        source = generator(seed, "batches", epoch)
+        return in_any_order([in_batches(source.permutation(one), size) for one in members(groups, chosen)], source)
+
+
+ROUNDS = 20
+"""Number of iterations of k-means."""
+_BLOCK = 65_536
+
+
+def k_means(
+    name: str, vectors: NDArray[np.float32], count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Cuts vectors float32 [Q, d] into clusters; `name` begins messages.
+
+    Each round sees 256 vectors a cluster at most, drawn with the seed.
+
+    Returns:
+        int64 [Q], the number of each vector's cluster, and float32 [count, d], the centroids.
+
+    Raises:
+        MissingDependency: faiss is not installed.
+        UsageError: there are more clusters than vectors.
+    """
+    if not 1 <= count <= len(vectors):
+        raise UsageError(f"{name}: {count} clusters of {len(vectors)} queries cannot be: give 1 to {len(vectors)}")
+    try:
+        import faiss
+    except ImportError as error:
+        raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
+    on_gpus = faiss.get_num_gpus() > 0
+    clustering = faiss.Kmeans(
+        vectors.shape[1], count, niter=ROUNDS, seed=seed % (1 << 31), min_points_per_centroid=1, gpu=on_gpus
+    )
+    clustering.train(np.ascontiguousarray(vectors, np.float32))
+    blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
+    cluster = np.concatenate([clustering.index.search(block, 1)[1][:, 0] for block in blocks])
+    return cluster.astype(np.int64), np.asarray(clustering.centroids, np.float32).reshape(count, -1)
+
+
+def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: int) -> NDArray[np.int64]:
+    """Joins each cluster of fewer than `least` vectors, the smallest first, with the one whose centroid is nearest.
+
+    Args:
+        cluster: int64 [Q], the number of each vector's cluster.
+        centroids: float32 [k, d]; of two that are joined it is the mean of all vectors of both.
+        least: how many vectors a cluster has in the end, unless it is the only one.
+
+    Returns:
+        int64 [Q], numbers from 0 without gaps.
+    """
+    counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
+    centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
+    while left.sum() > 1 and counts[left].min() < least:
+        small = int(np.where(left, counts, counts.max() + 1).argmin())
+        left[small] = False
+        near = int(np.where(left, ((centroids - centroids[small]) ** 2).sum(1), np.inf).argmin())
+        both = counts[small] + counts[near]
+        if both:
+            centroids[near] += (centroids[small] - centroids[near]) * (counts[small] / both)
+        counts[near] = both
+        into[into == small] = near
+    return np.unique(into[cluster], return_inverse=True)[1].astype(np.int64)
+
+
+def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
+    """A path through all clusters that begins at the first and goes from each to the nearest unvisited one.
+
+    Args:
+        centroids: float32 [k, d].
+
+    Returns:
+        int64 [k], the position of each cluster on the path.
+    """
+    position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
+    squares = (centroids**2).sum(1)
+    for step in range(len(centroids)):
+        position[here], left[here] = step, False
+        distance = squares - 2 * (centroids @ centroids[here])
+        here = int(np.where(left, distance, np.inf).argmin())
+    return position
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """Each query once an epoch, each batch of one cluster or of clusters that lie beside each other.
+
+    Clusters are made once, by k-means over the queries' vectors, about as many as an epoch has batches. A batch is
+    filled from one cluster as long as that has enough queries. What then remains is put together along a way that goes
+    from each cluster to the nearest that is left. The last batch of all is filled with queries nearby that come twice.
+
+    Source: Morris and Rush, Contextual Document Embeddings (ICLR 2025), section 4.1.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("vectors",)
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """The position of each query's cluster on the path, int64 [Q].
+
+        Raises:
+            MissingDependency: faiss is not installed.
+        """
+        assert queries.vectors is not None
+        count = max(1, len(queries.vectors) // size)
+        cluster, centroids = k_means("clustered", queries.vectors, count, seed)
+        return path_through(centroids)[cluster]
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """Batches in any order, int64 [ceil(C / size) * size]."""
+        source = generator(seed, "batches", epoch)
+        clusters = [source.permutation(cluster) for cluster in members(groups, chosen)]
+        full = [cluster[: len(cluster) // size * size].reshape(-1, size) for cluster in clusters]
+        rest = np.concatenate([cluster[len(cluster) // size * size :] for cluster in clusters])
+        if 0 < len(rest) < size:
+            others = chosen[~np.isin(chosen, rest)]
+            away = np.abs(groups[others] - groups[rest[-1]])
+            rest = np.concatenate([rest, others[away.argsort(stable=True)[: size - len(rest)]]])
+        return in_any_order([*full, in_batches(rest, size)], source)
+
+
+_QUERIES_A_CLUSTER = 200
+
+
+@dataclass(frozen=True)
+class TopicBalanced:
+    """Each batch has queries of one random cluster, so that its documents are of one topic.
+
+    Clusters are made once, by k-means over the queries' vectors; one with fewer queries than a batch is joined with the
+    nearest. A batch draws a cluster, all being equally likely however many queries they have, and then queries of it
+    without replacement. An epoch has as many batches as the queries fill. A query of a small cluster comes more often
+    than one of a large cluster.
+
+    The published program keeps small clusters and fills a batch up from another one, drawn in the same way. That is
+    done here where so few queries of a cluster have negatives that they do not fill a batch.
+
+    Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
+    (SIGIR 2021), section 3.2, Eq. 4.
+
+    Attributes:
+        clusters: how many, before small ones are joined; none is one for 200 queries, as the paper's 2,000 clusters of
+            400,000 queries.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("vectors",)
+
+    clusters: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.clusters is not None and self.clusters < 1:
+            raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
+
+    def refuses(self, queries: int) -> str | None:
+        """Why at most `queries` queries cannot be grouped so."""
+        if self.clusters is None or self.clusters <= queries:
+            return None
+        return f"topic-balanced: {self.clusters} clusters of {queries} queries cannot be: give 1 to {queries}"
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
+
+        Raises:
+            MissingDependency: faiss is not installed.
+            UsageError: there are more clusters than queries.
+        """
+        assert queries.vectors is not None
+        count = self.clusters or max(1, len(queries.vectors) // _QUERIES_A_CLUSTER)
+        return joined(*k_means("topic-balanced", queries.vectors, count, seed), size)
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """Batches that are drawn one by one, int64 [ceil(C / size) * size]."""
+        source, clusters = generator(seed, "batches", epoch), members(groups, chosen)
+        batches = list[NDArray[np.int64]]()
+        for _ in range(-(-len(chosen) // size)):
+            batch = np.empty(0, np.int64)
+            while len(batch) < size:
+                cluster = clusters[source.integers(len(clusters))]
+                batch = np.concatenate([batch, source.choice(cluster, min(size, len(cluster)), replace=False)])
+            batches.append(batch[:size])
+        return np.concatenate(batches)
+
+
+@dataclass(frozen=True)
+class HardestTogether:
+    """Each query once an epoch, in a batch with queries whose positives a run ranks high for it.
+
+    Two queries are neighbours where the run ranks a positive of one for the other, and it is no positive of that one
+    too. A batch begins with a random query. Neighbours of its queries are added, the best ranked first, until it is
+    full, or none is left and another random query goes on. The last batch is filled with queries that come twice.
+
+    Attributes:
+        depth: how far down the lists positives of other queries are looked for.
+        neighbours: how many of a query's neighbours are kept, the best ranked.
+    """
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ("run",)
+
+    depth: int = LIST_DEPTH
+    neighbours: int = 16
+
+    def __post_init__(self) -> None:
+        wrong = [f"{name} must be 1 or above" for name in ("depth", "neighbours") if getattr(self, name) < 1]
+        if wrong:
+            raise PluginError(f"hardest-together: {'; '.join(wrong)}")
+
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+        """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
+        triples = array("q")
+        for pair in _ranked_positives(queries, self.depth):
+            triples.extend(pair)
+        pairs = np.frombuffer(triples, np.int64).reshape(-1, 3)
+        return nearest(pairs, len(queries.query_ids), self.neighbours)
+
+    def order(
+        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
+    ) -> NDArray[np.int64]:
+        """Batches in any order, int64 [ceil(C / size) * size]."""
+        source = generator(seed, "batches", epoch)
+        packed = _packed(groups, source.permutation(chosen), size)
+        return in_any_order([in_batches(packed, size)], source)
+
+
+def _ranked_positives(queries: TrainingQueries, depth: int) -> Iterator[tuple[int, int, int]]:
+    """A query, another one a positive of which is in its list, and the rank, from 0."""
+    assert queries.run is not None
+    owners: dict[str, list[int]] = defaultdict(list)
+    for number, query_id in enumerate(queries.query_ids):
+        for doc_id in queries.positives.get(query_id, ()):
+            owners[doc_id].append(number)
+    for number, ranked in enumerate(queries.run):
+        for rank, doc_id in enumerate(ranked.doc_ids[:depth]):
+            others = owners.get(doc_id, ())
+            if number not in others:
+                yield from ((number, other, rank) for other in others)
+
+
+def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.int64]:
+    """The neighbours of each query by the better rank of the two directions, ties by number.
+
+    Args:
+        pairs: int64 [p, 3], a query, another one, and its rank.
+        queries: how many there are.
+        count: how many neighbours to keep.
+
+    Returns:
+        int64 [queries, count], best first, -1 pads.
+    """
+    both = np.concatenate([pairs, pairs[:, [1, 0, 2]]])
+    both = both[np.lexsort((both[:, 2], both[:, 1], both[:, 0]))]
+    first = np.ones(len(both), bool)
+    first[1:] = (both[1:, :2] != both[:-1, :2]).any(1)
+    both = both[first]
+    both = both[np.lexsort((both[:, 1], both[:, 2], both[:, 0]))]
+    number = np.arange(len(both)) - np.searchsorted(both[:, 0], both[:, 0])
+    neighbours, kept = np.full((queries, count), -1, np.int64), number < count
+    neighbours[both[kept, 0], number[kept]] = both[kept, 1]
+    return neighbours
+
+
+def _packed(neighbours: NDArray[np.int64], shuffled: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """The queries in an order of which every `size` are a batch, int64 [C]."""
+    left = np.zeros(len(neighbours), bool)
+    left[shuffled] = True
+    packed = list[int]()
+    for start in shuffled.tolist():
+        waiting = [start]
+        while waiting:
+            query = waiting.pop(0)
+            if not left[query]:
+                continue
+            left[query] = False
+            packed.append(query)
+            if len(packed) % size == 0:
+                break
+            waiting += [other for other in neighbours[query].tolist() if other >= 0 and left[other]]
+    return np.array(packed, np.int64)

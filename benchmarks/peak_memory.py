@@ -27,9 +27,9 @@ def prepare_search(folder: Path, count: int) -> None:
 
     generator = np.random.default_rng(0)
     with FlatWriter(folder, DIMENSION, count) as writer:
-        for number, start in enumerate(range(0, count, 4096)):
+        for _number, start in enumerate(range(0, count, 4096)):
             rows = min(4096, count - start)
-            writer.write_block(number, start, generator.standard_normal((rows, DIMENSION), dtype=np.float32))
+            writer.write(generator.standard_normal((rows, DIMENSION), dtype=np.float32))
         writer.write_doc_ids(str(row) for row in range(count))
         writer.close()
 

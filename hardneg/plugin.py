@@ -138,7 +138,6 @@ if TYPE_CHECKING:
         Reranker,
         RowLookup,
         Searcher,
-        StageBlocks,
         TrainableReranker,
         WriterCost,
     )
@@ -147,7 +146,6 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.model_server import Endpoint, ModelServer
@@ -167,6 +165,7 @@ if TYPE_CHECKING:
     from hardneg.training.method import ExampleTraining
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
+    from hardneg.verbs.shared.blocks import StageBlocks
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
@@ -176,7 +175,7 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
+    "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
     "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
     "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
     "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",

@@ -83,9 +83,9 @@ class Representation:
         """What of the corpus is stored: the documents."""
         return corpus
 
-    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> StoreWriter:
+    def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
         """A writer of the rows."""
-        return FlatWriter(folder, dimension, len(rows), number)
+        return FlatWriter(folder, dimension, len(rows))
 
     def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
         """Whether a folder holds all of the rows."""

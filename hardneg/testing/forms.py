@@ -50,14 +50,14 @@ def write_encoded(folder: Path, documents: Encoded) -> Path:
     writer: FlatWriter | SparseWriter | TokenWriter
     if isinstance(documents, TokenVectors):
         writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
     elif isinstance(documents, SparseRows):
         writer = SparseWriter(folder, documents.width, len(documents))
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
         writer.write_terms([f"t{i}" for i in range(documents.width)])
     else:
         writer = FlatWriter(folder, documents.shape[1], len(documents))
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
     writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
     writer.close()
     return folder

@@ -74,7 +74,7 @@ def test_indexes_weights_of_terms(flat: Path, tmp_path: Path) -> None:
 def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
     weights, tokens, empty = write(tmp_path / "weights"), tmp_path / "tokens", tmp_path / "none"
     with TokenWriter(tokens, 2, np.array([0, 1])) as writer:
-        writer.write_block(0, 0, TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+        writer.write(TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
         writer.write_doc_ids(["d"])
         writer.close()
     for folder, backend, told in (

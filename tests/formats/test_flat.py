@@ -17,8 +17,8 @@ _IDS = [f"d{i}" for i in range(20)]
 
 def _write(folder: Path, vectors: np.ndarray = _VECTORS, block: int = 7) -> None:
     with FlatWriter(folder, vectors.shape[1], len(vectors)) as writer:
-        for number, start in reversed(list(enumerate(range(0, len(vectors), block)))):
-            writer.write_block(number, start, vectors[start : start + block])
+        for _number, start in reversed(list(enumerate(range(0, len(vectors), block)))):
+            writer.write(vectors[start : start + block])
         writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
         writer.close()
 
@@ -82,12 +82,12 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be read"):
         FlatVectors.open(tmp_path)
     with FlatWriter(tmp_path, 3, 20) as writer:
-        writer.write_block(0, 0, _VECTORS[:10])
+        writer.write(_VECTORS[:10])
         with pytest.raises(ArtifactError, match="row 10"):
             writer.close()
         with pytest.raises(ArtifactError, match="19 document ids for 20"):
             writer.write_doc_ids(_IDS[1:])
-        writer.write_block(1, 10, _VECTORS[10:])
+        writer.write(_VECTORS[10:])
         with pytest.raises(ArtifactError, match="document ids"):
             writer.close()
         with pytest.raises(ArtifactError, match="did not finish"):
@@ -99,11 +99,11 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
 def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with FlatWriter(tmp_path, 3, 20) as writer:
         with pytest.raises(UsageError, match="shape"):
-            writer.write_block(0, 0, np.zeros((2, 4), np.float32))
+            writer.write(np.zeros((2, 4), np.float32))
         with pytest.raises(UsageError, match="row 21"):
-            writer.write_block(0, 18, np.zeros((3, 3), np.float32))
+            writer.write(np.zeros((3, 3), np.float32))
         with pytest.raises(ArtifactError, match="finite"):
-            writer.write_block(0, 0, np.full((2, 3), np.nan, np.float32))
+            writer.write(np.full((2, 3), np.nan, np.float32))
         assert writer.finished_blocks() == set()
 
 
@@ -118,8 +118,8 @@ def test_another_shape_or_a_finished_folder_is_not_overwritten(tmp_path: Path) -
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:
     with FlatWriter(tmp_path, 3, 20) as one, FlatWriter(tmp_path, 3, 20, writer=1) as two:
-        one.write_block(0, 0, _VECTORS[:10])
-        two.write_block(1, 10, _VECTORS[10:])
+        one.write(_VECTORS[:10])
+        two.write(_VECTORS[10:])
         assert (tmp_path / "index.journal.1").read_text().split()[:3] == ["1", "10", "10"]
         one.write_doc_ids(_IDS)
         assert one.finished_blocks() == {0, 1}
@@ -148,7 +148,7 @@ with flat.FlatWriter(Path(sys.argv[1]), 3, 20) as writer:
                 os.kill(os.getpid(), signal.SIGKILL)
             flat._write_all = dying
         vectors = np.arange(number * 15, number * 15 + 15, dtype=np.float32).reshape(5, 3)
-        writer.write_block(number, number * 5, vectors)
+        writer.write(vectors)
 """
 
 
@@ -159,7 +159,7 @@ def test_a_killed_writer_is_resumed(tmp_path: Path, place: str) -> None:
     with FlatWriter(tmp_path, 3, 20) as writer:
         assert writer.finished_blocks() == {0, 1}
         for number in {0, 1, 2, 3} - writer.finished_blocks():
-            writer.write_block(number, number * 5, _VECTORS[number * 5 : number * 5 + 5])
+            writer.write(_VECTORS[number * 5 : number * 5 + 5])
         writer.write_doc_ids(_IDS)
         writer.close()
     assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
@@ -180,9 +180,9 @@ def test_a_writer_touches_no_byte_of_another_machines_rows(tmp_path: Path, monke
     monkeypatch.setattr(os, "pwrite", noted)
     monkeypatch.setattr(os, "ftruncate", lambda file, size: (cut.append(size), ftruncate(file, size)))
     with FlatWriter(tmp_path, 3, 20) as one:
-        one.write_block(0, 0, _VECTORS[:10])
+        one.write(_VECTORS[:10])
         with FlatWriter(tmp_path, 3, 20, writer=1) as two:
-            two.write_block(1, 10, _VECTORS[10:])
+            two.write(_VECTORS[10:])
         one.write_doc_ids(_IDS)
         one.close()
     assert written == [(0, 45), (45, 120), (165, 120)] and cut == [285]
@@ -192,7 +192,7 @@ def test_a_writer_touches_no_byte_of_another_machines_rows(tmp_path: Path, monke
 @pytest.mark.parametrize("lines", ["a\n", "a\nb\nc\n", ""])
 def test_ids_that_are_not_as_many_as_the_vectors_are_told(tmp_path, lines):
     with FlatWriter(tmp_path, 2, 2) as writer:
-        writer.write_block(0, 0, np.eye(2, dtype=np.float32))
+        writer.write(np.eye(2, dtype=np.float32))
         writer.write_doc_ids(["a", "b"])
         writer.close()
     (tmp_path / "docid").write_text(lines)

@@ -67,16 +67,16 @@ def test_terms_are_told_by_their_words(tmp_path: Path) -> None:
 def test_unsound_weights_are_refused(tmp_path: Path, rows: SparseRows, told: str) -> None:
     with SparseWriter(tmp_path, 5, 5) as writer:
         with pytest.raises(ArtifactError, match=told):
-            writer.write_block(0, 0, rows)
+            writer.write(rows)
         assert writer.finished_blocks() == set()
 
 
 def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with SparseWriter(tmp_path, 5, 5) as writer:
         with pytest.raises(UsageError, match="6 terms instead of 5"):
-            writer.write_block(0, 0, rows_of(LISTS, 6))
+            writer.write(rows_of(LISTS, 6))
         with pytest.raises(UsageError, match="row 6 of 5"):
-            writer.write_block(0, 4, rows_of(LISTS[:2]))
+            writer.write(rows_of(LISTS[:2]))
     with pytest.raises(UsageError, match="cannot be written"):
         SparseWriter(tmp_path, 0, 5)
 
@@ -85,13 +85,13 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"no weights of terms .*sparse.json"):
         SparseStore.open(tmp_path)
     with SparseWriter(tmp_path, 5, 5) as writer:
-        writer.write_block(0, 0, rows_of(LISTS[:3]))
+        writer.write(rows_of(LISTS[:3]))
         with pytest.raises(ArtifactError, match="row 3"):
             writer.close()
-        writer.write_block(1, 2, rows_of(LISTS[2:]))
+        writer.write(rows_of(LISTS[2:]))
         with pytest.raises(ArtifactError, match="overlap"):
             writer.close()
-        writer.write_block(1, 3, rows_of(LISTS[3:]))
+        writer.write(rows_of(LISTS[3:]))
         with pytest.raises(ArtifactError, match="document ids"):
             writer.close()
         with pytest.raises(ArtifactError, match="did not finish"):
@@ -149,8 +149,8 @@ def test_another_shape_or_a_finished_folder_is_not_overwritten(tmp_path: Path) -
 
 def test_two_writers_share_a_folder(tmp_path: Path) -> None:
     with SparseWriter(tmp_path, 5, 5) as one, SparseWriter(tmp_path, 5, 5, writer=1) as two:
-        two.write_block(1, 2, rows_of(LISTS[2:]))
-        one.write_block(0, 0, rows_of(LISTS[:2]))
+        two.write(rows_of(LISTS[2:]))
+        one.write(rows_of(LISTS[:2]))
         assert one.finished_blocks() == two.finished_blocks() == {0, 1}
         one.write_doc_ids([f"d{i}" for i in range(5)])
         one.close()
@@ -177,7 +177,7 @@ for name in ("replace", "write", "fsync", "unlink", "rmdir"):
     setattr(os, name, counted(getattr(os, name)))
 with sparse_store.SparseWriter(Path(sys.argv[1]), 5, 5) as writer:
     for number in {0, 1, 2} - writer.finished_blocks():
-        writer.write_block(number, 2 * number, rows_of(LISTS[2 * number : 2 * number + 2]))
+        writer.write(rows_of(LISTS[2 * number : 2 * number + 2]))
     writer.write_doc_ids(f'd{i}' for i in range(5))
     writer.close()
 """
@@ -193,7 +193,7 @@ def _resumed(folder: Path) -> None:
         return
     with SparseWriter(folder, 5, 5) as writer:
         for number in {0, 1, 2} - writer.finished_blocks():
-            writer.write_block(number, 2 * number, rows_of(LISTS[2 * number : 2 * number + 2]))
+            writer.write(rows_of(LISTS[2 * number : 2 * number + 2]))
         writer.write_doc_ids(f"d{i}" for i in range(5))
         writer.close()
 

@@ -26,8 +26,8 @@ def _tokens(lengths: list[int], dimension: int = 2) -> TokenVectors:
 def _write(folder: Path, lengths: list[int], block: int = 2) -> TokenVectors:
     tokens = _tokens(lengths)
     with TokenWriter(folder, 2, tokens.offsets) as writer:
-        for number, start in reversed(list(enumerate(range(0, len(lengths), block)))):
-            writer.write_block(number, start, tokens[start : start + block])
+        for _number, start in reversed(list(enumerate(range(0, len(lengths), block)))):
+            writer.write(tokens[start : start + block])
         writer.write_doc_ids(f"d{i}" for i in range(len(lengths)))
         writer.close()
     return tokens
@@ -71,7 +71,7 @@ import numpy as np
 from hardneg.formats.vectors.token_store import TokenWriter
 from hardneg.records.types import TokenVectors
 writer = TokenWriter(Path(sys.argv[1]), 2, np.array([0, 2, 2, 5]))
-writer.write_block(1, 2, TokenVectors(np.array([0, 3]), np.ones((3, 2), np.float32)))
+writer.write(TokenVectors(np.array([0, 3]), np.ones((3, 2), np.float32)))
 os.kill(os.getpid(), signal.SIGKILL)
 """
     died = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
@@ -80,7 +80,7 @@ os.kill(os.getpid(), signal.SIGKILL)
         TokenStore.open(tmp_path)
     with TokenWriter(tmp_path, 2, np.array([0, 2, 2, 5])) as writer:
         assert writer.finished_blocks() == {1}
-        writer.write_block(0, 0, TokenVectors(np.array([0, 2, 2]), np.zeros((2, 2), np.float32)))
+        writer.write(TokenVectors(np.array([0, 2, 2]), np.zeros((2, 2), np.float32)))
         writer.write_doc_ids(["a", "b", "c"])
         writer.close()
     assert TokenStore.open(tmp_path).read(0, 3).vectors[:, 0].tolist() == [0, 0, 1, 1, 1]
@@ -89,8 +89,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_two_writers(tmp_path):
     tokens = _tokens(_LENGTHS)
     with TokenWriter(tmp_path, 2, tokens.offsets) as first, TokenWriter(tmp_path, 2, tokens.offsets, 1) as second:
-        first.write_block(0, 0, tokens[:2])
-        second.write_block(1, 2, tokens[2:])
+        first.write(tokens[:2])
+        second.write(tokens[2:])
         assert first.finished_blocks() == {0, 1}
         with pytest.raises(ArtifactError, match="document ids are missing"):
             first.close()
@@ -103,11 +103,11 @@ def test_what_does_not_fit_is_refused(tmp_path):
     offsets = np.array([0, 2, 2, 5])
     with TokenWriter(tmp_path, 2, offsets) as writer:
         with pytest.raises(ArtifactError, match="document 2 has 2 token vectors instead of 3"):
-            writer.write_block(0, 1, TokenVectors(np.array([0, 0, 2]), np.ones((2, 2), np.float32)))
+            writer.write(TokenVectors(np.array([0, 0, 2]), np.ones((2, 2), np.float32)))
         with pytest.raises(UsageError, match="ends at document 4 of 3"):
-            writer.write_block(0, 3, TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+            writer.write(TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
         with pytest.raises(ArtifactError, match="not finite"):
-            writer.write_block(0, 0, TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))
+            writer.write(TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))
         with pytest.raises(DataError, match="white space"):
             writer.write_doc_ids(["a", "b c", "d"])
         with pytest.raises(ArtifactError, match="from row 0 on are missing"):

@@ -7,8 +7,8 @@ import textwrap
 import time
 
 import pytest
-
 from hardneg.formats.vectors.journal import Journal
+
 from hardneg.records.errors import ArtifactError, ClosedArtifact
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, disk_errors

@@ -8,6 +8,7 @@ from recipe.recipes import large_collection, plan_in, small_collection, small_pa
 
 from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Store
 from hardneg.verbs import mine, rerank
 from tests.tiny import tiny_static
@@ -18,17 +19,15 @@ class Backwards:
     """Makes the last block first, each with the work opened anew, as a writer of its own."""
 
     version: ClassVar[int] = 1
-    resumes: ClassVar[bool] = True
     counts: ClassVar[dict[str, int]] = {}
 
     def make(self, context):
         first = context.spec.blocks(context)
-        if first is None:
-            return context.spec.make(context)
         assert first.finished() == set()
         for number in reversed(range(len(first.sizes))):
-            blocks = context.spec.blocks(context, number + 1)
-            ((made, content),) = blocks.make([number])
+            blocks = context.spec.blocks(context, first=False)
+            with Silent().task("", None, "") as task:
+                ((made, content),) = blocks.make([number], task)
             assert made == number
             blocks.write(number, content)
         Backwards.counts[context.name] = len(first.sizes)
@@ -73,7 +72,7 @@ def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     made = tree(small_collection(tmp_path / "data"), tiny_model, told)
     plugin = {"name": "cross-encoder", "source": str(tiny_reranker), "length": 32}
     again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
-    made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32", "keep_scores": False}}
+    made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32"}}
     made["stages"]["start-train"]["depth"] = 4
     plan = plan_in(tmp_path, made)
     found = compared(plan, tmp_path)

@@ -3,7 +3,7 @@
 import logging
 import time
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -79,7 +79,7 @@ class BegunBlock:
             return
         for own, of_them in self._parts[self._kept :]:
             with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:
-                np.savez(file, allow_pickle=False, **{"places": own, **_arrays(of_them)})
+                np.savez(file, allow_pickle=False, **{"places": own, **arrays_of(of_them)})
         self._kept, self._since = len(self._parts), clock()
 
     def whole(self) -> Encoded | None:
@@ -99,7 +99,8 @@ def drop(folder: Path | None, name: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _arrays(encoded: Encoded) -> dict[str, NDArray[Any]]:
+def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
+    """Encoded texts as arrays by name."""
     if isinstance(encoded, SparseRows):
         return {
             "offsets": encoded.offsets,
@@ -114,19 +115,22 @@ def _arrays(encoded: Encoded) -> dict[str, NDArray[Any]]:
     )
 
 
+def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
+    """The encoded texts of these arrays. Raises KeyError where one is missing."""
+    if "values" in arrays:
+        return arrays["values"]
+    if "vectors" in arrays:
+        return TokenVectors(arrays["offsets"], arrays["vectors"])
+    return SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))
+
+
 def _read(path: Path, count: int) -> _Part | None:
     """A part; None, and a line in the log, where its file is damaged: it is made again."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         positions = arrays.pop("places")
-        encoded: Encoded
-        if "values" in arrays:
-            encoded = arrays["values"]
-        elif "vectors" in arrays:
-            encoded = TokenVectors(arrays["offsets"], arrays["vectors"])
-        else:
-            encoded = SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))
+        encoded = encoded_of(arrays)
         if len(positions) == len(encoded) and (not len(positions) or 0 <= positions.min() <= positions.max() < count):
             return positions, encoded
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:

@@ -4,15 +4,15 @@
 `offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.formats.doc_ids import write_doc_ids
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
-from hardneg.formats.vectors.journal import BlockWriter
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.layout import DOC_IDS
@@ -21,62 +21,48 @@ from hardneg.records.types import TokenVectors
 _DTYPE = "<i8"
 
 
-class TokenWriter(BlockWriter):
-    """Writes a folder of token vectors in blocks of documents; after a kill, the next writer finds them.
+class TokenWriter(FlatWriter):
+    """Writes a folder of token vectors, its documents in order."""
 
-    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
-    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
-    """
-
-    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64], writer: int = 0) -> None:
-        """Starts or resumes a folder of vectors with `dimension` numbers each, as its `writer`-th writer.
+    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
+        """Begins a folder of vectors with `dimension` numbers each.
 
         offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
         """
         if fault := offsets_fault(offsets):
             raise UsageError(f"{folder}: offsets of token vectors {fault}")
-        self.folder, self.dimension, self.offsets, self.count = folder, dimension, offsets, len(offsets) - 1
-        self._vectors = FlatWriter(folder, dimension, int(offsets[-1]), writer)
-        self._journal = self._vectors._journal
-        try:
-            self._write_offsets()
-        except BaseException:
-            self._vectors.__exit__()
-            raise
+        super().__init__(folder, dimension, int(offsets[-1]))
+        self.offsets, self._documents = offsets, 0
+        with writing_numbers(folder / TOKEN_OFFSETS, _DTYPE, len(offsets)) as write:
+            write(offsets)
 
-    def _write_offsets(self) -> None:
-        path = self.folder / TOKEN_OFFSETS
-        if not path.exists():
-            with writing_numbers(path, _DTYPE, len(self.offsets)) as write:
-                write(self.offsets)
-        elif not np.array_equal(NumberFile(path, _DTYPE).mapped, self.offsets):
-            raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
+    def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
+        """Write the id of each document, in row order, streaming."""
+        write_doc_ids(self.folder, doc_ids, len(self.offsets) - 1)
 
-    def write_block(self, number: int, start_row: int, documents: TokenVectors) -> None:
-        """Writes the documents from `start_row` on and marks the block as finished.
-
-        Numbers must mean the same documents whenever the folder is resumed.
+    def write(self, documents: TokenVectors) -> None:  # type: ignore[override]
+        """Writes the documents that come next.
 
         Raises:
-            UsageError: the documents are not in the folder, or their vectors have another dimension.
+            UsageError: the documents are too many, or their vectors have another dimension.
             ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
         """
-        stop = start_row + len(documents)
-        if start_row < 0 or stop > self.count:
-            raise UsageError(f"block {number} ends at document {stop} of {self.count}")
-        said, lengths = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
+        start, stop = self._documents, self._documents + len(documents)
+        if stop > len(self.offsets) - 1:
+            raise UsageError(f"{self.folder}: {stop} documents of {len(self.offsets) - 1}")
+        said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
-            reason = f"document {start_row + row} has {lengths[row]} token vectors instead of {said[row]}"
+            reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
             raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
-        self._vectors.write_block(number, int(self.offsets[start_row]), documents.vectors)
+        super().write(documents.vectors)
+        self._documents = stop
 
     def close(self) -> None:
-        """Checks that every vector and the ids are there and removes the journal: the folder is complete."""
-        self._vectors.close()
-
-    def __exit__(self, *_: object) -> None:
-        self._vectors.__exit__()
+        """Checks that every document and the ids are there: the folder is complete."""
+        if self._documents < len(self.offsets) - 1:
+            raise ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+        super().close()
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:

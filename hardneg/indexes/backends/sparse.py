@@ -10,7 +10,7 @@ import torch
 
 from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.kernels.checks import DecodedRows
-from hardneg.indexes.kernels.exact.top_k import BegunPass, Best, best_hits, best_of, kept_best, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.indexes.kernels.sparse_products import as_matrix, check_weights
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, Hits, SparseRows
@@ -41,11 +41,10 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(DecodedRows):
-    """Searches the weights of a folder, on the CPU; `progress` counts the blocks. begun: as in `ExactOptions`."""
+    """Searches the weights of a folder, on the CPU; `progress` counts the blocks."""
 
     store: SparseStore
     progress: Progress | None = None
-    begun: Path | None = None
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
@@ -61,17 +60,13 @@ class SparseSearcher(DecodedRows):
         check_weights(queries, self.store.width, k)
         starts = range(0, len(queries), _QUERIES)
         parts = [as_matrix(queries[start : start + _QUERIES]) for start in starts]
-        begun = BegunPass(self.begun, "weights", k, queries.offsets, queries.terms, queries.weights)
         sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
-        none = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
-        best = [best_of(begun.state(i), torch.device("cpu")) or each for i, each in enumerate(none)]
+        best = [Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
         with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
-            begun.tell(task)
-            for start, block in self.store.blocks(_ROWS, _WEIGHTS, begun.done):
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS):
                 columns = as_matrix(block).T.tocsr()
                 for i, part in enumerate(parts):
                     best[i] = merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
-                begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
                 task.advance(len(block))
             hits = best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf

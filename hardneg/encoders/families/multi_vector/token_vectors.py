@@ -138,9 +138,9 @@ class VectorAToken(Representation):
         counts = count_rows(corpus, "tokens", count, folder, progress, here)
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
-    def writer(self, folder: Path, rows: TokenRows, dimension: int, number: int) -> TokenWriter:
+    def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
         """A writer of the vectors and of where each document's begin."""
-        return TokenWriter(folder, dimension, rows.offsets, number)
+        return TokenWriter(folder, dimension, rows.offsets)
 
     def is_complete(self, folder: Path, rows: TokenRows, dimension: int) -> bool:
         """Whether it holds the vectors of all documents."""

@@ -155,9 +155,9 @@ class TermWeights(Representation):
             products = at_least_float32(queries)[text.div(max(1, each), rounding_mode="floor"), term] * weights
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
-    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> SparseWriter:
+    def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
         """A writer of the lists and the words of the terms."""
-        writer = SparseWriter(folder, dimension, len(rows), number)
+        writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)
         return writer

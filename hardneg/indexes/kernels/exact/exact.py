@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import pairwise
-from pathlib import Path
 from typing import Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -47,8 +46,7 @@ class ExactOptions:
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-    begun: checkpoints of a folder's search are kept about twice a minute in files of this folder; the same search
-        resumes from them after a stop, with the same hits to the bit. The caller removes them.
+    expected: for how many queries is searched in all, some at a time, where one engine is to search for all of them.
     """
 
     corpus_block: int | None = None
@@ -57,7 +55,7 @@ class ExactOptions:
     engine: Literal["auto", "torch", "bf16"] = "auto"
     resident: int = 0
     devices: tuple[str, ...] = ()
-    begun: Path | None = None
+    expected: int = 0
 
     @property
     def where(self) -> torch.device:
@@ -148,14 +146,14 @@ def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-    return Blocks(corpus, queries, device, options.begun)
+    return Blocks(corpus, queries, device)
 
 
 def _engine(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> Engine:
     if options.engine != "auto":
         return options.engine
     device = options.where
-    best = processor_of(device).engine(len(queries), count, queries.shape[1])
+    best = processor_of(device).engine(max(options.expected, len(queries)), count, queries.shape[1])
     if best == "torch":
         return best
     chosen = choose(f"exact search on {device.type}, {queries.shape[1]} dimensions", best, "torch")

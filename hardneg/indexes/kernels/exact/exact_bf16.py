@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
-from hardneg.indexes.kernels.exact.top_k import (
-    Best,
-    State,
-    best_hits,
-    best_of,
-    entered,
-    kept_best,
-    kth_largest,
-    true_indices,
-)
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, kth_largest, true_indices
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent, Task
 
@@ -177,18 +168,10 @@ class _Queries:
     abandoned: Tensor
 
     @classmethod
-    def of(cls, queries: Tensor, state: State | None) -> "_Queries":
-        """As far as a stopped search was."""
-        rounded, device = Rounded.of(queries), queries.device
-        if state:
-            met, abandoned = (torch.from_numpy(state[name]).to(device) for name in ("met", "given_up"))
-            return cls(queries, rounded, best_of(state, device), met, abandoned)
-        met = torch.zeros(len(queries), dtype=torch.int64, device=device)
-        return cls(queries, rounded, None, met, met > 0)
-
-    def state(self, k: int) -> State:
-        own = {"met": self.met.cpu().numpy(), "given_up": self.abandoned.cpu().numpy()}
-        return {**own, **kept_best(self.best, k)}
+    def of(cls, queries: Tensor) -> "_Queries":
+        """Before any vector was met."""
+        met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
+        return cls(queries, Rounded.of(queries), None, met, met > 0)
 
     def add(self, tiles: Sequence[Tile], k: int, space: Tensor) -> None:
         """Take up the candidates of a block's tiles, in row order."""
@@ -240,17 +223,14 @@ def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, block
         return search_blocks(vectors, queries, k, blocks, task)
     size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // _GROUP) * _GROUP
     space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
-    begun = blocks.pass_over(vectors, queries, k, "bf16")
     with torch.inference_mode(), sums_in_float32():
         starts = range(0, len(queries), blocks.queries)
         held = (to_device(queries[start : start + blocks.queries], blocks.device) for start in starts)
-        parts = [_Queries.of(some, begun.state(number)) for number, some in enumerate(held)]
-        begun.tell(task)
-        for start, block in device_blocks(vectors, blocks, begun.done):
+        parts = [_Queries.of(some) for some in held]
+        for start, block in device_blocks(vectors, blocks):
             tiles = [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
             for part in parts:
                 part.add(tiles, k, space)
-            begun.at(start + len(block), lambda: (part.state(k) for part in parts))
             task.advance(len(block))
         hits = best_hits([part.best for part in parts], len(queries), k)
         again = np.flatnonzero(torch.cat([part.abandoned for part in parts]).cpu().numpy())

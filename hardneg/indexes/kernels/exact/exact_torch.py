@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
-from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Task
 
@@ -57,19 +56,11 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where; begun: as in `ExactOptions`."""
+    """How many vectors and queries are multiplied at a time, and where."""
 
     corpus: int
     queries: int
     device: torch.device
-    begun: Path | None = None
-
-    def pass_over(self, vectors: Vectors, queries: NDArray[np.float32], k: int, engine: str) -> BegunPass:
-        """How far a stopped search by an engine was with these vectors; one of arrays is not kept."""
-        if not isinstance(vectors, FlatVectors):
-            return BegunPass(None)
-        rows = vectors.first_row, len(vectors)
-        return BegunPass(self.begun, engine, self.corpus, self.queries, *rows, k, queries)
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -80,29 +71,20 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     """
     device = blocks.device
     parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
-    begun = blocks.pass_over(vectors, queries, k, "torch")
-    best = [best_of(begun.state(i), device) for i in range(len(parts))]
-    begun.tell(task)
+    best: list[Best | None] = [None] * len(parts)
     with torch.inference_mode():
         space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, block in device_blocks(vectors, blocks, begun.done):
+        for start, block in device_blocks(vectors, blocks):
             for i, part in enumerate(parts):
                 scores = space[: len(part) * len(block)].view(len(part), len(block))
                 best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
-            begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
             task.advance(len(block))
         return best_hits(best, len(queries), k)
 
 
-def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:
-    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it.
-
-    done: so many rows of a folder are left out, whole blocks.
-    """
-    if isinstance(vectors, FlatVectors) and done:
-        rest = vectors.part(range(done, len(vectors)))
-        yield from ((done + start, block) for start, block in device_blocks(rest, blocks))
-    elif isinstance(vectors, DeviceVectors):
+def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it."""
+    if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
     elif blocks.device.type == "cuda":

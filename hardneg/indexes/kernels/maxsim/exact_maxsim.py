@@ -13,7 +13,7 @@ from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.kernels.checks import DecodedRows, check_depth, check_finite, no_hits
 from hardneg.indexes.kernels.exact.exact import ExactOptions, WithOptions
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, Hits, TokenVectors
 from hardneg.runtime.float32_products import float32_products
@@ -214,13 +214,10 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    begun = BegunPass(options.begun, sizes, k, queries.offsets, queries.vectors)
-    best = [best_of(begun.state(number), options.where) for number in range(len(parts))]
-    done = int(np.count_nonzero(np.diff(store.offsets[: begun.done + 1])))
+    best, done = list[Best | None]([None] * len(parts)), 0
     tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), float32_products(options.where), tracked as task:
-        begun.tell(task)
-        for start, stop in store.spans(sizes.documents, begun.done):
+        for start, stop in store.spans(sizes.documents):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
@@ -228,7 +225,6 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
                 scores = (block_scores(block, counts, part.vectors, part.counts) for part in parts)
                 best[:] = [merged(mine, own, done, k) for mine, own in zip(best, scores, strict=True)]
             done += len(counts)
-            begun.at(stop, lambda: (kept_best(mine, k) for mine in best))
             task.advance(stop - start)
         top = best_hits(best, len(answered), k)
     hits = no_hits(len(queries), k)

@@ -4,25 +4,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from hardneg.plugin import CHOICE, StageBlocks, StageContext, StageSpec, UsageError
+from hardneg.plugin import CHOICE, SCRATCH, StageBlocks, StageContext, StageSpec, UsageError
 from hardneg_ray.cluster import ClusterLost
 from hardneg_ray.desk import choices_file, choices_in
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Foreman
 from hardneg_ray.joining import joined
-from hardneg_ray.roster import Roster
 
 
 def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
-    """A stage; where it is not cut into blocks, this process makes it. Raises as `Ray.make`."""
+    """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
         raise UsageError(
             f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
         )
-    Roster(context.folder).write([])
+    context.keep_only(SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))
-    if blocks is None:
-        context.progress.note(f"{context.name}: is not cut into blocks; this machine makes it")
+    if not blocks.travels:
+        context.progress.note(f"{context.name}: reads files of this machine, which makes it")
         return context.spec.make(context)
     _make_all(options, context, blocks)
     chosen = choices_in(choices_file(context.folder))

@@ -1,20 +1,21 @@
 """Gives the missing blocks of a stage to the actors of a cluster until all are made."""
 
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from ray.exceptions import RayError
 
-from hardneg.plugin import ArtifactError, Silent, StageBlocks, StageContext, StageSpec, Task, UsageError
+from hardneg.plugin import ArtifactError, Silent, StageBlocks, StageContext, StageSpec, Task, UsageError, replace_text
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_file
 from hardneg_ray.ranges import Ranges
 from hardneg_ray.reports import Block, Failed, Opened, Report
 from hardneg_ray.travel import manifests
-from hardneg_ray.worker import Assignment
+from hardneg_ray.worker import Assignment, token_file
 
 _PAUSE = 1.0  # seconds between two looks at the cluster, at most
 
@@ -43,7 +44,8 @@ class Foreman:
         folders = [context.folder, *(item.path for item in context.inputs.values() if item.path is not None)]
         desk = cluster.beside_driver(Desk).remote(choices_file(context.folder), folders)
         quiet = replace(context, progress=Silent(), device=device)
-        common = Assignment(quiet, "", 0, shared, cluster.options.store, manifests(context.inputs), desk)
+        replace_text(token_file(context.folder), token := uuid.uuid4().hex)
+        common = Assignment(quiet, token, shared, cluster.options.store, manifests(context.inputs), desk)
         crew = Crew(cluster, common, needs)
         total, left = sum(blocks.sizes), sum(blocks.sizes[number] for number in missing)
         with context.progress.task(f"{context.name} by ray", total, blocks.unit, total - left) as task:
@@ -105,7 +107,7 @@ class Foreman:
             self.task.advance(self.blocks.sizes[report.number])
 
     def _give_up(self, member: Member) -> None:
-        """Gives out again what a lost actor has not finished; the journals say what that is."""
+        """Gives out again what a lost actor has not finished."""
         self.crew.dismiss(member)
         self.crew.cluster.check()
         finished = self.blocks.finished()

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.id_pairs import Exclusion, HasExcluded
-    from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
+    from hardneg.formats.negatives import drop_batches, join_negatives, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.qrels import read_qrels, write_qrels
@@ -155,6 +155,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
+    from hardneg.store.blocks import Block
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
     from hardneg.store.identity import plugin_identity
@@ -175,35 +176,37 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
-    "DenseSearcher", "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining",
-    "Examples", "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form",
-    "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
+    "Block", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
+    "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
+    "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec",
+    "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
     "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError", "ModelServer",
-    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS", "PairScorer",
-    "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES", "Query", "QuerySide",
-    "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row",
-    "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
-    "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows", "StageBlocks", "StageContext", "StageSpec", "Store",
-    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "TokenVectors",
-    "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World",
-    "WriteOptions", "WriterCost", "Written", "answer_spans", "artifacts_of", "best_device", "cache_folder",
-    "check_model_files", "check_recipe", "check_server_address", "checked_tree", "compare_all", "configure",
-    "counts_above", "dataset_name", "digest", "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating",
-    "faiss_threads", "figures", "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers",
-    "holm", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder", "load_faiss",
-    "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content", "module_folders",
-    "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead", "open_collection",
-    "open_queries", "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share",
-    "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query",
-    "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing", "reserve_vectors", "resolve_model",
-    "run_file", "run_overlap", "save_index", "say", "search_truncated", "server_key", "settle_by", "source_of",
-    "spec_from", "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16",
-    "term_spans", "terms", "token_batches", "usual_store", "usual_tokens_per_batch", "vector_blocks", "weight_options",
-    "whole_prompts", "without_paths", "without_problems", "world", "write_form", "write_metrics", "write_negatives",
-    "write_qrels", "write_run", "writing_model",
+    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
+    "ModelServer", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS",
+    "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES",
+    "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation",
+    "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
+    "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows",
+    "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System",
+    "Table", "Target", "Task", "TextWindows", "TokenVectors", "Tokens", "TrainableReranker", "TrainingData",
+    "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost", "Written",
+    "answer_spans", "artifacts_of", "best_device", "cache_folder", "check_model_files", "check_recipe",
+    "check_server_address", "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "digest",
+    "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads", "figures",
+    "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
+    "join_negatives", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
+    "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead",
+    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
+    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
+    "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics",
+    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing",
+    "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_truncated",
+    "server_key", "settle_by", "source_of", "spec_from", "spread_over_collections", "start_java", "store_outputs",
+    "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
+    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths",
+    "without_problems", "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run",
+    "writing_model",
 ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hardneg_judge.asking import Asking
 
 Request = tuple[str, Sequence[str]]
-_PAIRS = 4096
+PAIRS = 4096
 
 
 class Level(BaseModel):
@@ -76,7 +76,7 @@ class Opened:
     @property
     def at_once(self) -> int:
         """Pairs of a block: enough for full batches, and few enough that progress is told."""
-        return int(getattr(self.scorer, "at_once", _PAIRS))
+        return int(getattr(self.scorer, "at_once", PAIRS))
 
     @property
     def counts(self) -> Mapping[str, int]:

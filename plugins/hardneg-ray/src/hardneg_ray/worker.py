@@ -87,9 +87,9 @@ class BlockActor:
                     return
 
     def _next(self, blocks: StageBlocks, produced: Iterator[tuple[int, Any]]) -> Report | None:
-        number, content = next(produced, (-1, None))
-        if number < 0:
+        if (made := next(produced, None)) is None:
             return None
+        number, content = made
         if not self._shared:
             return Block(number, content)
         blocks.write(number, content)

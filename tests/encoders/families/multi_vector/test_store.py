@@ -13,7 +13,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors.token_store import TokenStore, TokenWriter
+from hardneg.formats.vectors.token_store import TokenStore
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Document
@@ -40,21 +40,10 @@ def corpus(tmp_path: Path) -> Corpus:
 
 def test_the_store_holds_what_is_encoded(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(encoder, "block", 4)
-    folder, written = tmp_path / "store", TokenWriter.write_block
-
-    def stopped(self: TokenWriter, number: int, *block: object) -> None:
-        if number == 1:
-            raise KeyboardInterrupt
-        written(self, number, *block)  # type: ignore[arg-type]
-
-    for write in (stopped, written):
-        rows = encoder.rows(corpus, None, folder.parent, Silent(), World())
-        assert not encoder.is_complete(folder, rows)
-        monkeypatch.setattr(TokenWriter, "write_block", write)
-        try:
-            write_index([encoder], rows, folder, FP32, Silent())
-        except KeyboardInterrupt:
-            assert write is stopped
+    folder = tmp_path / "store"
+    rows = encoder.rows(corpus, None, folder.parent, Silent(), World())
+    assert not encoder.is_complete(folder, rows)
+    write_index([encoder], rows, folder, FP32, Silent())
     assert encoder.is_complete(folder, rows)
     store, expected = TokenStore.open(folder), encoder.encode(TEXTS, "document", FP32)
     assert list(store.doc_ids) == [str(number) for number in range(len(TEXTS))]

@@ -1,7 +1,6 @@
 """A corpus encoded into weights of terms: stopped and gone on with, and searched."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +13,11 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
+from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
+from hardneg.store.blocks import Block, BlockStore
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = [f"{'and more ' * (n % 5)}of the river {n}" for n in range(11)]
@@ -36,16 +36,15 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
 
 
 def test_a_stopped_run_is_gone_on_with(encoder, corpus, tmp_path, monkeypatch):
-    numbers: list[int] = []
-    write = SparseWriter.write_block
+    numbers, write = list[int](), BlockStore.write
 
-    def stops_at_the_second(writer: SparseWriter, number: int, *rest: Any) -> None:
+    def stops_at_the_second(store: BlockStore, number: int, block: Block) -> None:
         numbers.append(number)
         if numbers == [0, 1]:
             raise KeyboardInterrupt
-        write(writer, number, *rest)
+        write(store, number, block)
 
-    monkeypatch.setattr(SparseWriter, "write_block", stops_at_the_second)
+    monkeypatch.setattr(BlockStore, "write", stops_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         write_index([encoder], corpus, tmp_path / "index", FP32, Silent())
     write_index([encoder], corpus, tmp_path / "index", FP32, Silent())

@@ -40,7 +40,7 @@ def test_scores_are_inner_products():
 
 def test_they_are_stored_with_what_the_terms_are(tmp_path):
     rows = ["x", "y", "z"]
-    with WEIGHTS.writer(tmp_path, rows, 4, 0) as writer:  # type: ignore[arg-type]
+    with WEIGHTS.writer(tmp_path, rows, 4) as writer:  # type: ignore[arg-type]
         writer.write(WEIGHTS.collect(TENSOR))
         writer.write_doc_ids(rows)
         writer.close()

@@ -60,20 +60,16 @@ def prepare_encode(folder: Path, count: int) -> None:
 
 def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
-    from hardneg.encoders.corpus.stream import encode_blocks
+    from hardneg.encoders.corpus.stream import write_index
     from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.vectors.flat_vectors import FlatWriter
     from hardneg.runtime.progress import Silent
 
     corpus = Corpus.open(folder)
     encoder = load_learner(ModelSpec(str(folder / "encoder"), document_length=32), "cpu")
-    with FlatWriter(folder / "index", encoder.dimension, len(corpus)) as writer:
-        encode_blocks(encoder, corpus, writer, EncodeOptions(), Silent())
-        writer.write_doc_ids(corpus.doc_ids)
-        writer.close()
+    write_index([encoder], corpus, folder / "index", EncodeOptions(), Silent())
 
 
 PARTS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], None]]] = {

@@ -87,8 +87,7 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
             writer.close()
         with pytest.raises(ArtifactError, match="no weights of terms"):
             SparseStore.open(tmp_path)
-        writer.write_doc_ids(f"d{i}" for i in range(5))
-        writer.close()
+    write(tmp_path)
     (tmp_path / "docid").unlink()
     with pytest.raises(ArtifactError, match="docid: missing"):
         SparseStore.open(tmp_path)

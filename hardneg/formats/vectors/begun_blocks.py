@@ -66,17 +66,10 @@ class BegunBlock:
         """Adds the results of some items; saves all that was added where that is due."""
         self._parts.append((positions, encoded))
         if self.due:
-            self.keep()
+            self._keep()
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether anything of it is kept."""
-        return self._kept > 0
-
-    def keep(self) -> None:
-        """Keeps all that was added, due or not."""
-        if self._folder is None:
-            return
+    def _keep(self) -> None:
+        assert self._folder is not None
         for own, of_them in self._parts[self._kept :]:
             with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:
                 np.savez(file, allow_pickle=False, **{"places": own, **arrays_of(of_them)})

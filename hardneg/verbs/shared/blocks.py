@@ -124,7 +124,7 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     missing = [number for number in share if number not in finished]
     total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
     with context.progress.task(blocks.title, total, blocks.unit, done=total - left) as task:
-        write_behind(blocks.make(missing, task), blocks.write)
+        write_behind(blocks.make(missing, task) if missing else (), blocks.write)
     barrier()
     facts = blocks.finish() if here.first else {}
     barrier()

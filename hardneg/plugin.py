@@ -155,7 +155,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, generator
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text, replacing
-    from hardneg.store.blocks import Block
+    from hardneg.store.blocks import BlockResult
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
     from hardneg.store.identity import plugin_identity
@@ -176,7 +176,7 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "Block", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
+    "BlockResult", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
     "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
     "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec",
     "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",

@@ -241,10 +241,6 @@ class Encoder:
         """A writer of the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension)
 
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a folder holds all of the rows."""
-        return self.representation.is_complete(folder, rows, self.dimension)
-
     def save(self, folder: Path, card: str | None = None) -> None:
         """Writes a folder for `open` and `SentenceTransformer(folder)`; `card` becomes its README.md.
 

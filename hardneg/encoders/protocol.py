@@ -90,7 +90,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
 class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
-    files: the names of the files that `writer` leaves in a folder. block: the most documents that it writes at a time.
+    files: the names of the files that `writer` leaves in a folder, the one that it writes last first. block: the most documents that it writes at a time.
     """
 
     files: Sequence[str]
@@ -127,9 +127,6 @@ class TextEncoder(Protocol):
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the rows."""
-
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a folder holds all of the rows."""
 
 
 class EncoderFamily(Protocol):

@@ -13,7 +13,7 @@ from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded, SparseRows
 from hardneg.runtime.distributed import World
@@ -86,10 +86,6 @@ class Representation:
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
         """A writer of the rows."""
         return FlatWriter(folder, dimension, len(rows))
-
-    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
-        """Whether a folder holds all of the rows."""
-        return is_complete(folder, dimension, len(rows))
 
 
 def first_broken(encoded: Encoded) -> int | None:

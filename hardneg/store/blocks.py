@@ -20,7 +20,7 @@ _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockResult:
     """The result of a block: its arrays or bytes by name, and its counts."""
 
     parts: Mapping[str, NDArray[Any] | bytes]
@@ -53,7 +53,7 @@ class BlockStore:
         """The numbers of the finished blocks."""
         return {int(path.stem) for path in self.folder.glob(f"*{_BLOCK}") if path.stem.isdecimal()}
 
-    def write(self, number: int, block: Block) -> None:
+    def write(self, number: int, block: BlockResult) -> None:
         """Write a block; when this returns, it is safely on disk.
 
         Raises:
@@ -103,7 +103,7 @@ def _as_array(part: NDArray[Any] | bytes) -> NDArray[Any]:
     return np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
 
 
-def write_behind(blocks: Iterable[tuple[int, Block]], write: Callable[[int, Block], None]) -> None:
+def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:
     """Writes blocks as they come; a thread writes one while the next is made."""
     with ThreadPoolExecutor(1) as disk:
         under_way: Future[None] | None = None

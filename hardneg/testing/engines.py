@@ -9,7 +9,7 @@ from typing import Any, Literal
 from hardneg.records.errors import DataError, HardnegError
 from hardneg.runtime.progress import Silent, Task
 from hardneg.store.atomic_write import replacing
-from hardneg.store.blocks import Block
+from hardneg.store.blocks import BlockResult
 from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.verbs.shared.blocks import StageBlocks, query_blocks
 from hardneg.verbs.shared.context import StageContext
@@ -41,7 +41,7 @@ class Squares(StageSpec):
 class SquareBlocks(StageBlocks):
     """Squares in blocks."""
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, Block]]:
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """Yield each block's lines, one for each value."""
         spec = self.context.spec
         for number in numbers:
@@ -59,8 +59,8 @@ class SquareBlocks(StageBlocks):
         return {"numbers": self.context.spec.count}
 
 
-def _block(lines: str) -> Block:
-    return Block({_SQUARES: lines.encode()})
+def _block(lines: str) -> BlockResult:
+    return BlockResult({_SQUARES: lines.encode()})
 
 
 class EngineTests(PluginTests):

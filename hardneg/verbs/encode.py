@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
-    from hardneg.store.blocks import Block
+    from hardneg.store.blocks import BlockResult
 
 
 class Encode(IndexSpec):
@@ -132,13 +132,13 @@ class EncodedBlocks(StageBlocks):
     layout: "Layout" = field(kw_only=True)
     options: "EncodeOptions" = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, Block]]":
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """What the texts of each block are encoded into."""
         from hardneg.encoders.corpus.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
 
-    def write(self, number: int, block: "Block") -> None:
+    def write(self, number: int, block: "BlockResult") -> None:
         """Writes a block; what was kept of it while it was unfinished goes."""
         from hardneg.formats.vectors.begun_blocks import drop
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hardneg.mining.choosing import Choosing
     from hardneg.mining.filters import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
-    from hardneg.store.blocks import Block
+    from hardneg.store.blocks import BlockResult
 
 _BLOCK = 1024  # queries
 
@@ -236,10 +236,10 @@ class MinedBlocks(StageBlocks):
 
     mining: _Mining = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, Block]]":
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """The negatives of each block as files, and what its mining has counted."""
         from hardneg.formats.negatives import recorded, write_negatives
-        from hardneg.store.blocks import Block, contiguous
+        from hardneg.store.blocks import BlockResult, contiguous
 
         for some in contiguous(numbers):
             listed = islice(self.mining.listed(), some.start * _BLOCK, None)
@@ -250,7 +250,7 @@ class MinedBlocks(StageBlocks):
                     mined = self.mining.mined(_telling(islice(listed, _BLOCK), task), facts)
                     write_negatives(names[0], recorded(mined, names[1]))
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
-                yield number, Block(files, facts)
+                yield number, BlockResult(files, facts)
 
     def finish(self) -> Facts:
         """Writes the negatives in the order of the queries. Raises DataError where there are none."""

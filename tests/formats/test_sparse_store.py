@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter, fault, is_complete
+from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter, fault
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import SparseRows
 from tests.sparse_lists import LISTS, lists_of, rows_of, write
@@ -24,8 +24,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert store.read(0, 5).terms.dtype == np.int32 and store.read(0, 5).weights.dtype == np.float32
     assert np.load(tmp_path / "offsets.npy").tolist() == [0, 2, 2, 3, 6, 6]
     assert store.terms is None
-    assert is_complete(tmp_path, 5, 5)
-    assert not any(is_complete(*each) for each in ((tmp_path, 5, 6), (tmp_path, 6, 5), (tmp_path / "no", 5, 5)))
 
 
 @pytest.mark.parametrize("lists", [[], [{}], [{}, {}, {}]])

@@ -137,14 +137,15 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranke
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     assert forked.run(command, env=environment).returncode == -signal.SIGKILL
     parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
-    assert [path.name for path in sorted(parts.glob("blocks/*.npz"))] == [f"{number:09d}.npz" for number in range(3)]
+    finished = len(list(parts.glob("blocks/*.npz")))
+    assert finished in (2, 3)  # the third one may be on its way to the disk
     asked, scores = [], PairScorer._scores
     monkeypatch.setattr(
         PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)
     )
     progress = Killing(99)
     made = artifacts_of(plan, tmp_path / "store", progress=progress)["r"]
-    assert len(asked) == 4 and progress.seen == ("reranking", 14, 6)
+    assert len(asked) == 7 - finished and progress.seen == ("reranking", 14, 2 * finished)
     whole = artifacts_of(plan, tmp_path / "whole")["r"]
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
     assert made.facts["queries"] == whole.facts["queries"] == 14 and made.facts["pairs"] == whole.facts["pairs"]

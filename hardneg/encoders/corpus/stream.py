@@ -23,7 +23,7 @@ from hardneg.formats.vectors.shards import even_cut, shard_name
 from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.runtime.distributed import World, barrier, from_first, world
 from hardneg.runtime.progress import Progress
-from hardneg.store.blocks import Block, BlockStore, write_behind
+from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 _IDS = 65_536  # read at a time
 BLOCK = 4096
@@ -75,7 +75,9 @@ def write_index(
         ModelError: a number is not finite; names the first such document's row.
     """
     here = world()
-    if from_first(here.first and encoders[0].is_complete(folder, rows)):  # one looks: it may be finished, and renamed
+    if from_first(
+        here.first and (folder / encoders[0].files[0]).exists()
+    ):  # one looks: it may be finished, and renamed
         return
     store, layout = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows)
     sizes = layout.sizes
@@ -84,7 +86,7 @@ def write_index(
     barrier()
     finished, size = store.finished(), here.size * len(encoders)
 
-    def write(number: int, block: Block) -> None:
+    def write(number: int, block: BlockResult) -> None:
         store.write(number, block)
         drop(options.begun, layout.name(number))
 
@@ -111,7 +113,7 @@ def encoded_blocks(
     count: int,
     options: EncodeOptions,
     advance: Callable[[int], None],
-) -> Iterator[tuple[int, Block]]:
+) -> Iterator[tuple[int, BlockResult]]:
     """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block.
 
     count: about how many rows this process encodes in all.
@@ -122,7 +124,7 @@ def encoded_blocks(
     with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
         windows = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
         for number, (_, encoded) in zip(numbers, windows, strict=True):
-            yield number, Block(arrays_of(encoded))
+            yield number, BlockResult(arrays_of(encoded))
 
 
 def join_blocks(

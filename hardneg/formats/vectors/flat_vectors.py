@@ -58,15 +58,6 @@ class FlatWriter(RowsWriter):
         self._complete()
 
 
-def is_complete(folder: Path, dimension: int, count: int) -> bool:
-    """Whether a folder holds all of so many vectors, as one that was stopped just after `FlatWriter.close` does."""
-    try:
-        vectors = FlatVectors.open(folder)
-    except ArtifactError:
-        return False
-    return (vectors.dimension, vectors.count) == (dimension, count)
-
-
 class FlatVectors:
     """A dense index folder, opened for reading: `read` and `gather` keep memory bounded, whatever its shards.
 

@@ -146,15 +146,6 @@ def _shape(folder: Path) -> tuple[int, int]:
         raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
 
 
-def is_complete(folder: Path, width: int, count: int) -> bool:
-    """Whether a folder holds the weights of all of so many texts, as one that was stopped just after `close` does."""
-    try:
-        store = SparseStore.open(folder)
-    except ArtifactError:
-        return False
-    return (store.width, store.count) == (width, count)
-
-
 class SparseStore:
     """A folder of weights, opened for reading: `read` keeps memory bounded, `gather` goes through memory maps."""
 

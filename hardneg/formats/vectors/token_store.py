@@ -72,15 +72,6 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
     return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
 
 
-def is_complete(folder: Path, dimension: int, offsets: NDArray[np.int64]) -> bool:
-    """Whether a folder holds all vectors of such documents, as one that was stopped just after `close` does."""
-    try:
-        store = TokenStore.open(folder)
-    except ArtifactError:
-        return False
-    return store.dimension == dimension and np.array_equal(store.offsets, offsets)
-
-
 class TokenStore:
     """A folder of token vectors, opened for reading: `read` keeps memory bounded, `gather` goes through the map.
 

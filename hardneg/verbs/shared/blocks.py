@@ -15,7 +15,7 @@ from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 if TYPE_CHECKING:
-    from hardneg.store.blocks import Block, BlockStore
+    from hardneg.store.blocks import BlockResult, BlockStore
 
 LINES = "trec"
 Entry = tuple[str, RankedList]
@@ -55,11 +55,11 @@ class StageBlocks:
         """Return the numbers of the blocks that are safely on disk."""
         return self.store.finished()
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, Block]]":
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """Return these blocks, ascending, with their numbers; `task` is told of the items that are made."""
         raise NotImplementedError
 
-    def write(self, number: int, block: "Block") -> None:
+    def write(self, number: int, block: "BlockResult") -> None:
         """Write a block, made here or elsewhere, safely to disk, which finishes it."""
         self.store.write(number, block)
 
@@ -80,14 +80,14 @@ class RunBlocks(StageBlocks):
         """What is to be told of the run beside what its blocks have counted."""
         raise NotImplementedError
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, Block]]":
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """The lines of each block."""
         from hardneg.formats.runs import run_bytes
-        from hardneg.store.blocks import Block
+        from hardneg.store.blocks import BlockResult
 
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
-            yield number, Block({LINES: lines}, counted())
+            yield number, BlockResult({LINES: lines}, counted())
             task.advance(self.sizes[number])
 
     def finish(self) -> Facts:

@@ -168,7 +168,7 @@ def encoded_queries(
 
 def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
     from hardneg.encoders.protocol import EncodeOptions
-    from hardneg.store.blocks import Block, BlockStore
+    from hardneg.store.blocks import BlockResult, BlockStore
 
     store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
     starts = range(0, len(texts), options.window)
@@ -179,7 +179,7 @@ def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: St
         if not isinstance(part, np.ndarray):
             problem = "makes more than one vector of a text: name one that makes one"
             raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
-        store.write(number, Block({"vectors": np.ascontiguousarray(part, "<f4")}))
+        store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
     with replacing(path) as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
         np.lib.format.write_array_header_1_0(file, header)

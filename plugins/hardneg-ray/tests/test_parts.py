@@ -12,9 +12,9 @@ from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_in
 from hardneg_ray.engine import Ray
-from hardneg_ray.ranges import Ranges
-from hardneg_ray.reports import Failed
+from hardneg_ray.foreman import Ranges
 from hardneg_ray.travel import Traveller, manifests
+from hardneg_ray.worker import Failed
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
 from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError

@@ -19,7 +19,7 @@ from hardneg.encoders.spec import Side
 from hardneg.encoders.tokens.segmenting import count_rows
 from hardneg.encoders.towers import forward
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.vectors.token_store import TokenWriter, is_complete
+from hardneg.formats.vectors.token_store import TokenWriter
 from hardneg.records.types import TokenVectors
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress
@@ -141,7 +141,3 @@ class VectorAToken(Representation):
     def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
         """A writer of the vectors and of where each document's begin."""
         return TokenWriter(folder, dimension, rows.offsets)
-
-    def is_complete(self, folder: Path, rows: TokenRows, dimension: int) -> bool:
-        """Whether it holds the vectors of all documents."""
-        return is_complete(folder, dimension, rows.offsets)

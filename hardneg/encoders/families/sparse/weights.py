@@ -20,7 +20,7 @@ from hardneg.encoders.protocol import Form
 from hardneg.encoders.representation import Batches, Representation, at_least_float32
 from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import forward
-from hardneg.formats.vectors.sparse_store import FILES, SparseWriter, is_complete
+from hardneg.formats.vectors.sparse_store import FILES, SparseWriter
 from hardneg.records.layout import TERMS
 from hardneg.records.types import SparseRows
 
@@ -161,7 +161,3 @@ class TermWeights(Representation):
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)
         return writer
-
-    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
-        """Whether it holds as many texts as there are rows."""
-        return is_complete(folder, dimension, len(rows))

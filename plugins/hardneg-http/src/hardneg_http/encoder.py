@@ -106,10 +106,6 @@ class HttpEncoder:
         """A writer of a flat index."""
         return Representation().writer(folder, rows, self.dimension)
 
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a flat index holds all rows."""
-        return Representation().is_complete(folder, rows, self.dimension)
-
     def _none(self) -> Vector:
         return np.empty((0, self.dimension), np.float32)
 

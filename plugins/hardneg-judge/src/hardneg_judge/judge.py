@@ -19,7 +19,7 @@ from hardneg.plugin import (
     PAIR_TOKENS,
     QUERIES,
     ArtifactInput,
-    Block,
+    BlockResult,
     DataError,
     Facts,
     ModelSpec,
@@ -176,7 +176,7 @@ class JudgedBlocks(StageBlocks):
     step: int = field(kw_only=True)
     facts: Counter[str] = field(default_factory=Counter)
 
-    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, Block]]:
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = _opened(self.context, stack) if numbers else {}
@@ -190,7 +190,7 @@ class JudgedBlocks(StageBlocks):
                 parts = {path.name: path.read_bytes() for path in names if path.exists()}
                 names[1].unlink(missing_ok=True)
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
-                yield number, Block({**parts, JUDGEMENTS: lines.getvalue()}, {**self.facts, **asked})
+                yield number, BlockResult({**parts, JUDGEMENTS: lines.getvalue()}, {**self.facts, **asked})
 
     def finish(self) -> Facts:
         """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""

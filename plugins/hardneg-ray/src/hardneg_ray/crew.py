@@ -8,8 +8,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError
 
 from hardneg_ray.cluster import Cluster, Needs
-from hardneg_ray.reports import Opened, Report
-from hardneg_ray.worker import Assignment, BlockActor
+from hardneg_ray.worker import Assignment, BlockActor, Opened, Report
 
 _PAUSE = 1.0
 

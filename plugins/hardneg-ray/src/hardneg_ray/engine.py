@@ -66,6 +66,6 @@ class Ray:
             ArtifactError: the same blocks were lost again and again, or the cluster was.
             HardnegError: the stage's own errors.
         """
-        from hardneg_ray.driver import make
+        from hardneg_ray.foreman import make
 
         return make(self, context)

@@ -42,9 +42,7 @@ def test_the_store_holds_what_is_encoded(encoder, corpus, tmp_path, monkeypatch)
     monkeypatch.setattr(encoder, "block", 4)
     folder = tmp_path / "store"
     rows = encoder.rows(corpus, None, folder.parent, Silent(), World())
-    assert not encoder.is_complete(folder, rows)
     write_index([encoder], rows, folder, FP32, Silent())
-    assert encoder.is_complete(folder, rows)
     store, expected = TokenStore.open(folder), encoder.encode(TEXTS, "document", FP32)
     assert list(store.doc_ids) == [str(number) for number in range(len(TEXTS))]
     found = store.read(0, len(TEXTS))

@@ -17,7 +17,7 @@ from hardneg.formats.vectors.sparse_store import SparseStore
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
-from hardneg.store.blocks import Block, BlockStore
+from hardneg.store.blocks import BlockResult, BlockStore
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = [f"{'and more ' * (n % 5)}of the river {n}" for n in range(11)]
@@ -38,7 +38,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
 def test_a_stopped_run_is_gone_on_with(encoder, corpus, tmp_path, monkeypatch):
     numbers, write = list[int](), BlockStore.write
 
-    def stops_at_the_second(store: BlockStore, number: int, block: Block) -> None:
+    def stops_at_the_second(store: BlockStore, number: int, block: BlockResult) -> None:
         numbers.append(number)
         if numbers == [0, 1]:
             raise KeyboardInterrupt

@@ -90,7 +90,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
 class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
-    files: the names of the files that `writer` leaves in a folder, the one that it writes last first. block: the most documents that it writes at a time.
+    files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
+    documents that it writes at a time.
     """
 
     files: Sequence[str]

@@ -2,11 +2,13 @@
 # `make test-avx2` those of networks and searches again, as on a CPU without AVX-512,
 # `make docs` builds the site.
 # The commands they run are printed, to copy without make. Without NUMBA_DISABLE_JIT ranx compiles longer than it works.
+# A test that hangs where no signal reaches it ends its worker, which tells where; at the second the run ends.
 # The slow tests have two workers more than there are cores, as many of them wait.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
+HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,browse cagra electra http hub instructions judge mteb papers pyterrier ray reader seq2seq)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
@@ -15,14 +17,14 @@ demo: $(VENV)/.demo
 	$(BIN)/hardneg recipe run star-passage
 
 test: $(VENV)/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto --dist loadfile $(HANGING)=660 -m 'not slow'
 
 test-avx2: $(VENV)/.dev
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto \
-		--dist loadfile -m 'not slow' $(addprefix tests/,encoders indexes training losses rerankers)
+		--dist loadfile $(HANGING)=660 -m 'not slow' $(addprefix tests/,encoders indexes training losses rerankers)
 
 test-slow: $(VENV)/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder -m slow
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardneg.encoders.open.resolved import ResolvedModel, resolve
-from hardneg.encoders.protocol import TextWindows
+from hardneg.encoders.protocol import EncodeOptions, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -59,7 +59,6 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-        from hardneg.encoders.protocol import EncodeOptions
 
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
@@ -125,7 +124,6 @@ class EncoderTests(PluginTests):
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
-        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
@@ -176,7 +174,6 @@ class EncoderTests(PluginTests):
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         """Exact search of the store finds the best scores."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.candidate_scoring import score_matrix
         from hardneg.indexes.open_store import open_store
 
@@ -199,7 +196,6 @@ class EncoderTests(PluginTests):
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A family that cannot cut documents raises ModelError."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())

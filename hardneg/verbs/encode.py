@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
@@ -19,7 +20,6 @@ from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, S
 
 if TYPE_CHECKING:
     from hardneg.encoders.corpus.stream import Layout
-    from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
@@ -101,7 +101,6 @@ class Encode(IndexSpec):
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
         """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
         from hardneg.encoders.corpus.stream import Layout
-        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.verbs.shared.inputs import open_corpus, open_prompted
 
         corpus, scratch = open_corpus(context), context.folder / SCRATCH
@@ -127,10 +126,10 @@ class Encode(IndexSpec):
 class EncodedBlocks(StageBlocks):
     """The blocks of an index, as a process has opened them."""
 
-    encoder: "TextEncoder" = field(kw_only=True)
-    rows: "StoredRows" = field(kw_only=True)
+    encoder: TextEncoder = field(kw_only=True)
+    rows: StoredRows = field(kw_only=True)
     layout: "Layout" = field(kw_only=True)
-    options: "EncodeOptions" = field(kw_only=True)
+    options: EncodeOptions = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """What the texts of each block are encoded into."""
@@ -148,15 +147,13 @@ class EncodedBlocks(StageBlocks):
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""
         from hardneg.encoders.corpus.stream import join_blocks
-        from hardneg.encoders.tokens.segmenting import SegmentedCorpus
         from hardneg.formats.vectors.shards import index_bytes
 
-        spec, folder, rows = self.context.spec, self.context.folder, self.rows
+        spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
         join_blocks(self.encoder, rows, self.store, folder, spec.shards, spec.shard_rows)
-        passages = len(rows.corpus) if isinstance(rows, SegmentedCorpus) else len(rows)
-        size = index_bytes(folder, SCRATCH)
-        facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": size}
-        return facts | (_cut_facts(self.context, rows) if isinstance(rows, SegmentedCorpus) else {})
+        passages = len(rows if spec.segments is None else rows.corpus)
+        facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
+        return facts | ({} if spec.segments is None else _cut_facts(self.context, rows))
 
 
 def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.spec import Precision
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder
+from hardneg.encoders.spec import Precision, Side
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
@@ -24,13 +25,11 @@ from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.protocol import TextEncoder
-    from hardneg.encoders.spec import Side
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> "TextEncoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
     from hardneg.encoders.open.resolved import load_encoder
 
@@ -38,8 +37,8 @@ def open_encoder(source: ArtifactInput, device: str | None, precision: Precision
 
 
 def open_prompted(
-    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: Precision | None
-) -> "TextEncoder":
+    context: StageContext[StageSpec], side: Side, prompt: str | None, precision: Precision | None
+) -> TextEncoder:
     """The stage's model, with another prompt of a side where there is one.
 
     Raises:
@@ -166,8 +165,7 @@ def encoded_queries(
     return vectors
 
 
-def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
-    from hardneg.encoders.protocol import EncodeOptions
+def _write(path: Path, encoder: TextEncoder, texts: Sequence[str], context: StageContext[StageSpec]) -> None:
     from hardneg.store.blocks import BlockResult, BlockStore
 
     store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")

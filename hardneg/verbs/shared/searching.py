@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
@@ -34,7 +35,6 @@ from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_prompted, open_queries, open_searcher, open_vector_files
 
 if TYPE_CHECKING:
-    from hardneg.encoders.protocol import EncodeOptions, TextEncoder
     from hardneg.registry.protocols import Searcher
     from hardneg.verbs.search import Search
 
@@ -227,15 +227,13 @@ class SearchBlocks(RunBlocks):
         )
 
     @cached_property
-    def _encoder(self) -> "TextEncoder | None":
+    def _encoder(self) -> TextEncoder | None:
         context, spec = self.context, self.context.spec
         has_model = "model" in context.inputs
         return open_prompted(context, "query", spec.query_prompt, spec.precision) if has_model else None
 
     @cached_property
-    def _options(self) -> "EncodeOptions":
-        from hardneg.encoders.protocol import EncodeOptions
-
+    def _options(self) -> EncodeOptions:
         return EncodeOptions(precision=self.context.spec.precision)
 
     @cached_property
@@ -271,7 +269,7 @@ class SearchBlocks(RunBlocks):
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: "TextEncoder | None", part: range) -> Wanted:
+    def _encoded(self, encoder: TextEncoder | None, part: range) -> Wanted:
         """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]

@@ -70,7 +70,7 @@ def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
         dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
         assert forked.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
     key = make_plan(load_recipe(recipe)).steps["train"].key
-    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/blocks/*.npz"))) >= 2
+    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/blocks/*.npz"))) >= 1
     command = ["-m", "hardneg", "recipe", "run", recipe, "--device", "cpu"]
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     for store in ("killed", "two"):

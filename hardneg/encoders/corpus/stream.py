@@ -38,19 +38,15 @@ class Layout:
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: StoredRows, documents: int) -> "Layout":
-        """Blocks of `documents` documents, or of segments with at most as many rows."""
+    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
+        """The blocks in which an encoder encodes the rows, on every machine the same: of so many rows at most."""
+        documents = min(BLOCK, encoder.block)
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
             return cls(starts, starts)
         count = len(rows.first) - 1
         starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
         return cls(starts, rows.first[starts])
-
-    @classmethod
-    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks in which an encoder encodes the rows, on every machine the same."""
-        return cls.of(rows, min(BLOCK, encoder.block))
 
     def name(self, number: int) -> str:
         """The name of an unfinished block: the number of its first document."""
@@ -75,9 +71,8 @@ def write_index(
         ModelError: a number is not finite; names the first such document's row.
     """
     here = world()
-    if from_first(
-        here.first and (folder / encoders[0].files[0]).exists()
-    ):  # one looks: it may be finished, and renamed
+    complete = here.first and (folder / encoders[0].files[0]).exists()
+    if from_first(complete):  # one looks: it may be finished, and renamed
         return
     store, layout = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows)
     sizes = layout.sizes

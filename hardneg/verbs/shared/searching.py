@@ -187,6 +187,7 @@ class SearchBlocks(RunBlocks):
 
     def run_facts(self) -> Facts:
         """What was counted of all queries, and how many have no candidates where those of a run are ranked."""
+        _ = self._vectors  # counts the vectors of other queries
         facts = {**self.whole, "queries": len(self.queries), "depth": self.context.spec.depth}
         if "candidates" in self.context.inputs:
             lists = lists_in_order(self.context.inputs["candidates"].folder / RUN, self.queries.query_ids)

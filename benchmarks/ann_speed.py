@@ -24,7 +24,7 @@ from gpu.material import around_topics
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
+from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions

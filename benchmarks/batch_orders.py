@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hardneg_papers.clusters import Clustered, TopicBalanced, k_means
+from hardneg_papers.hardest_together import HardestTogether
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from hardneg.batches.batch_order import Shuffled, TrainingQueries
-from hardneg.batches.clusters import Clustered, TopicBalanced, k_means
-from hardneg.batches.hardest_together import HardestTogether
 from hardneg.datasets.beir import Beir
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec

@@ -1,4 +1,4 @@
-"""Tables and figures of docs/results/when.md, from the metrics.json of finished runs.
+"""Tables and figures of hardneg-papers' docs/results/when.md, from the metrics.json of finished runs.
 
     python benchmarks/doses.py siblings 0=runs/siblings-0 all=runs/siblings-all --figure when-siblings.svg
     python benchmarks/doses.py false-negatives runs/false-negatives --figure when-false-negatives.svg

@@ -1,7 +1,7 @@
 """Do the figures of the analysis `information` order files of negatives as trainings do?
 
     hardneg analyze information --json --negatives ... --index FOLDER --model NAME --queries FILE > medquad.json
-    python benchmarks/information_ranks.py docs/results/bench.md MedQuAD=medquad.json SciFact=scifact.json
+    python benchmarks/information_ranks.py BENCH.md MedQuAD=medquad.json SciFact=scifact.json
 
 Trained means are read from the tables of the page, which has a section a collection and a table a metric; the labels of
 the analysis are those of its rows, without backticks. For each figure Spearman's rank correlation with the means over

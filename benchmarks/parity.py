@@ -6,7 +6,7 @@
 
 Nothing is fetched, and no file of theirs is changed or copied: single functions and lines are read out of the files and
 run here. It prints a table in Markdown: the item, how many cases, the largest difference of values and of gradients,
-and whether that is rounding. Exit code 1 if any item differs or could not be compared. docs/results/parity.md has what
+and whether that is rounding. Exit code 1 if any item differs or could not be compared. The page parity.md has what
 it printed, with the programs' commits.
 """
 

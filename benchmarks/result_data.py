@@ -1,6 +1,6 @@
 """Keeps what the tables of a results page come from: a metrics.json without the scores of single queries.
 
-    python benchmarks/result_data.py runs/NAME docs/results/data/NAME.json --command "hardneg recipe run ..."
+    python benchmarks/result_data.py runs/NAME NAME.json --command "hardneg recipe run ..."
 
 It has the means over queries of each seed, the intervals and the tests as they were, to six digits, and how many
 queries and groups of queries there were.

@@ -16,12 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from hardneg_sparse.exact import SparseSearcher
+from hardneg_sparse.store import SparseRows, SparseStore, SparseWriter
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-
-from hardneg.formats.vectors.sparse_store import SparseStore, SparseWriter
-from hardneg.indexes.backends.sparse import SparseSearcher
-from hardneg.records.types import SparseRows
 
 WIDTH = 30_522
 SLICE = 5_000

@@ -6,10 +6,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 VERB_KIND = "stages"
+PAPERS = "plugins/hardneg-papers/docs"
+"""Pages of a package that the site has beside those of `docs`."""
 _WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -31,7 +34,15 @@ def _navigation(known: Mapping[tuple[str, ...], Any]) -> Iterator[dict[str, Any]
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """On the home page, the line that gets the repository at $REPOSITORY_URL; mkdocs calls this."""
+    """Links between the core's pages and those of packages as the site has them; mkdocs calls this.
+
+    The home page gets the line that fetches the repository at $REPOSITORY_URL too.
+    """
+    markdown = (
+        re.sub(rf"\]\(\.\./{PAPERS}/", "](", markdown)
+        .replace("](../../../../docs/", "](../")
+        .replace("](../../../docs/", "](")
+    )
     if page.file.src_uri != "index.md" or not config["repo_url"]:
         return markdown
     clone = f"    git clone {config['repo_url']} && cd {config['repo_name']}\n"
@@ -42,6 +53,10 @@ def on_files(files: Any, config: Any) -> Any:
     """Adds the pages to the site; mkdocs calls this."""
     from mkdocs.structure.files import File
 
+    folder = Path(__file__).parents[1] / PAPERS
+    for path in sorted(folder.rglob("*.*")):
+        name = path.relative_to(folder).as_posix()
+        files.append(File(name, str(folder), config["site_dir"], config["use_directory_urls"]))
     for name, text in pages().items():
         files.append(File.generated(config, f"reference/{name}.md", content=text))
     return files
@@ -128,7 +143,7 @@ def verbs() -> Iterator[str]:
 
 def _fields(cls: Any) -> Iterator[str]:
     """The options of a class: its description, then a table of its fields."""
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
+    from hardneg.registry.plugins import plugin_options, plugin_text
 
     head = ("option", "type", "default", "meaning")
     if not hasattr(cls, "model_fields"):
@@ -176,7 +191,7 @@ def _asked(field: Any) -> str:
 
 def _type(annotation: Any) -> str:
     """A type in words: `Mapping[str, int] | None` is `mapping of whole number`."""
-    from hardneg.registry.plugin_help import plugin_options
+    from hardneg.registry.plugins import plugin_options
 
     origin, inner = get_origin(annotation), [item for item in get_args(annotation) if item is not type(None)]
     if origin is Annotated:
@@ -206,8 +221,7 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every installed plugin with its options; those of verbs have a page of their own."""
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
-    from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
+    from hardneg.registry.plugins import KINDS, list_plugins, load_plugin, plugin_options, plugin_text
 
     yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
     for kind in KINDS:

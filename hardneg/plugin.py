@@ -19,15 +19,17 @@ if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace, usual_store
+    from hardneg.batches import batch_order
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
+    from hardneg.datasets import hub_tables
+    from hardneg.datasets import pydocs as installed_docs
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
-    from hardneg.encoders.open.loading import positions as most_positions
-    from hardneg.encoders.open.model_files import check_files as check_model_files
-    from hardneg.encoders.open.model_files import load_options as weight_options
-    from hardneg.encoders.open.model_files import module_folders, read_json
+    from hardneg.encoders import towers
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders.open import loading, model_files
     from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
@@ -61,39 +63,38 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
+    from hardneg.formats import hash_index, id_pairs, python_code, queries, source_files, text_lines
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
+    from hardneg.formats.doc_ids import DocIds
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.id_pairs import Exclusion, HasExcluded
     from hardneg.formats.negatives import drop_batches, join_negatives, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
-    from hardneg.formats.source_files import HasParts
-    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.formats.vectors import number_file, shards
+    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+    from hardneg.formats.vectors.rows_writer import RowsWriter
+    from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
-    from hardneg.indexes.backends.product import OpqPq
-    from hardneg.indexes.exact_ranks import counts_above, pair_scores
+    from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-    from hardneg.indexes.kernels.checks import vector_blocks
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss.compression import encode_blocks, load_faiss
-    from hardneg.indexes.kernels.faiss.compression import make_room as reserve_vectors
-    from hardneg.indexes.kernels.faiss.compression import save as save_index
-    from hardneg.indexes.kernels.faiss.compression import threads as faiss_threads
+    from hardneg.indexes.kernels.exact import top_k
+    from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+    from hardneg.indexes.kernels.faiss import compression
+    from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.truncated import search_truncated
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
-    from hardneg.recipe.laid_indexes import LaidIndex, laid_indexes
+    from hardneg.recipe.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.opened_index import OpenedIndex
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.records import wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
         Candidates,
         Document,
         Drops,
+        EncodedBatch,
+        EncodedRows,
         HasAnswers,
         HasGroups,
         Hits,
@@ -124,16 +127,12 @@ if TYPE_CHECKING:
         Query,
         RankedList,
         ScoreBatch,
-        SparseRows,
-        TokenVectors,
         Written,
     )
-    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DenseSearcher,
         FilterTexts,
-        ProductSearcher,
         QueryWriter,
         Reranker,
         RowLookup,
@@ -147,14 +146,13 @@ if TYPE_CHECKING:
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
+    from hardneg.runtime import model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.model_server import Endpoint, ModelServer
-    from hardneg.runtime.model_server import check_address as check_server_address
-    from hardneg.runtime.model_server import key_of as server_key
     from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, generator
+    from hardneg.runtime.seeding import SEED, derive_seed, generator
+    from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
-    from hardneg.store.atomic_write import link_file, replace_text, replacing
+    from hardneg.store.atomic_write import replace_text
     from hardneg.store.blocks import BlockResult
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
@@ -175,38 +173,36 @@ if TYPE_CHECKING:
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "BlockResult", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
-    "Document", "Drops", "EncodeOptions", "Endpoint", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
-    "Exclusion", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FolderFamily", "Form", "FullSpec",
-    "HISTORY", "HardnegError", "HasAnswers", "HasExcluded", "HasGroups", "HasParts", "Hits", "HubError",
-    "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST", "MEASURED",
-    "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
-    "ModelServer", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "OpqPq", "Option", "PAIR_TOKENS",
-    "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "ProductSearcher", "Progress", "QUERIES",
-    "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation",
-    "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
-    "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "SparseRows",
-    "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System",
-    "Table", "Target", "Task", "TextWindows", "TokenVectors", "Tokens", "TrainableReranker", "TrainingData",
-    "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions", "WriterCost", "Written",
-    "answer_spans", "artifacts_of", "best_device", "cache_folder", "check_model_files", "check_recipe",
-    "check_server_address", "checked_tree", "compare_all", "configure", "counts_above", "dataset_name", "digest",
-    "drop_batches", "encode_blocks", "estimates", "evaluate", "evaluating", "faiss_threads", "figures",
-    "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "holm",
-    "join_negatives", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side", "load_encoder",
-    "load_faiss", "locate_model", "make_plan", "marked_references", "means", "measurements", "model_content",
-    "module_folders", "most_positions", "named_dataset", "negatives_overlap", "numbers", "of_the_run", "one_ahead",
-    "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings", "option_again",
-    "own_queries", "own_share", "pair_scores", "parse_model", "plugin_errors", "plugin_identity", "plugin_options",
-    "positives_by_query", "progress_bars", "rank_candidates", "read_json", "read_lock", "read_metrics",
-    "read_negatives", "read_qrels", "read_run", "recipe_tree", "recording_drops", "replace_text", "replacing",
-    "reserve_vectors", "resolve_model", "run_file", "run_overlap", "save_index", "say", "search_truncated",
-    "server_key", "settle_by", "source_of", "spec_from", "spread_over_collections", "start_java", "store_outputs",
-    "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "token_batches", "usual_store",
-    "usual_tokens_per_batch", "vector_blocks", "weight_options", "whole_prompts", "without_paths",
-    "without_problems", "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run",
-    "writing_model",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE",
+    "CHOICES", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
+    "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation",
+    "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors",
+    "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasGroups", "Hits",
+    "HubError", "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST",
+    "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
+    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
+    "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter",
+    "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
+    "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
+    "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store",
+    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "Tokens",
+    "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions",
+    "WriterCost", "Written", "answer_spans", "artifacts_of", "atomic_write", "batch_order", "best_device",
+    "cache_folder", "check_recipe", "checked_tree", "compare_all", "compression", "configure", "dataset_name",
+    "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks", "figures",
+    "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "hash_index", "holm",
+    "hub_tables", "id_pairs", "index_checks", "installed_docs", "join_negatives", "laid_indexes", "learn",
+    "lists_in_order", "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
+    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "named_dataset",
+    "negatives_overlap", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
+    "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share", "parse_model",
+    "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "python_code",
+    "queries", "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run",
+    "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "run_overlap", "say",
+    "search_exact", "settle_by", "shards", "source_files", "source_of", "spec_from", "spread_over_collections",
+    "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
+    "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems",
+    "wording", "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

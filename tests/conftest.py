@@ -13,7 +13,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # as many workers as cores
 sys.path.insert(0, str(Path(__file__).parent))
-from package_fixtures import test_data, tiny_model  # noqa: F401
+from package_fixtures import datasets_cache, started_java, test_data, tiny_model  # noqa: F401
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
@@ -40,25 +40,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     return tmp_path
-
-
-@pytest.fixture(scope="session")
-def started_java() -> None:
-    """This process's Java machine; skips where there is none that fits."""
-    from hardneg.indexes.kernels.lucene.java import start_java
-    from hardneg.records.errors import MissingDependency
-
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder of the test's own for what `datasets` keeps of tables; skips where that is not installed."""
-    pytest.importorskip("datasets")
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(scope="session")

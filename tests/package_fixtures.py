@@ -27,3 +27,22 @@ def test_data() -> Path:
     if not folder:
         pytest.skip("HARDNEG_TEST_DATA is not set: it names the folder of real collections")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def started_java() -> None:
+    """This process's Java machine; skips where there is none that fits."""
+    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.records.errors import MissingDependency
+
+    try:
+        start_java()
+    except MissingDependency as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def datasets_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of the test's own for what `datasets` keeps of tables; skips where that is not installed."""
+    pytest.importorskip("datasets")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("cache")))

@@ -61,7 +61,7 @@ def plugins_named(tree: ast.Module, names: Iterable[str], ordinary: set[str]) ->
 
 
 def test_the_core_names_plugins_in_one_module() -> None:
-    """A room names its own, and `test_encoder_kinds` is about those of encoders; verbs are what recipes are made of."""
+    """A room names its own; verbs are what recipes are made of."""
     kinds = [kind for kind in KINDS if kind not in ("encoders", "stages")]
     rooms = defaultdict(set)
     for plugin in (each for kind in kinds for each in list_plugins(kind)):

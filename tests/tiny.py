@@ -9,6 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
+from hardneg.registry.plugins import plugin_names
+
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 HIDDEN = 32
 POSITIONS = 512
@@ -205,4 +207,5 @@ BY_FAMILY = {
     "sparse": tiny_sparse_encoder,
     "multi-vector": tiny_multi_vector,
 }
-"""Who writes a model of each family of encoders."""
+BY_FAMILY = {name: make for name, make in BY_FAMILY.items() if name in plugin_names("encoders")}
+"""Who writes a model of each family of encoders that is installed."""

@@ -10,7 +10,7 @@ from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.approximate import IvfFlat, IvfPq
+from hardneg.indexes.backends.compressed import IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions

@@ -17,7 +17,6 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
-from hardneg.indexes.kernels.maxsim.exact_maxsim import block_scores
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.float32_products import float32_products
 from hardneg.training.methods.dual_encoder import train
@@ -236,6 +235,8 @@ def adore_search(setting: Setting) -> Figures:
 
 def maxsim(setting: Setting) -> Figures:
     """A block of late interaction's scores: 256 queries of 32 tokens and documents of 80, resident."""
+    from hardneg_multi_vector.maxsim import block_scores
+
     length, asked = 80, setting.size(256, 4)
     count = setting.size(1 << 15, 800) // length
     documents, queries = cloud(setting, count * length, 128), cloud(setting, asked * 32, 128, seed=3).T.contiguous()

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from hardneg_sparse.flops import flops
 from originals.comparing import Differences, Item, both
 from originals.source import lines, take
 from torch import Tensor, nn
 
 from hardneg.losses.distillation import MarginMSE
-from hardneg.losses.flops import flops
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.star import Star

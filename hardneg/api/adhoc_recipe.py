@@ -41,11 +41,7 @@ class AdhocRecipe:
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
-        """Checked but not planned: no data is read; `tell` gets its notes.
-
-        Raises:
-            RecipeError: it has mistakes.
-        """
+        """Checked but not planned: no data is read; `tell` gets its notes. Raises RecipeError: it has mistakes."""
         model = {"name": "none" if self.model is None else self.model}
         tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
         try:
@@ -86,10 +82,9 @@ def checked_tree(
     """
     from hardneg.recipe.language import apply_settings
     from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.task_prompts import with_prompts_of
 
     changed, problems = apply_settings(tree, settings)
-    return check_recipe(finish(with_prompts_of(changed, problems)), Path(title), earlier=problems)
+    return check_recipe(finish(changed), Path(title), earlier=problems)
 
 
 def planned_recipe(

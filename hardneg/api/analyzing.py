@@ -1,8 +1,7 @@
 """`hardneg.analyze`: what lies behind the metrics, by any installed analysis."""
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,15 +12,13 @@ from pydantic import ValidationError
 
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
-from hardneg.api.argument_values import name_of
+from hardneg.api.argument_values import file_path, name_of
 from hardneg.api.arguments import AnalyzeArguments, Where, options_of, spelled_out
 from hardneg.api.content_store import keep_content
+from hardneg.api.dataset_argument import named_qrels
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.labels import run_labels
-from hardneg.api.notebook import html_section
-from hardneg.api.output_files import writing
-from hardneg.api.qrels_argument import named_qrels
-from hardneg.api.run_argument import is_run, labelled_runs, run_file
+from hardneg.api.results import html_section, writing
+from hardneg.api.run_argument import is_run, labelled_runs, run_file, run_labels
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import write_metrics
 from hardneg.fields import Reference
@@ -41,6 +38,7 @@ Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Kind and facts of the stages of a run folder, by name."""
 
 _FILES = ("qrels", "queries", "corpus", "withheld")
+_QRELS = "qrels.txt"
 
 
 @partial(spelled_out, options=AnalyzeArguments)
@@ -84,15 +82,12 @@ def checked(
     try:
         return chosen.model_validate(chosen.arranged(fields, types))
     except ValidationError as error:
-        problems = [_problem_line(chosen, item, flag) for item in mistakes(error)]
+        problems = []
+        for item in mistakes(error):  # one of the whole says itself which field it is about
+            line = complaint(item)
+            name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
+            problems.append(f"{flag(name)}: {rest}" if name in chosen.model_fields else line)
         raise UsageError("\n".join(f"analyze {chosen.name}: {line}" for line in problems)) from None
-
-
-def _problem_line(chosen: type[Analysis], item: Any, flag: Callable[[str], str]) -> str:
-    """A mistake with its field; one of the whole says itself which field it is about."""
-    line = complaint(item)
-    field_name, rest = (str(item["loc"][0]), line) if item["loc"] else line.partition(": ")[::2]
-    return f"{flag(field_name)}: {rest}" if field_name in chosen.model_fields else line
 
 
 def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, progress: "Progress") -> Files:
@@ -133,43 +128,24 @@ def _named(chosen: type[Analysis], name: str, value: Any, store: "Store") -> Any
     return _path(value, store)
 
 
-def _path(field_value: Any, store: "Store") -> Any:
-    if isinstance(field_value, Evaluation):
-        return str(
-            keep_content(
-                store, "given-metrics", lambda folder: write_metrics(folder / METRICS, field_value.measured)
-            ).path
-            / METRICS
+def _path(value: Any, store: "Store") -> Any:
+    """The path, or paths by label, of what was given for a field; metrics and runs in memory are kept in the store."""
+    if isinstance(value, Evaluation):
+        kept = keep_content(store, "given-metrics", lambda folder: write_metrics(folder / METRICS, value.measured))
+        return str(kept.path / METRICS)
+    if isinstance(value, Mapping):
+        return (
+            str(run_file(value, store)) if is_run(value) else {name: _path(one, store) for name, one in value.items()}
         )
-    if isinstance(field_value, Mapping) and is_run(field_value):
-        return str(run_file(field_value, store))
-    if isinstance(field_value, Mapping):
-        return {label: _path(value, store) for label, value in field_value.items()}
-    return os.fspath(field_value) if isinstance(field_value, os.PathLike) else field_value
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _file(name: str, value: Any, store: "Store") -> Path:
-    if isinstance(value, str | os.PathLike):
-        return Path(os.fspath(value)).expanduser()
-    if name not in ("qrels", "withheld"):
-        return keep_content(store, f"given-{name}", partial(_write_texts, name, value)).path / f"{name}.jsonl"
-    judged = named_qrels(value)
+    judged = named_qrels(value) if name in ("qrels", "withheld") else file_path(value, name)
     if not isinstance(judged, dict):
         return Path(str(judged))
-    rows = (Judgement(query_id, doc_id, grade) for query_id, of in judged.items() for doc_id, grade in of.items())
-    return (
-        keep_content(store, f"given-{name}", lambda folder: write_qrels(folder / "qrels.txt", rows)).path / "qrels.txt"
-    )
-
-
-def _write_texts(name: str, texts: Mapping[str, Any], folder: Path) -> None:
-    def lines() -> Iterator[str]:
-        for each, text in texts.items():
-            row = text if isinstance(text, Mapping) else {"text": text}
-            yield json.dumps({"_id": each, **row}, ensure_ascii=False) + "\n"
-
-    with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(lines())
+    rows = (Judgement(query_id, *pair) for query_id, grades in judged.items() for pair in grades.items())
+    return keep_content(store, f"given-{name}", lambda folder: write_qrels(folder / _QRELS, rows)).path / _QRELS
 
 
 @dataclass(frozen=True)

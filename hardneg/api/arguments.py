@@ -58,8 +58,8 @@ Setting = str | Mapping[str, Any]
 Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
-        "beir:FOLDER, documents:FOLDER, msmarco:FOLDER, hf:ID, pydocs, or a plugin's name.",
-        "a folder, a `datasets.Dataset`, by split or alone, or a dict of corpus, queries and qrels",
+        "beir:FOLDER, documents:FOLDER, hf:ID, pydocs, or a plugin's name.",
+        "a folder, a `datasets.Dataset` of pairs, or a dict of corpus, queries and qrels",
         plugin="datasets",
     ),
 ]
@@ -140,13 +140,8 @@ class AnalyzeArguments(Where, total=False):
     """What analyses take beside their fields, those that read it."""
 
     qrels: AnyQrels | None
-    queries: Annotated[
-        str | Path | Mapping[str, Any] | None,
-        Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.", "texts by id"),
-    ]
-    corpus: Annotated[
-        str | Path | Mapping[str, Any] | None, Arg("BEIR's corpus.jsonl, for documents' texts.", "texts by id")
-    ]
+    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")]
+    corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for documents' texts.")]
     withheld: Annotated[AnyQrels | None, Arg("Judgements that the filters do not know.", "grades by document by query")]
     relevance_level: Annotated[
         int, Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", default=1)
@@ -193,12 +188,6 @@ def _form(annotation: Any) -> Any:
     if origin in (Annotated, Union, UnionType):
         return _form(inner[0])
     return annotation if origin is Literal or annotation in (int, float, bool) else str
-
-
-def taken(arguments: Any, options: type) -> dict[str, Any]:
-    """Take the arguments of these options, or their defaults, out of a function's; those of every function stay."""
-    own = {name: arg for name, arg in options_of(options).items() if name not in Where.__annotations__}
-    return {name: arguments.pop(name, arg.default) for name, arg in own.items()}
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:

@@ -1,6 +1,6 @@
 """Results as tables of other libraries: rows in Arrow files, which `datasets` maps, and frames of pandas."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,36 +8,28 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from hardneg.records.errors import MissingDependency
-from hardneg.records.types import Negatives, RankedList
 
 _RUN = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("rank", pa.int32()), ("score", pa.float32())])
 
-
-def run_rows(run: Iterable[tuple[str, RankedList]]) -> Iterator[pa.RecordBatch]:
-    """A row a document of each query's list, counted from rank 1."""
-    for query_id, ranked in run:
-        yield _batch(query_id, list(ranked.doc_ids), ranked.scores)
+Lists = Iterable[tuple[str, Sequence[str], Any]]
+"""A query's id, the ids of its documents, best first, and their scores."""
 
 
-def negatives_rows(mined: Iterable[Negatives]) -> Iterator[pa.RecordBatch]:
-    """A row a negative, in the order of each query's; the score is that of the run."""
-    for item in mined:
-        yield _batch(item.query_id, list(item.negatives), item.scores)
+def _batches(lists: Lists) -> Iterable[pa.RecordBatch]:
+    """A row a document of each list, counted from rank 1."""
+    for query_id, doc_ids, scores in lists:
+        columns = [pa.array([query_id] * len(doc_ids), pa.string()), pa.array(list(doc_ids), pa.string())]
+        columns += [pa.array(range(1, len(doc_ids) + 1), pa.int32()), pa.array(scores, pa.float32())]
+        yield pa.record_batch(columns, schema=_RUN)
 
 
-def _batch(query_id: str, doc_ids: list[str], scores: Any) -> pa.RecordBatch:
-    ranks = pa.array(range(1, len(doc_ids) + 1), pa.int32())
-    columns = [pa.array([query_id] * len(doc_ids), pa.string()), pa.array(doc_ids, pa.string()), ranks]
-    return pa.record_batch([*columns, pa.array(scores, pa.float32())], schema=_RUN)
-
-
-def write_run_rows(run: Iterable[tuple[str, RankedList]], path: Path) -> None:
-    """Writes the rows of a run as an Arrow stream."""
-    _write(path, _RUN, run_rows(run))
+def write_lists(lists: Lists, path: Path) -> None:
+    """Write the rows of lists as an Arrow stream."""
+    _write(path, _RUN, _batches(lists))
 
 
 def write_parquet_rows(source: Path, path: Path) -> None:
-    """Writes the rows of a Parquet file as an Arrow stream, a thousand at a time."""
+    """Write the rows of a Parquet file as an Arrow stream, a thousand at a time."""
     with parquet.ParquetFile(source) as file:
         _write(path, file.schema_arrow, file.iter_batches(1000))
 
@@ -49,11 +41,7 @@ def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> 
 
 
 def dataset_of(path: Path) -> Any:
-    """The memory-mapped `datasets.Dataset` of an Arrow stream.
-
-    Raises:
-        MissingDependency: `datasets` is not installed.
-    """
+    """The memory-mapped `datasets.Dataset` of an Arrow stream. Raises MissingDependency without `datasets`."""
     try:
         from datasets import Dataset
     except ImportError as error:
@@ -61,18 +49,14 @@ def dataset_of(path: Path) -> Any:
     return Dataset.from_file(str(path))
 
 
+def frame_of_lists(lists: Lists) -> Any:
+    """The `pandas.DataFrame` of the rows of lists. Raises MissingDependency where pandas is not installed."""
+    return _framed(pa.Table.from_batches(list(_batches(lists)), _RUN))
+
+
 def frame_of_rows(rows: list[dict[str, Any]]) -> Any:
     """The `pandas.DataFrame` of some rows. Raises MissingDependency where pandas is not installed."""
     return _framed(pa.Table.from_pylist(rows))
-
-
-def frame_of(batches: Iterable[pa.RecordBatch]) -> Any:
-    """The `pandas.DataFrame` of some rows.
-
-    Raises:
-        MissingDependency: pandas is not installed.
-    """
-    return _framed(pa.Table.from_batches(list(batches), _RUN))
 
 
 def _framed(table: pa.Table) -> Any:

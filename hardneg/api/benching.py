@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.analysis.base import percent
 from hardneg.api.bench_recipe import BASELINES, METRIC, OTHER_RATES, REPORT, SCORES, STATIC_RATES, BenchRecipe
-from hardneg.api.content_store import keep_result
+from hardneg.api.content_store import keep_result, make_dataset
 from hardneg.api.results import StoredResult
-from hardneg.api.single_stage import make_dataset
 from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.collection import StoredCollection

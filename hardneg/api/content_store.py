@@ -1,14 +1,20 @@
-"""What a program hands over in memory, kept in the store under the digest of its bytes: equal content is kept once."""
+"""What functions keep in the store: content handed over in memory, under its digest; stages made from given runs."""
 
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from hardneg.records.layout import DATASET, RUN
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import digest, tree_digest
+from hardneg.store.digest import digest, file_digest, tree_digest
+
+if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
+    from hardneg.recipe.plan import Plan
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
@@ -23,7 +29,12 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
         try:
             write(folder)
             origin = {"stage": artifact_type, "content": tree_digest(folder), "name": artifact_type}
-            return keep_result(store, artifact_type, origin, lambda target: _move(folder, target))
+
+            def move(target: Path) -> None:
+                for path in folder.iterdir():
+                    os.replace(path, target / path.name)
+
+            return keep_result(store, artifact_type, origin, move)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
             (store.root / "locks" / name).unlink(missing_ok=True)
@@ -43,6 +54,44 @@ def keep_result(
         return store.commit(key, artifact_type, facts or {}, origin)
 
 
-def _move(source: Path, target: Path) -> None:
-    for path in source.iterdir():
-        os.replace(path, target / path.name)
+def make_dataset(plan: "Plan", workplace: "Workplace") -> Artifact:
+    """The stored collection of a plan, read now unless the store has it."""
+    return workplace.make(plan, DATASET).artifacts[DATASET]
+
+
+def make_from(
+    plan: "Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path], workplace: "Workplace"
+) -> tuple[Artifact, Mapping[str, Any]]:
+    """The artifact of a stage on given runs, and with its facts what of the runs is not in the collection.
+
+    Its key is the digest of what the stage's own would be, with the runs' content in place of their steps. `runs` are
+    files by the path of their input.
+
+    Raises:
+        DataError: a run has a mistake, or none of its queries is in the split.
+    """
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.runs import rewrite_run
+    from hardneg.registry.plugins import plugin_errors
+    from hardneg.verbs.shared.context import ArtifactInput, StageContext
+
+    step, collection, facts = plan.steps[stage], StoredCollection.open(dataset.path), dict[str, Any]()
+    inputs = {DATASET: ArtifactInput(DATASET, dataset.key, dataset.path)}
+
+    def make(folder: Path) -> Mapping[str, Any]:
+        context = StageContext(step.name, step.spec, folder, inputs, step.plugins, workplace.progress, workplace.device)
+        with plugin_errors(step.plugins.values()):
+            made = workplace.options().engine.make(context)
+        step.check_contents()
+        return made
+
+    with TemporaryDirectory() as aside:
+        for name, path in runs.items():
+            (folder := Path(aside) / name).mkdir()
+            left_out = rewrite_run(path, collection, vars(step.spec)["split"], folder / RUN)
+            inputs[name] = ArtifactInput("run", file_digest(folder / RUN), folder)
+            label = name.partition(".")[2]
+            facts |= {f"{label}: {key}" if label not in ("", "run") else key: count for key, count in left_out.items()}
+        origin = {**step.origin, "inputs": {name: each.key for name, each in inputs.items()}, "name": step.name}
+        artifact = keep_result(workplace.store, step.spec.artifact_type, origin, make)
+    return artifact, {**artifact.facts, **facts}

@@ -1,29 +1,32 @@
-"""A dataset as a function is given it: a name, a folder, tables or dicts, as a recipe names it."""
+"""A dataset, judgements or a model as a function is given them: by name, as a folder or file, or in memory."""
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from hardneg.api.argument_values import name_of
-from hardneg.api.arguments import Dataset
+from hardneg.api.arguments import AnyQrels, Dataset, Model
 from hardneg.api.content_store import keep_content
-from hardneg.api.qrels_argument import graded, is_id, mistakes_in, refuse
-from hardneg.datasets.hub_tables import id_cell, numbered_rows, text_cell, whole_cell
+from hardneg.datasets.hub_tables import numbered_rows, text_cell
+from hardneg.formats.qrels import GRADE_DIGITS, Qrels
 from hardneg.formats.source_files import order_splits, split_problem
-from hardneg.formats.text_lines import find_file
+from hardneg.formats.text_lines import find_file, one_word
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BEIR
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.records.wording import suggestion
 from hardneg.store.artifacts import Store
 
-PARTS = ("corpus", "queries", "qrels")
+_PARTS = ("corpus", "queries", "qrels")
 _ONLY = "train"
-_FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a datasets.Dataset, or a dict"
+_FORMS = "give beir:FOLDER or another plugin's name, a folder in BEIR's form, a dict, or a datasets.Dataset of pairs"
 _PAIR = ("anchor", "positive")
+_SHOWN = 10
+_LARGEST = 10**GRADE_DIGITS - 1
 
 
 def named_dataset(dataset: Dataset, store: Store) -> str:
@@ -37,141 +40,104 @@ def named_dataset(dataset: Dataset, store: Store) -> str:
         return f"{BEIR}:{os.fspath(dataset)}"
     if isinstance(dataset, str):
         return name_of("dataset", dataset)
-    artifact = keep_content(store, "given-collection", MemoryCollection.of(dataset).write)
-    return f"{BEIR}:{artifact.path}"
-
-
-def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
-    """The split that is wanted; else the usual one, or the only one of a dataset in memory."""
-    if wanted is not None or isinstance(dataset, str | os.PathLike):
-        return wanted or usual
-    known = list(MemoryCollection.of(dataset).judged)
-    return known[0] if len(known) == 1 else usual
+    return f"{BEIR}:{keep_content(store, 'given-collection', lambda folder: write_dataset(dataset, folder)).path}"
 
 
 def _is_folder(dataset: str) -> bool:
     try:
         return find_file(Path(dataset), "corpus.jsonl") is not None
     except (OSError, ValueError) as error:
-        raise UsageError(
-            f"dataset: {dataset!r:.60} is no name ({getattr(error, 'strerror', error)}); {_FORMS}"
-        ) from None
+        reason = getattr(error, "strerror", error)
+        raise UsageError(f"dataset: {dataset!r:.60} is no name ({reason}); {_FORMS}") from None
 
 
-@dataclass(frozen=True)
-class MemoryCollection:
-    """BEIR's three parts in memory, each a dict by id or a table with BEIR's columns; judgements by split."""
-
-    corpus: Any
-    texts: Any
-    judged: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, dataset: Any) -> "MemoryCollection":
-        """The collection of a dict, or of a table of pairs.
-
-        Raises:
-            UsageError: it is neither.
-            DataError: a part is missing, unknown, or neither a dict nor a table.
-        """
-        parts = _of_pairs(dataset) if _is_table(dataset) else dataset
-        if not isinstance(parts, Mapping) or not parts:
-            raise UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
-        problems = [f"{name!r}: no such part{suggestion(str(name), PARTS)}" for name in parts if name not in PARTS]
-        problems += [f"{name!r} is missing" for name in PARTS if name not in parts]
-        given = {name: parts[name] for name in PARTS if name in parts}
-        problems += [
-            f"{name}: must be a dict by id, or a table, not {_form(part)}"
-            for name, part in given.items()
-            if not isinstance(part, Mapping) and not _is_table(part)
-        ]
-        refuse(
-            problems
-            or [f"{name} is empty" for name, part in given.items() if isinstance(part, Sized) and not len(part)]
-        )
-        qrels = parts["qrels"]
-        judged = dict(qrels) if _is_by_split(qrels) else {_ONLY: qrels}
-        refuse([problem for split in judged if (problem := split_problem(str(split)))])
-        return cls(parts["corpus"], parts["queries"], {split: judged[split] for split in order_splits(judged)})
-
-    def write(self, folder: Path) -> None:
-        """Writes the collection in BEIR's form. Raises DataError for mistakes, those of a part together."""
-        write_beir(folder, self.documents(), self.queries(), {split: self.qrels(split) for split in self.judged})
-
-    def documents(self) -> Iterator[Document]:
-        """The corpus in the order that it was given in. Raises DataError where something is no text."""
-        with mistakes_in("dataset") as mistakes:
-            for doc_id, content in _items("corpus", self.corpus, mistakes):
-                parts = content if isinstance(content, Mapping) else {"text": content}
-                title, text = parts.get("title"), parts.get("text")
-                title = "" if title is None else title
-                if not isinstance(title, str) or not isinstance(text, str):
-                    wanted = "must be a text, or a dict with 'text' and 'title'"
-                    mistakes.append(f"corpus[{doc_id!r}]: {wanted}, not {content!r:.60}")
-                elif odd := [each for each in parts if each != "title" and suggestion(str(each), ["title"])]:
-                    mistakes.append(f"corpus[{doc_id!r}]: {odd[0]!r}: no such part; did you mean 'title'?")
-                else:
-                    yield Document(doc_id, text, title)
-
-    def queries(self) -> Iterator[Query]:
-        """The queries as they were given, judged or not. Raises DataError where something is no text."""
-        with mistakes_in("dataset") as mistakes:
-            for query_id, content in _items("queries", self.texts, mistakes):
-                text = content["text"] if _is_table(self.texts) else content
-                if not isinstance(text, str):
-                    mistakes.append(f"queries[{query_id!r}]: must be a text, not {text!r:.60}")
-                else:
-                    yield Query(query_id, text)
-
-    def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of a split. Raises DataError where one is no whole number, or is about an unknown text."""
-        if _is_table(table := self.judged[split]):
-            where = f"dataset qrels {split}"
-            for number, row in numbered_rows(where, table):
-                query_id, doc_id = (id_cell(where, number, row, name) for name in ("query-id", "corpus-id"))
-                yield Judgement(query_id, doc_id, whole_cell(where, number, row, "score"))
-            return
-        with mistakes_in("dataset") as mistakes:
-            for query_id, grades in table.items():
-                path = f"qrels[{split!r}][{query_id!r}]"
-                if isinstance(self.texts, Mapping) and query_id not in self.texts:
-                    mistakes.append(f"{path}: there is no query {query_id!r:.60} in queries")
-                    continue
-                if isinstance(self.texts, Mapping) and not str(self.texts[query_id]).strip():
-                    mistakes.append(f"queries[{query_id!r}]: has no text")
-                for doc_id, grade in graded(path, grades, mistakes):
-                    if isinstance(self.corpus, Mapping) and doc_id not in self.corpus:
-                        mistakes.append(f"{path}: there is no document {doc_id!r:.60} in corpus")
-                    else:
-                        yield Judgement(query_id, doc_id, grade)
+def split_of(dataset: Dataset, wanted: str | None, usual: str) -> str:
+    """The split that is wanted; else the usual one, or the only one of a dataset in memory."""
+    if wanted is not None or isinstance(dataset, str | os.PathLike):
+        return wanted or usual
+    known = list(_parts_of(dataset)[2])
+    return known[0] if len(known) == 1 else usual
 
 
-def _is_table(value: Any) -> bool:
-    """Whether this is a `datasets.Dataset`, or has rows and columns as one has; the library is not imported."""
-    return hasattr(value, "column_names") and not isinstance(value, Mapping)
+def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
+    """A file, or checked judgements: grades by document id by query id.
+
+    Raises:
+        UsageError: it is neither.
+        DataError: an id is none, or a grade is no whole number; all such are told, with their query.
+    """
+    if qrels is None:
+        return None
+    if isinstance(qrels, str | os.PathLike):
+        return Path(os.fspath(qrels)).expanduser()
+    if not isinstance(qrels, Mapping):
+        raise UsageError(f"qrels: cannot read {qrels!r:.60}; give a file, or grades by document id by query id")
+    if not qrels:
+        raise UsageError("qrels is empty; give grades by document id by query id")
+    with mistakes_in("qrels") as mistakes:
+        return {
+            query_id: dict(_graded(f"[{query_id!r}]", judged, mistakes))
+            for query_id, judged in qrels.items()
+            if is_id(query_id, "", mistakes)
+        }
 
 
-def _is_by_split(qrels: Any) -> bool:
-    first = next(iter(qrels.values())) if isinstance(qrels, Mapping) else None
-    inner = next(iter(first.values()), None) if isinstance(first, Mapping) else None
-    return _is_table(first) or (isinstance(inner, Mapping | Sequence) and not isinstance(inner, str))
+@contextmanager
+def mistakes_in(where: str) -> Iterator[list[str]]:
+    """A list for the mistakes of one part, raised together as DataError when it was read: ten, and how many more."""
+    problems: list[str] = []
+    yield problems
+    if problems:
+        more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+        lines = [*problems[:_SHOWN], *more]
+        raise DataError("\n".join(f"{where}{'' if line.startswith('[') else ': '}{line}" for line in lines))
 
 
-def _form(value: Any) -> str:
-    """What was given in place of a dict; of a frame, what makes a table of it."""
-    type_name = type(value).__name__
-    maker = {"pandas": "from_pandas", "polars": "from_polars"}.get(type(value).__module__.partition(".")[0])
-    return f"{type_name}; datasets.Dataset.{maker} makes a table of it" if maker else type_name
+def is_id(value: Any, path: str, mistakes: list[str]) -> bool:
+    """Whether this may be the id of a query or a document; if not, that is one mistake more."""
+    if isinstance(value, str) and one_word(value):
+        return True
+    problem = f"id {value!r:.60} must be one word, a text without white space"
+    mistakes.append(f"{path}: {problem}" if path else problem)
+    return False
 
 
-def _items(part: str, given: Any, mistakes: list[str]) -> Iterator[tuple[str, Any]]:
-    """Ids and contents of a part; what is no id goes to `mistakes`."""
-    if _is_table(given):
-        for number, row in numbered_rows(f"dataset {part}", given):
-            text_cell(f"dataset {part}", number, row, "text")
-            yield id_cell(f"dataset {part}", number, row, "_id"), row
-    else:
-        yield from ((each, content) for each, content in given.items() if is_id(each, part, mistakes))
+def _graded(path: str, judged: Any, mistakes: list[str]) -> Iterator[tuple[str, int]]:
+    """Document ids and grades of one query; those of a list are relevant."""
+    if isinstance(judged, str) or not isinstance(judged, Iterable) or hasattr(judged, "to_dict"):
+        mistakes.append(f"{path}: must be grades by document id, or a list of document ids, not {judged!r:.60}")
+        return
+    for doc_id, grade in judged.items() if isinstance(judged, Mapping) else ((each, 1) for each in judged):
+        if not is_id(doc_id, path, mistakes):
+            continue
+        if isinstance(grade, bool) or not isinstance(grade, Integral):
+            mistakes.append(f"{path}[{doc_id!r}]: a grade is a whole number, not {grade!r:.60}")
+        elif not -_LARGEST <= grade <= _LARGEST:
+            mistakes.append(f"{path}[{doc_id!r}]: a grade has at most {GRADE_DIGITS} digits")
+        else:
+            yield doc_id, int(grade)
+
+
+def _parts_of(dataset: Any) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
+    """Corpus and queries by id, and judgements by split, of a dict, or of a table of pairs of texts."""
+    parts = _of_pairs(dataset) if hasattr(dataset, "column_names") else dataset
+    if not isinstance(parts, Mapping) or not parts:
+        raise UsageError(f"dataset: cannot read {dataset!r:.60}; {_FORMS}")
+    with mistakes_in("dataset") as problems:
+        problems += [f"{name!r}: no such part{suggestion(str(name), _PARTS)}" for name in parts if name not in _PARTS]
+        for name in _PARTS:
+            if not isinstance(part := parts.get(name), Mapping):
+                form = f"must be a dict by id, not {type(part).__name__}"
+                problems.append(f"{name}: {form}" if name in parts else f"{name!r} is missing")
+            elif not part:
+                problems.append(f"{name} is empty")
+    qrels = parts["qrels"]
+    first = next(iter(qrels.values()))
+    by_split = isinstance(first, Mapping) and isinstance(next(iter(first.values()), None), Mapping | list | tuple)
+    judged = dict(qrels) if by_split else {_ONLY: qrels}
+    with mistakes_in("dataset") as problems:
+        problems += [problem for split in judged if (problem := split_problem(str(split)))]
+    return parts["corpus"], parts["queries"], {split: judged[split] for split in order_splits(judged)}
 
 
 def _of_pairs(table: Any) -> dict[str, Any]:
@@ -180,11 +146,10 @@ def _of_pairs(table: Any) -> dict[str, Any]:
     Texts of columns whose names begin with `negative` are documents too.
     """
     if missing := [name for name in _PAIR if name not in table.column_names]:
-        refuse([f"no column {missing[0]!r} among {', '.join(table.column_names)}; rename_column gives it one"])
+        there = ", ".join(table.column_names)
+        raise DataError(f"dataset: no column {missing[0]!r} among {there}; rename_column gives it one")
     columns = [*_PAIR, *(name for name in table.column_names if name.startswith("negative"))]
-    documents: dict[str, str] = {}
-    queries: dict[str, str] = {}
-    qrels: dict[str, dict[str, int]] = {}
+    documents, queries, qrels = dict[str, str](), dict[str, str](), dict[str, dict[str, int]]()
     for number, row in numbered_rows("dataset", table):
         anchor, *texts = (text_cell("dataset", number, row, name) for name in columns)
         doc_ids = [documents.setdefault(text, f"d{len(documents)}") for text in texts]
@@ -193,10 +158,50 @@ def _of_pairs(table: Any) -> dict[str, Any]:
     return {"corpus": corpus, "queries": asked, "qrels": qrels}
 
 
+def write_dataset(dataset: Any, folder: Path) -> None:
+    """Write a dataset in memory in BEIR's form. Raises UsageError and DataError as `named_dataset`."""
+    corpus, queries, judged = _parts_of(dataset)
+    with mistakes_in("dataset") as mistakes:
+        documents = [Document(*each) for each in _texts("corpus", corpus, mistakes)]
+        texts = [Query(each, text) for each, text, _ in _texts("queries", queries, mistakes)]
+        grades = {split: list(_judgements(split, judged[split], corpus, queries, mistakes)) for split in judged}
+    write_beir(folder, documents, texts, grades)
+
+
+def _texts(part: str, contents: Mapping[Any, Any], mistakes: list[str]) -> Iterator[tuple[str, str, str]]:
+    """Id, text and title of each; a document may be a dict of both."""
+    for each, content in contents.items():
+        row = content if isinstance(content, Mapping) and part == "corpus" else {"text": content}
+        title, text = row.get("title") or "", row.get("text")
+        if not is_id(each, part, mistakes):
+            continue
+        if not isinstance(title, str) or not isinstance(text, str):
+            wanted = "a text, or a dict with 'text' and 'title'" if part == "corpus" else "a text"
+            mistakes.append(f"{part}[{each!r}]: must be {wanted}, not {content!r:.60}")
+        else:
+            yield each, text, title
+
+
+def _judgements(
+    split: str, qrels: Mapping[str, Any], corpus: Any, queries: Any, mistakes: list[str]
+) -> Iterator[Judgement]:
+    for query_id, grades in qrels.items():
+        path = f"qrels[{split!r}][{query_id!r}]"
+        if query_id not in queries:
+            mistakes.append(f"{path}: there is no query {query_id!r:.60} in queries")
+            continue
+        if not str(queries[query_id]).strip():
+            mistakes.append(f"queries[{query_id!r}]: has no text")
+        for doc_id, grade in _graded(path, grades, mistakes):
+            if doc_id not in corpus:
+                mistakes.append(f"{path}: there is no document {doc_id!r:.60} in corpus")
+            yield Judgement(query_id, doc_id, grade)
+
+
 def write_beir(
     folder: Path, documents: Iterable[Document], queries: Iterable[Query], judged: Mapping[str, Iterable[Judgement]]
 ) -> None:
-    """Writes `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv` into an empty folder, streaming.
 
     Args:
         folder: where the files are written.
@@ -210,15 +215,18 @@ def write_beir(
     (folder / "qrels").mkdir()
     _write(folder / "corpus.jsonl", (_line(each.doc_id, title=each.title, text=each.text) for each in documents))
     texts: dict[str, str] = {}
-    with (folder / "queries.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+
+    def lines() -> Iterator[str]:
         for query_id, text in queries:
             if query_id not in texts:
-                file.write(_line(query_id, text=text))
+                yield _line(query_id, text=text)
             if texts.setdefault(query_id, text) != text:
                 raise DataError(f"dataset: query {query_id!r} has two texts; give it one")
+
+    _write(folder / "queries.jsonl", lines())
     for split, rows in judged.items():
-        lines = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in rows)
-        _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore\n"], lines)
+        judgements = (f"{query_id}\t{doc_id}\t{grade}\n" for query_id, doc_id, grade in rows)
+        _write(folder / "qrels" / f"{split}.tsv", ["query-id\tcorpus-id\tscore\n"], judgements)
 
 
 def _line(name: str, **texts: str) -> str:
@@ -235,3 +243,32 @@ def _write(path: Path, *parts: Iterable[str]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for part in parts:
             file.writelines(part)
+
+
+def named_model(argument: Model, store: Store) -> str:
+    """The model as a recipe names it; a live one is written into the store, under its content.
+
+    Raises:
+        UsageError: it is nothing that a model may be.
+    """
+    if isinstance(argument, str | os.PathLike):
+        return name_of("model", os.fspath(argument))
+    if not hasattr(argument, "save_pretrained") or not hasattr(argument, "tokenizer"):
+        raise UsageError(
+            f"model: cannot use {argument!r:.60}; give a folder, a hub id, or a model of sentence-transformers"
+        )
+
+    def save(folder: Path) -> None:
+        from hardneg.encoders.open.resolved import quiet
+
+        with quiet():
+            argument.save_pretrained(str(folder), create_model_card=False)
+
+    return str(keep_content(store, "given-model", save).path)
+
+
+def model_name(argument: Model) -> str:
+    """How results call a model: its name without its place, the name of a result, or a live one's class."""
+    if isinstance(argument, str | Path):
+        return Path(str(argument).partition(":")[2] or argument).name
+    return str(getattr(argument, "name", type(argument).__name__))

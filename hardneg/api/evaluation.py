@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.api.notebook import html_graphics, html_section, html_table
-from hardneg.api.output_files import writing
+from hardneg.api.results import html_graphics, html_section, html_table, writing
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.records.wording import counted
 from hardneg.report.content import ReportContent, systems_section, tests_by_metric

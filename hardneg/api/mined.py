@@ -1,32 +1,27 @@
 """Mined negatives as a result: by query, as tables for training, and written in any form."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
+from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
-from hardneg.api.notebook import ROWS, caption, cut
-from hardneg.api.output_files import writing
-from hardneg.api.results import ROWS_FILE, StoredResult, TextSource
+from hardneg.api.results import ROWS, ROWS_FILE, StoredResult, TextSource, caption, writing
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.records.wording import counted
 from hardneg.report.table import Table
+from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
     from hardneg.indexes.positive_scores import PositiveScores
-    from hardneg.recipe.execute import Outcome
     from hardneg.recipe.plan import Plan
-    from hardneg.records.types import Encoded
-
-_SHOWN = 20
-"""Negatives of one query that a notebook shows."""
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
@@ -58,9 +53,8 @@ class MinedNegatives(StoredResult):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, query_id: str) -> "QueryNegatives":
-        row = self.rows[self._rows_by_query[query_id]]
-        return QueryNegatives(**{each.name: getattr(row, each.name) for each in fields(row)}, source=self.source)
+    def __getitem__(self, query_id: str) -> Negatives:
+        return self.rows[self._rows_by_query[query_id]]
 
     def __contains__(self, query_id: object) -> bool:
         return isinstance(query_id, str) and query_id in self._rows_by_query
@@ -112,24 +106,21 @@ class MinedNegatives(StoredResult):
             UsageError: `negatives` is no count.
             DataError: no query has so many negatives.
         """
-        from hardneg.api.arrow_tables import dataset_of
+        from hardneg.api.arrow_tables import dataset_of, write_parquet_rows
 
         at_least_one("negatives", negatives)
         options = {"form": form, "negatives": negatives, "scores": scores, "split": self.source.split}
         origin = {"stage": "rows", "inputs": {"negatives": self.key}, "options": options, "name": "rows"}
-        artifact = keep_result(
-            self.source.store, "rows", origin, lambda folder: self._write_rows(folder, form, negatives, scores)
-        )
+
+        def write(folder: Path) -> Mapping[str, int]:
+            with TemporaryDirectory() as aside:
+                written = Path(aside) / "rows.parquet"
+                counts = self.write_form(written, form, negatives, scores)
+                write_parquet_rows(written, folder / ROWS_FILE)
+            return counts
+
+        artifact = keep_result(self.source.store, "rows", origin, write)
         return dataset_of(artifact.path / ROWS_FILE)
-
-    def _write_rows(self, folder: Path, form: str, negatives: int, scores: bool) -> Mapping[str, int]:
-        from hardneg.api.arrow_tables import write_parquet_rows
-
-        with TemporaryDirectory() as aside:
-            written = Path(aside) / "rows.parquet"
-            counts = self.write_form(written, form, negatives, scores)
-            write_parquet_rows(written, folder / ROWS_FILE)
-        return counts
 
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame`, a row a negative: `query_id`, `doc_id`, `rank`, `score`.
@@ -137,9 +128,9 @@ class MinedNegatives(StoredResult):
         Raises:
             MissingDependency: pandas is not installed.
         """
-        from hardneg.api.arrow_tables import frame_of, negatives_rows
+        from hardneg.api.arrow_tables import frame_of_lists
 
-        return frame_of(negatives_rows(self))
+        return frame_of_lists((item.query_id, item.negatives, item.scores) for item in self)
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
         """`positives`, `negatives` and the negatives' `scores`, lists of equal order, by query id."""
@@ -173,27 +164,6 @@ class MinedNegatives(StoredResult):
         return caption(repr(self), Table(["query", "positive", "first negative", "negatives"], rows, words=3))
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class QueryNegatives(Negatives):
-    """What was mined for one query; a notebook shows it with texts."""
-
-    source: TextSource | None = None
-
-    def __repr__(self) -> str:
-        counts = f"{counted(len(self.positives), 'positive')}, {counted(len(self.negatives), 'negative')}"
-        return f"QueryNegatives({self.query_id!r}, {counts})"
-
-    def _repr_html_(self) -> str:
-        shown, more = self.negatives[:_SHOWN], len(self.negatives) - _SHOWN
-        texts = self.source.documents([*self.positives, *shown]) if self.source else {}
-        rows = [["positive", doc_id, texts.get(doc_id, ""), "–"] for doc_id in self.positives]
-        pairs = zip(shown, self.scores.tolist(), strict=False)
-        rows += [["negative", doc_id, texts.get(doc_id, ""), f"{score:.4f}"] for doc_id, score in pairs]
-        text = (self.source.queries([self.query_id]) if self.source else {}).get(self.query_id, "")
-        title = f"{self!r}{f': {cut(text)}' if text else ''}{f'; the first {_SHOWN} negatives' if more > 0 else ''}"
-        return caption(title, Table(["is", "document", "text", "score"], rows, words=3))
-
-
 def mined_in(
     name: str, folder: Path, key: str, facts: Mapping[str, Any], source: TextSource, scores: "KnowsScores | None" = None
 ) -> MinedNegatives:
@@ -201,59 +171,29 @@ def mined_in(
     return MinedNegatives(name, key, folder / NEGATIVES, facts, source, scores)
 
 
-@dataclass(frozen=True)
-class RunScores:
+def scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
+    from hardneg.formats.runs import read_run
+    from hardneg.indexes.positive_scores import scores_in_run
 
-    run: Path
-
-    def __call__(self, mined: MinedNegatives) -> "PositiveScores":
-        from hardneg.formats.runs import read_run
-        from hardneg.indexes.positive_scores import scores_in_run
-
-        return scores_in_run(mined, read_run(self.run).items())
+    return scores_in_run(mined, read_run(run).items())
 
 
-@dataclass(frozen=True)
-class ModelScores:
-    """The scores of positives in the run of a search; the model's own where that did not reach them.
+def scores_of_model(
+    plan: "Plan", artifacts: Mapping[str, Artifact], workplace: "Workplace", mined: MinedNegatives
+) -> "PositiveScores":
+    """The scores of positives in the run of a search; the model's own where that did not reach them."""
+    import numpy as np
 
-    index, run: the steps that encode and search.
-    """
+    from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.max_passage import pooled
+    from hardneg.indexes.open_store import open_store
+    from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
 
-    plan: "Plan"
-    outcome: "Outcome"
-    workplace: "Workplace"
-    index: str
-    run: str
-
-    def __call__(self, mined: MinedNegatives) -> "PositiveScores":
-        import numpy as np
-
-        from hardneg.formats.runs import stream_run
-        from hardneg.indexes.positive_scores import scores_in_run
-
-        scores = scores_in_run(mined, stream_run(self.outcome.artifacts[self.run].path / RUN))
-        if any(np.isnan(values).any() for values in scores.values()):
-            self._fill(scores, mined)
-        return scores
-
-    def _fill(self, scores: "PositiveScores", mined: MinedNegatives) -> None:
-        from hardneg.encoders.open.resolved import load_encoder
-        from hardneg.encoders.protocol import EncodeOptions
-        from hardneg.indexes.kernels.max_passage import pooled
-        from hardneg.indexes.open_store import open_store
-        from hardneg.indexes.positive_scores import fill_from_model
-
-        encoder, folder = (
-            load_encoder(self.plan.recipe.model, self.workplace.device),
-            self.outcome.artifacts[self.index].path,
-        )
-        options, source = EncodeOptions(precision="fp32"), mined.source
-        searcher = pooled(open_store(folder), folder, source.collection.corpus.doc_ids)
-
-        def encode(texts: Sequence[str]) -> "Encoded":
-            return encoder.encode(texts, "query", options, self.workplace.progress)
-
-        queries = source.collection.queries(source.split)
-        fill_from_model(scores, mined, queries, source.collection, encode, searcher)
+    scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
+    if any(np.isnan(values).any() for values in scores.values()):
+        collection, folder = mined.source.collection, artifacts[ENCODED].path
+        queries, encode = collection.queries(mined.source.split), workplace.query_encoder(plan)
+        searcher = pooled(open_store(folder), folder, collection.corpus.doc_ids)
+        fill_from_model(scores, mined, queries, collection, encode, searcher)
+    return scores

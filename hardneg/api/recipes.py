@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.api.argument_values import file_path, names_of
 from hardneg.api.arguments import Where, spelled_out
-from hardneg.api.dataset_argument import named_dataset
+from hardneg.api.dataset_argument import named_dataset, named_model
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.model_argument import named_model
-from hardneg.api.notebook import caption
 from hardneg.api.results import BuiltIndex, TrainedModel
 from hardneg.api.workplace import Workplace, setting_texts
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
 from hardneg.records.wording import counted, size
-from hardneg.report.table import Table
 from hardneg.store.artifacts import Artifact
 from hardneg.store.replaced_files import Outputs, Target, Words
 
@@ -130,17 +127,6 @@ class ChosenRecipe:
         publish(plan, outcome.artifacts, workplace.store, folder)
         return RunFolder(plan.recipe.name, folder, outcome.artifacts, outcome.ran)
 
-    def _repr_html_(self) -> str:
-        from hardneg.recipe.load import load_recipe
-        from hardneg.recipe.yaml_load import find_recipe
-
-        try:
-            known = load_recipe(find_recipe(self.name), self.preset, self.settings)
-        except HardnegError as error:
-            return caption(f"{self!r}: {error}", Table(["changed"], [[each] for each in self.settings]))
-        rows = [[name, spec.verb, spec.why()] for name, spec in known.stages.items()]
-        return caption(f"{known.title} ({known.preset})", Table(["step", "stage", "what for"], rows, words=3))
-
     def _planned(self, workplace: Workplace, problems: list[HardnegError] | None = None) -> "Plan":
         named = {
             name: (named_dataset if name == "dataset" else named_model)(value, workplace.store)
@@ -181,13 +167,6 @@ class RecipePlan:
     @property
     def _disk(self) -> int:
         return sum(row.disk for row in self.rows if not row.cached)
-
-    def _repr_html_(self) -> str:
-        rows = [
-            [row.step.name, row.step.verb, "in the store" if row.cached else "to run", f"{row.items:,} {row.unit}"]
-            for row in self.rows
-        ]
-        return caption(repr(self), Table(["step", "stage", "state", "goes through"], rows, words=3))
 
 
 @dataclass(frozen=True)
@@ -230,10 +209,3 @@ class RunFolder:
 
     def __repr__(self) -> str:
         return f"RunFolder({self.name!r}, {self.path}, {len(self.ran)} of {counted(len(self.artifacts), 'step')} ran)"
-
-    def _repr_html_(self) -> str:
-        evaluation = self.evaluation
-        if evaluation is None:
-            rows = [[name, each.artifact_type, each.key] for name, each in self.artifacts.items()]
-            return caption(repr(self), Table(["step", "holds", "key"], rows, words=3))
-        return evaluation._repr_html_()

@@ -23,7 +23,7 @@ ALONE_WORDS = "in-batch negatives alone"
 MOST_FALSE = 0.5
 """Of the first documents, the share of false negatives up to which they are taken.
 
-With half of the queries' negatives false, mined ones still were .051 MRR@10 above in-batch ones (docs/results/when.md,
+With half of the queries' negatives false, mined ones still were .051 MRR@10 above in-batch ones (docs/what-we-found.md,
 D3). RocketQA (Qu et al., NAACL 2021) puts it at about 70 % on MS MARCO, where undenoised ones lost 6 points (Table 3).
 """
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)

@@ -12,11 +12,9 @@ from hardneg.analysis.miner_sweep import MinerSweep, planted_sentence, way_of
 from hardneg.analysis.positive_ranks import PositiveRanks
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.bench_recipe import SHIPPED, STATIC_RATES
-from hardneg.api.notebook import html_section
-from hardneg.api.output_files import writing
 from hardneg.api.recommended_recipe import ALONE, GOALS, LEXICAL, STEPS, SWEEP, TRIALS, Chosen, RecommendRequest
 from hardneg.api.recommended_rule import ALONE_WORDS, FEW, Situation, Trials, named
-from hardneg.api.results import ReadOnly
+from hardneg.api.results import ReadOnly, html_section, writing
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.records.errors import DataError
@@ -72,7 +70,7 @@ def fitted(request: RecommendRequest, model: "ModelSpec") -> RecommendRequest:
     star-static.
     """
     from hardneg.encoders.open.resolved import resolve
-    from hardneg.recipe.packages import absent
+    from hardneg.recipe.needs import absent
 
     resolved = resolve(model, fetch=True)
     temperature = request.temperature if resolved.full.similarity == "cosine" else 1.0

@@ -1,23 +1,28 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.content_store import keep_result
-from hardneg.api.notebook import ROWS, caption
+from hardneg.api.workplace import usual_store
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run, stream_run
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
-from hardneg.report.table import Table
+from hardneg.report.table import Graphic, Section, Table, cell
 from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import Run
+
 
 ROWS_FILE = "rows.arrow"
 
@@ -53,11 +58,6 @@ class StoredResult:
 
     def __fspath__(self) -> str:
         return str(self.path)
-
-    def _repr_html_(self) -> str:
-        values = {"key": self.key, **self.facts}
-        rows = [[name, str(value)] for name, value in values.items() if isinstance(value, str | int | float) and value]
-        return caption(repr(self), Table(["what", "value"], rows, words=2))
 
 
 @dataclass(frozen=True)
@@ -108,17 +108,20 @@ class RankedRun(StoredResult):
         Raises:
             MissingDependency: `datasets` is not installed.
         """
-        from hardneg.api.arrow_tables import dataset_of, write_run_rows
+        from hardneg.api.arrow_tables import dataset_of, write_lists
 
         origin = {"stage": "rows", "inputs": {"run": self.key}, "name": "rows"}
-        artifact = keep_result(self.store, "rows", origin, lambda folder: write_run_rows(self, folder / ROWS_FILE))
+        artifact = keep_result(self.store, "rows", origin, lambda folder: write_lists(self._rows(), folder / ROWS_FILE))
         return dataset_of(artifact.path / ROWS_FILE)
 
     def to_pandas(self) -> Any:
         """The same rows as a `pandas.DataFrame`. Raises MissingDependency where pandas is not installed."""
-        from hardneg.api.arrow_tables import frame_of, run_rows
+        from hardneg.api.arrow_tables import frame_of_lists
 
-        return frame_of(run_rows(self))
+        return frame_of_lists(self._rows())
+
+    def _rows(self) -> Iterator[tuple[str, Sequence[str], Any]]:
+        return ((query_id, ranked.doc_ids, ranked.scores) for query_id, ranked in self)
 
     def __repr__(self) -> str:
         queries = counted(int(self.facts.get("queries", 0)), "query")
@@ -180,3 +183,74 @@ def built_index(name: str, artifact: Artifact) -> BuiltIndex:
 def run_of(name: str, artifact: Artifact, source: TextSource) -> RankedRun:
     """The run in an artifact."""
     return RankedRun(name, artifact.key, artifact.path / RUN, artifact.facts, source.store, source)
+
+
+@contextmanager
+def writing(
+    writer: str,
+    paths: Sequence[Any],
+    overwrite: bool = False,
+    source: "TextSource | None" = None,
+    *,
+    reads: Sequence[Path] = (),
+) -> Iterator[list[Path]]:
+    """The files to write in the block; what stands there must be as the same writer left it, or `overwrite` be given.
+
+    writer: such as `Evaluation.write`, as messages call it. source: of the result, whose store and whose files nothing
+    replaces; else the usual store. reads: files that nothing replaces either.
+
+    Raises:
+        UsageError: something is no path, is a folder, lies in the store, was read, or is there already.
+        ArtifactError: a file cannot be written.
+    """
+    files = [file_path(path) for path in paths]
+    store, known = (source.store, source.reads) if source else (usual_store(None), ())
+    outputs = Outputs(writer, [Target(path) for path in files], [*known, *reads], store, overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        yield files
+
+
+_LONGEST = 160
+ROWS = 5
+"""How many rows of a result are shown."""
+
+
+def html_table(table: Table) -> str:
+    """A table with a head; the first `words` columns are to the left, figures to the right; long texts are cut."""
+    head = "".join(f"<th>{escape(cell(name).text)}</th>" for name in table.columns)
+    rows = "".join(f"<tr>{''.join(_cells(row, table.words))}</tr>" for row in table.rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def html_section(section: Section) -> str:
+    """The tables, what explains them, and the figure, which hardneg has drawn."""
+    lead, *texts = (
+        f"<p>{escape(text)}</p>" if text else "" for text in (section.lead, section.explained, *section.lines)
+    )
+    return lead + "".join([*map(html_table, section.tables), *texts]) + section.svg
+
+
+def html_graphics(graphics: Iterable[Graphic]) -> str:
+    """Figures of the report, each with its caption, in colours that light and dark notebooks show."""
+    each = "".join(f"<figure>{one.svg}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in graphics)
+    return f'<div style="max-width: 46rem">{each}</div>'
+
+
+def caption(text: str, table: Table) -> str:
+    """A line, and a table below it."""
+    return f"<p>{escape(text)}</p>{html_table(table)}"
+
+
+def cut(text: str) -> str:
+    """As much of a text as a cell shows."""
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+def _cells(row: Iterable[object], words: int) -> Iterable[str]:
+    for column, content in enumerate(row):
+        shown_cell = cell(content)  # type: ignore[arg-type]
+        text = escape(cut(shown_cell.text) + shown_cell.marks)
+        shown = f"<b>{text}</b>" if shown_cell.strong else text
+        shown += f"<br><small>{escape(shown_cell.note)}</small>" if shown_cell.note else ""
+        yield f'<td style="text-align:{"left" if column < words else "right"}">{shown}</td>'

@@ -1,22 +1,31 @@
-"""A run as a function is given it: what a search found, a file, or scores by document and query."""
+"""A run as a function is given it: what a search found, a file, scores by document and query, or vectors of queries."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hardneg.api.argument_values import file_path
 from hardneg.api.arguments import AnyRun
 from hardneg.api.content_store import keep_content
-from hardneg.api.labels import run_labels
-from hardneg.api.qrels_argument import is_id, mistakes_in
+from hardneg.api.dataset_argument import is_id, mistakes_in
 from hardneg.formats.runs import strictly_decreasing, write_run
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Artifact, Store
+
+if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
+    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.indexes.dense import DenseIndex
+    from hardneg.records.types import RankedList
+
 
 _LARGEST = float(np.finfo(np.float32).max)
 _FORMS = "give a file, what hardneg.search returned, or {query_id: {doc_id: score}}"
@@ -46,38 +55,41 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
     if isinstance(argument, Mapping | Sequence) and not argument:
         raise UsageError("runs: there are none: give a run, a list of them, or a dict of them by label")
     if isinstance(argument, Mapping) and not is_run(argument):
-        return _labelled(((str(label), each) for label, each in argument.items()), store)
-    runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
-    of_files = run_labels([run_file(each, store) for each in runs if isinstance(each, str | Path)])
-    named = [
-        (getattr(each, "name", f"run {number}"), each)
-        for number, each in enumerate(runs, 1)
-        if not isinstance(each, str | Path)
-    ]
-    return _labelled([*((label, path) for path, label in of_files.items()), *named], store)
-
-
-def _labelled(runs: Iterable[tuple[str, AnyRun]], store: Store) -> dict[str, Path]:
+        named = [(str(label), each) for label, each in argument.items()]
+    else:
+        runs = list(argument) if isinstance(argument, Sequence) and not isinstance(argument, str) else [argument]
+        paths = [run_file(each, store) for each in runs if isinstance(each, str | Path)]
+        named = [(label, path) for path, label in run_labels(paths).items()]
+        others = [(number, each) for number, each in enumerate(runs, 1) if not isinstance(each, str | Path)]
+        named += [(getattr(each, "name", f"run {number}"), each) for number, each in others]
     files: dict[str, Path] = {}
-    for label, each in runs:
+    for label, each in named:
         if label in files:
             raise UsageError(f"runs: two are called {label!r}; give a dict of runs by label")
         files[label] = run_file(each, store)
     return files
 
 
+def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each run: its file's name, with as many folders before it as tell equal ones apart."""
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UsageError(f"{twice} is given twice; give each run once")
+    return {path: _shortest_tail(path, [p for p in paths if p.name == path.name]) for path in paths}
+
+
+def _shortest_tail(path: Path, namesakes: Sequence[Path]) -> str:
+    for length in range(1, len(path.parts) + 1):
+        tail = path.parts[-length:]
+        if sum(other.parts[-length:] == tail for other in namesakes) == 1:
+            return Path(*tail).as_posix()
+    return path.as_posix()
+
+
 def is_run(run: Mapping[str, Any]) -> bool:
     """Whether these are scores by document and query, and no runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
-
-
-def ranked_by_others(scores: Mapping[str, float]) -> RankedList:
-    """A list from scores by document that another program gave: in trec_eval's order, with no equal scores."""
-    doc_ids = sorted(scores, reverse=True)
-    values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
-    order = np.argsort(-values, stable=True)
-    return RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
 
 
 def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
@@ -91,21 +103,20 @@ def _write(run: Mapping[str, Mapping[str, float]], folder: Path) -> None:
 def _entries(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, RankedList]]:
     with mistakes_in("run") as mistakes:
         for query_id, scores in run.items():
-            if is_id(query_id, "", mistakes) and _are_scores(query_id, scores, mistakes):
-                yield query_id, ranked_by_others(scores)
-
-
-def _are_scores(query_id: str, documents: Any, mistakes: list[str]) -> bool:
-    if not isinstance(documents, Mapping):
-        mistakes.append(f"[{query_id!r}]: must be scores by document id, not {documents!r:.60}")
-        return False
-    good = True
-    for doc_id, score in documents.items():
-        good &= is_id(doc_id, f"[{query_id!r}]", mistakes)
-        if not _is_number(score):
-            mistakes.append(f"[{query_id!r}][{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
-            good = False
-    return good
+            if not is_id(query_id, "", mistakes):
+                continue
+            if not isinstance(scores, Mapping):
+                mistakes.append(f"[{query_id!r}]: must be scores by document id, not {scores!r:.60}")
+                continue
+            known, where = len(mistakes), f"[{query_id!r}]"
+            for doc_id, score in scores.items():
+                if is_id(doc_id, where, mistakes) and not _is_number(score):
+                    mistakes.append(f"{where}[{doc_id!r}]: must be a finite number of 32 bits, not {score!r:.60}")
+            if len(mistakes) == known:
+                doc_ids = sorted(scores, reverse=True)  # trec_eval's order, with no equal scores
+                values = np.fromiter((scores[doc_id] for doc_id in doc_ids), np.float32, len(doc_ids))
+                order = np.argsort(-values, stable=True)
+                yield query_id, RankedList([doc_ids[i] for i in order.tolist()], strictly_decreasing(values[order]))
 
 
 def _is_number(score: Any) -> bool:
@@ -113,3 +124,78 @@ def _is_number(score: Any) -> bool:
         return abs(float(score)) <= _LARGEST and not isinstance(score, str | bytes)
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+_AT_ONCE = 65_536
+
+
+@dataclass(frozen=True)
+class QueryVectors:
+    """An index folder, and the files of the queries' vectors and, if apart, of their ids."""
+
+    index: Path
+    queries: Path
+    ids: Path | None
+
+    @property
+    def reads(self) -> list[Path]:
+        """All that is read."""
+        return [path for path in (self.index, self.queries, self.ids) if path is not None]
+
+    def kept_run(self, workplace: "Workplace", depth: int, name: str = RUN) -> tuple[Artifact, int]:
+        """The run for all queries in the file's order, in the store under its content; and how many there are.
+
+        Raises:
+            ArtifactError: the index is missing or damaged.
+            DataError: the vectors are, or an id is repeated.
+            UsageError: the vectors are of another dimension than the index.
+        """
+        from hardneg.formats.runs import write_run
+        from hardneg.formats.vectors.flat_vectors import FlatVectors
+        from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+        from hardneg.indexes.backends.flat import FlatSearcher
+        from hardneg.indexes.dense import DenseIndex
+        from hardneg.indexes.kernels.exact.exact import ExactOptions
+
+        index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
+        if file.dimension != index.dimension:
+            problem = f"vectors of dimension {file.dimension}, and {self.index} has {index.dimension}"
+            raise UsageError(f"{self.queries}: {problem}; encode the queries with the model of the index")
+        if isinstance(index.searcher, FlatSearcher):
+            options = ExactOptions(device=workplace.device)
+            index = replace(index, searcher=replace(index.searcher, options=options, progress=workplace.progress))
+
+        def write(folder: Path) -> None:
+            with TemporaryDirectory() as aside:
+                counts.append(import_vectors(file, Path(aside), workplace.progress))
+                write_run(folder / name, _hits(index, FlatVectors.open(Path(aside)), depth))
+
+        return keep_content(workplace.store, "given-run", write), counts[0]
+
+
+def _hits(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:
+    from hardneg.records.types import RankedList
+
+    searcher, depth = index.searcher, min(depth, len(index.doc_ids))
+    for start in range(0, len(queries), _AT_ONCE):
+        stop = min(start + _AT_ONCE, len(queries))
+        hits = searcher.search(queries.read(start, stop), depth)
+        for query_id, rows, scores in zip(queries.doc_ids[start:stop], hits.rows, hits.scores, strict=True):
+            there = rows >= 0
+            yield query_id, RankedList([index.doc_ids[row] for row in rows[there]], scores[there])
+
+
+def named_vectors(line: str, index: Any, query_vectors: Any, query_ids: Any) -> QueryVectors | None:
+    """What these arguments of a function say; None where none of them is given.
+
+    Raises:
+        UsageError: one of them lacks another.
+    """
+    given = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
+    paths = {name: file_path(value, name) for name, value in given.items() if value is not None}
+    if not paths:
+        return None
+    if lacking := [name for name in ("index", "query_vectors") if name not in paths]:
+        problem = f"{line}: vectors of queries are searched for in an index: give {{{lacking[0]}}} too"
+        raise UsageError(problem, lacking[0])
+    return QueryVectors(paths["index"], paths["query_vectors"], paths.get("query_ids"))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path
 from hardneg.api.arguments import Model
+from hardneg.api.dataset_argument import named_model
 from hardneg.api.folder_contents import PYTHON, FolderContents
-from hardneg.api.model_argument import named_model
-from hardneg.api.output_files import writing
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.recommended_recipe import RecommendRequest
 from hardneg.api.recommending import Recommending
+from hardneg.api.results import writing
 from hardneg.api.workplace import Workplace
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
@@ -156,7 +156,7 @@ class Beginning:
     @property
     def _lexical(self) -> str:
         """Why there is no row of BM25; empty where there is one."""
-        from hardneg.recipe.packages import absent
+        from hardneg.recipe.needs import absent
 
         return absent("lucene")
 

@@ -16,6 +16,7 @@ from hardneg.api.argument_values import file_path, name_of, names_of, plugin_set
 from hardneg.api.arguments import Settings, Where
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.named_plugins import LOCAL
+from hardneg.records.types import PluginSetting
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.runtime.seeding import SEED
@@ -101,7 +102,12 @@ class Workplace:
         store, progress = arguments.get("store"), arguments.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
         settings = setting_texts(arguments.get("settings", ()))
-        engine = configured_engine(arguments["engine"]) if arguments.get("engine") is not None else None
+        engine = None
+        if (setting := arguments.get("engine")) is not None:
+            from hardneg.registry.plugins import configure
+
+            options = plugin_setting("engine", {"name": LOCAL, **setting} if isinstance(setting, Mapping) else setting)
+            engine = configure("engines", PluginSetting(options.pop("name"), options))
         opened = usual_store(store if store in (None, "") else file_path(store, "store"))
         return cls(opened, device, whole_number("seed", arguments.get("seed", SEED)), settings, shown, engine)
 
@@ -171,8 +177,7 @@ class Workplace:
 
         names: what the function calls fields, by STAGE.FIELD; others have the names of its arguments.
         """
-        from hardneg.api.dataset_argument import named_dataset
-        from hardneg.api.model_argument import named_model
+        from hardneg.api.dataset_argument import named_dataset, named_model
 
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
@@ -260,13 +265,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return value.item()
     raise TypeError
-
-
-def configured_engine(setting: str | Mapping[str, Any]) -> "Engine":
-    """The engine of a name, or of a mapping with its options beside `name`. Raises PluginError as `configure`."""
-    from hardneg.records.types import PluginSetting
-    from hardneg.registry.plugins import configure
-
-    options = plugin_setting("engine", {"name": LOCAL, **setting} if isinstance(setting, Mapping) else setting)
-    engine: Engine = configure("engines", PluginSetting(options.pop("name"), options))
-    return engine

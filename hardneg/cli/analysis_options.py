@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
 from hardneg.api.arguments import AnalyzeArguments, options_of
-from hardneg.api.labels import run_labels
+from hardneg.api.run_argument import run_labels
 from hardneg.cli import completion
 from hardneg.cli.console import Bars, stderr_console
 from hardneg.cli.evaluate import split_names
@@ -48,22 +48,18 @@ def parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
         yield keyword("store", default=STORE, annotation=Path | None)
 
 
-def _all_marks(info: FieldInfo) -> Iterator[Any]:
+def _marks(info: FieldInfo) -> list[Any]:
     """The marks of a field and of what it holds."""
-    yield from info.metadata
-    for inner in get_args(info.annotation):
-        if get_origin(inner) is Annotated:
-            yield from get_args(inner)[1:]
+    held = [each for each in get_args(info.annotation) if get_origin(each) is Annotated]
+    return [*info.metadata, *(mark for each in held for mark in get_args(each)[1:])]
 
 
-def _least(marks: Sequence[Any]) -> int | None:
-    """The lowest whole number that the marks of a field allow."""
-    for mark in marks:
-        if getattr(mark, "gt", None) is not None:
-            return int(mark.gt) + 1
-        if getattr(mark, "ge", None) is not None:
-            return int(mark.ge)
-    return None
+def _least(info: FieldInfo) -> int | None:
+    """The lowest whole number that a field takes."""
+    above, at = (
+        [limit for mark in _marks(info) if (limit := getattr(mark, name, None)) is not None] for name in ("gt", "ge")
+    )
+    return int(above[0]) + 1 if above else int(at[0]) if at else None
 
 
 def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
@@ -76,9 +72,9 @@ def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysi
 
     stages = stages_of(args["run_folder"], open_store(args["store"])) if "stages" in chosen.asks else {}
     fields = {
-        name: _value(chosen, name, info, value)
+        name: value
         for name, info in chosen.model_fields.items()
-        if (value := _texts(name, info, args)) not in (None, [], ())
+        if (value := _value(chosen, name, info, args)) not in (None, [], ())
     }
     for name, info in chosen.model_fields.items():
         if (of := _mark(info).one_of) and name in fields:
@@ -125,9 +121,9 @@ def _of_field(chosen: type[Analysis], name: str, info: FieldInfo) -> Iterator[Pa
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        checks = [getattr(each, "func", None) for each in _all_marks(info)]
+        checks = [getattr(each, "func", None) for each in _marks(info)]
         metrics = completion.metrics if name == "metric" or known_metric in checks else None
-        low = _least(list(_all_marks(info))) if form is int or get_args(form) == (int,) else None
+        low = _least(info) if form is int or get_args(form) == (int,) else None
         said = typer.Option(
             _flag(name, mark), *(f"--{same}" for same in mark.same), **text, min=low, autocompletion=metrics
         )
@@ -162,70 +158,50 @@ def _paths(chosen: type[Analysis], info: FieldInfo) -> Any:
     return list[Path] if get_origin(info.annotation) is dict else Path
 
 
-def _texts(name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
-    if _several_words(_mark(info)):
-        return split_names(args[name] or [], args[f"more_{name}"] or [])
-    return args.get(name)
-
-
-def _value(chosen: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
-    mark, annotation = _mark(info), info.annotation
-    if get_origin(annotation) is not dict:
+def _value(chosen: type[Analysis], name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
+    """What was given for a field, as the field takes it."""
+    mark, annotation, value = _mark(info), info.annotation, args.get(name)
+    if _several_words(mark):
+        value = split_names(value or [], args[f"more_{name}"] or [])
+    if get_origin(annotation) is not dict or not value:
         return str(value) if isinstance(value, Path) else value
-    value = [str(each) for each in value]
-    read = _reader(annotation, any(isinstance(each, Reference) for each in info.metadata))
-    if read is _labelled and mark.placed:
-        return {str(position): text for position, text in enumerate(value)}
-    if read is _labelled and "stages" in chosen.asks:
-        return dict(_split(text, "=", text) for text in value)
-    return read("" if mark.argument else f"{_flag(name, mark)} ", value)
+    texts, refers = [str(each) for each in value], any(isinstance(each, Reference) for each in info.metadata)
+    inner = get_args(annotation)[1]
+    inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
+    if refers and get_origin(inner) not in (dict, tuple):
+        if mark.placed:
+            return {str(position): text for position, text in enumerate(texts)}
+        if "stages" in chosen.asks:
+            return dict(_split(text, text) for text in texts)
+        return _labelled(texts)
+    prefix = "" if mark.argument else f"{_flag(name, mark)} "
+    if get_origin(inner) is dict:
+        return _sized(prefix, texts) if refers else _cells(prefix, texts)
+    if get_origin(inner) is tuple:
+        return _listed(prefix, texts, numbers=_form(get_args(inner)[0]) is float)
+    return dict(_both(prefix, text, "NAME=VALUE") for text in texts)
 
 
-def _reader(annotation: Any, refers: bool) -> "Callable[[str, _Texts], Mapping[str, Any]]":
-    """How texts become a mapping of this form."""
-    value = get_args(annotation)[1]
-    value = get_args(value)[0] if get_origin(value) is Annotated else value
-    if get_origin(value) is dict:
-        return _sized if refers else _cells
-    if get_origin(value) is tuple:
-        return _numbers if _form(get_args(value)[0]) is float else _listed
-    return _labelled if refers else _pairs
-
-
-def _split(text: str, sign: str, default: str) -> tuple[str, str]:
-    """What stands before the first sign, and after it; a text without the sign is the value of `default`."""
-    label, separator, value = text.partition(sign)
+def _split(text: str, default: str) -> tuple[str, str]:
+    """LABEL=PATH; a text without the sign, or the path of something that is there, is the value of `default`."""
+    label, separator, value = text.partition("=")
     return (label, value) if separator and label and value and not Path(text).exists() else (default, text)
 
 
-def _labelled(prefix: str, texts: _Texts) -> dict[str, str]:
+def _labelled(texts: _Texts) -> dict[str, str]:
     """PATH or LABEL=PATH; by default the end of the path that tells it from the others."""
-    pairs = [_split(text, "=", "") for text in texts]
+    pairs = [_split(text, "") for text in texts]
     tails = run_labels([Path(path) for label, path in pairs if not label])
     return {label or tails[Path(path)]: path for label, path in pairs}
 
 
-def _pairs(prefix: str, texts: _Texts) -> dict[str, str]:
-    """NAME=VALUE."""
-    return {label: value for text in texts for label, value in [_both(prefix, text, "NAME=VALUE")]}
-
-
-def _listed(prefix: str, texts: _Texts) -> dict[str, list[str]]:
-    """NAME=STAGE[,STAGE]."""
-    values: dict[str, list[str]] = {}
+def _listed(prefix: str, texts: _Texts, numbers: bool) -> dict[str, list[Any]]:
+    """NAME=STAGE[,STAGE], or NAME=NUMBER."""
+    values: dict[str, list[Any]] = {}
     for text in texts:
-        label, stages = _both(prefix, text, "NAME=STAGE or NAME=STAGE,STAGE")
-        values.setdefault(label, []).extend(stages.split(","))
-    return values
-
-
-def _numbers(prefix: str, texts: _Texts) -> dict[str, list[float]]:
-    """NAME=NUMBER."""
-    values: dict[str, list[float]] = {}
-    for text in texts:
-        label, value = _both(prefix, text, "NAME=NUMBER")
+        label, value = _both(prefix, text, "NAME=NUMBER" if numbers else "NAME=STAGE or NAME=STAGE,STAGE")
         try:
-            values.setdefault(label, []).append(float(value))
+            values.setdefault(label, []).extend([float(value)] if numbers else value.split(","))
         except ValueError:
             raise UsageError(f"{prefix}{text}: {value!r} is not a number; say {label}=0.5") from None
     return values

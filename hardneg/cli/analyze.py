@@ -78,8 +78,7 @@ class _Analyses(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """The list of the analyses."""
-        from hardneg.registry.plugin_help import plugin_summary
-        from hardneg.registry.plugins import list_plugins
+        from hardneg.registry.plugins import list_plugins, plugin_summary
 
         by_name = {plugin.name: plugin_summary(plugin.target) for plugin in list_plugins("analyses")}
         self.summaries = {name: f"{summary or 'It has no summary'}." for name, summary in by_name.items()}
@@ -118,7 +117,11 @@ def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:
     analysis, files = with_files(chosen, args)
     plot: Path | None = args["plot"]
     if plot:
-        _check_plot(plot, args["overwrite"], list(read_files(files)))
+        from hardneg.report.figure import check_forms
+
+        check_forms([plot])
+        reads = [path / LOCK if (path / LOCK).is_file() else path for path in read_files(files)]
+        store_outputs("analyze", [Target(plot)], reads, args["overwrite"]).check()  # a run folder may hold figures too
     with plugin_errors([analysis]):
         numbers = analysis.measure(files)
         if plot:
@@ -128,12 +131,3 @@ def _run(chosen: "type[Analysis]", args: dict[str, Any]) -> None:
             say_json(numbers)
         else:
             print_section(stdout_console(), Section("", analysis.tables(numbers), analysis.explain(numbers)))
-
-
-def _check_plot(plot: Path, overwrite: bool, reads: list[Path]) -> None:
-    """Refuses, before any work, a figure that cannot be drawn, or that would replace what is no figure of hardneg's."""
-    from hardneg.report.figure import check_forms
-
-    check_forms([plot])
-    known = [path / LOCK if (path / LOCK).is_file() else path for path in reads]  # a run folder may hold figures too
-    store_outputs("analyze", [Target(plot)], known, overwrite).check()

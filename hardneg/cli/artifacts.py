@@ -9,12 +9,11 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
-from hardneg.cli.recipe_options import PRESET, SET
+from hardneg.cli.recipe_plan import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
-from hardneg.store.artifacts import Checked, Store
 from hardneg.store.artifacts import check as check_all
-from hardneg.store.gc_roots import Unfinished, collect, garbage, owners, unfinished
+from hardneg.store.gc_roots import collect, garbage, owners, unfinished
 
 app = typer.Typer(help="Look after the store: list it, say why a step runs, check it, make room.", no_args_is_help=True)
 
@@ -78,7 +77,11 @@ def check(
     for item in damaged:
         say(f"{item.stage}: {item.problem}")
         if repair:
-            _discard(opened, item)
+            with opened.lock(item.key):
+                opened.discard(item.key)
+            users = ", ".join(str(path) for path in owners(opened, item.key) if path.exists())
+            again = f"; its files in {users} are damaged too, as far as they are links; run that again" if users else ""
+            say(f"  removed; the next run makes it again{again}")
     if earlier := sum(item.size_only for item in entries):
         say(f"{earlier} of an earlier hardneg: their sizes are right, their bytes are not known")
     if newer := sum(item.newer for item in entries):
@@ -88,15 +91,6 @@ def check(
     say(f"{counted(len(entries), 'artifact')}, {size(sum(item.size for item in entries))}: {state}")
     if damaged and not repair:
         raise typer.Exit(ArtifactError.exit_code)
-
-
-def _discard(store: Store, item: Checked) -> None:
-    """Removes a damaged artifact, and says which results have it."""
-    with store.lock(item.key):
-        store.discard(item.key)
-    users = ", ".join(str(path) for path in owners(store, item.key) if path.exists())
-    again = f"its files in {users} are damaged too, as far as they are links; run that again" if users else ""
-    say(f"  removed; the next run makes it again{'; ' if again else ''}{again}")
 
 
 @app.command()
@@ -113,18 +107,14 @@ def gc(
     """
     opened = open_store(store)
     for run in unfinished(opened):
-        say(_unfinished_line(run, forget, delete))
+        begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
+        kept = "forgotten" if delete else "to forget with --delete"
+        if run.running or not forget:
+            waits = "what it has made is kept; --forget-unfinished lets it go"
+            kept = "what it makes is kept" if run.running else waits
+        say(f"{'running' if run.running else 'unfinished'}: {begun}; {kept}")
     entries = collect(opened, forget) if delete else garbage(opened, forget)
     for path, count in entries:
         say(f"{path.name}  {size(count)}")
     total = size(sum(count for _, count in entries))
     say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
-
-
-def _unfinished_line(run: Unfinished, forget: bool, delete: bool) -> str:
-    begun = f"hardneg {run.command} to {run.owner}, begun {duration(max(0.0, time() - run.begun))} ago"
-    if run.running:
-        return f"running: {begun}; what it makes is kept"
-    if not forget:
-        return f"unfinished: {begun}; what it has made is kept; --forget-unfinished lets it go"
-    return f"unfinished: {begun}; {'forgotten' if delete else 'to forget with --delete'}"

@@ -12,7 +12,7 @@ from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, val
 from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalWorkplace, check_run, configured, opened
+from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
@@ -101,7 +101,8 @@ class RunCommand(Command):
 
     def targets(self, args: Args) -> list[Target]:
         """The run, whose name has to be that of a gzip file."""
-        check_run(args["output"])
+        if args["output"].suffix != ".gz":
+            raise UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
         return [Target(args["output"])]
 
 
@@ -146,7 +147,13 @@ class NegativesCommand(Command):
     def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
         """Write the negatives, and tell of them."""
         target = self._target(args)
-        _tell_mined(result.facts)
+        counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
+        say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
+        counts.pop("queries in the run", None)
+        named = [name for name in counts if name.startswith("dropped as ")]
+        if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
+            say(f"  candidates left out: {left}")
+        tell_left_out(counts)
         with workplace.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
@@ -191,17 +198,6 @@ class RecipeCommand(Command):
         say(result.answer())
         print_section(stdout_console(), result.section())
         say(f"{output}: hardneg recipe run {output}")
-
-
-def _tell_mined(facts: Mapping[str, Any]) -> None:
-    counts = {name: count for name, count in facts.items() if isinstance(count, int) and count}
-    say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
-    counts.pop("queries in the run", None)
-    dropped = {name: counts.pop(name) for name in list(counts) if name.startswith("dropped as ")}
-    if dropped:
-        reasons = ", ".join(f"{name.removeprefix('dropped as ')} {count}" for name, count in dropped.items())
-        say(f"  candidates left out: {reasons}")
-    tell_left_out(counts)
 
 
 def commands() -> dict[str, Command]:

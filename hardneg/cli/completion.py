@@ -9,7 +9,7 @@ import typer
 from hardneg.records.errors import HardnegError
 
 if TYPE_CHECKING:
-    from hardneg.recipe.functions import RecipeFunction
+    from hardneg.recipe.yaml_load import RecipeFunction
 
 _CUTOFFS = (5, 10, 20, 100, 1000)
 

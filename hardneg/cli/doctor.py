@@ -9,16 +9,19 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
 from hardneg.cli.console import aligned, say_answer
-from hardneg.cli.contracts import contract_lines, declared
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.planned_work import free_bytes
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
+from hardneg.records.errors import ModelError
 from hardneg.runtime.processor import bf16_on_cpu, cpu_name
+
+if TYPE_CHECKING:
+    from hardneg.encoders.open.contract import Contract
 
 State = Literal["ok", "note", "missing", "broken"]
 _GIB = 1 << 30
@@ -47,7 +50,9 @@ def doctor(
     Example: hardneg doctor --no-hub
     """
     if model is not None:
-        return _tell_model(model, as_json)
+        files, family, contract = declared(model)
+        told = [("files", str(files)), ("encoder", family), *contract_lines(contract)]
+        return say_answer({"encoder": family, **asdict(contract)}, aligned(told), as_json)
     root = open_store(store).root
     findings = list(examine(root, hub))
     width = max(len(finding.subject) for finding in findings)
@@ -61,30 +66,20 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _tell_model(name: str, as_json: bool) -> None:
-    """How a model wants to be used, by its own files."""
-    folder, family, contract = declared(name)
-    lines = [("files", str(folder)), ("encoder", family), *contract_lines(contract)]
-    say_answer({"encoder": family, **asdict(contract)}, aligned(lines), as_json)
-
-
 def examine(store: Path, hub: bool = True) -> Iterator[Finding]:
     """All findings, in the order they are printed; nothing heavy is imported but torch, and that only beside a GPU."""
     checks: list[Callable[[], Finding]] = [_python, _cores, _memory, _cpu, _gpu, lambda: _disk(store), _faiss, _java]
     checks += [lambda: _hub(hub)]
-    yield from (_guarded(check) for check in checks)
+    for check in checks:
+        try:
+            yield check()
+        except Exception as error:  # a check that fails is a finding, not the end
+            name, reason = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
+            yield Finding(name, "note", f"failed ({reason})", "the others are not affected")
     try:
         yield from list(_requirements())
     except (ImportError, ValueError) as error:  # PackageNotFoundError is an ImportError
         yield Finding("versions", "note", f"could not be read ({error})", "install hardneg with pip to see them")
-
-
-def _guarded(check: Callable[[], Finding]) -> Finding:
-    try:
-        return check()
-    except Exception as error:  # a check that fails is a finding, not the end
-        name, command = getattr(check, "__name__", "check").strip("_<>"), f"{type(error).__name__}: {error}"
-        return Finding(name, "note", f"failed ({command})", "the others are not affected")
 
 
 def _python() -> Finding:
@@ -221,26 +216,66 @@ def _requirements() -> Iterator[Finding]:
         if of and item.name != "hardneg":
             wanted.setdefault(of[0], []).append(item)
     for extra, items in wanted.items():
-        problems = filter(None, (requirement_problem(item.name, str(item.specifier)) for item in items))
-        yield _versions(extra, len(items), list(problems))
+        subject = f"versions [{extra}]" if extra else "versions"
+        if not (problems := [problem for item in items if (problem := _unfit(item.name, item.specifier))]):
+            yield Finding(
+                subject, "ok", f"{len(items)} packages, all within the declared ranges", "they fit each other"
+            )
+        elif extra:
+            meaning = f'only if you need it: pip install "hardneg[{extra}]"'
+            yield Finding(subject, "missing", "; ".join(problems), meaning)
+        else:
+            yield Finding(subject, "broken", "; ".join(problems), "recipes cannot run: pip install hardneg")
 
 
-def requirement_problem(name: str, specifier: str) -> str:
+def _unfit(name: str, specifier: Any) -> str:
     """Why the installed version of a distribution does not fit, empty where it does."""
-    from packaging.specifiers import SpecifierSet
-
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return f"{name} is not installed"
-    fits = SpecifierSet(specifier).contains(version, prereleases=True)
-    return "" if fits else f"{name} {version} is not {specifier}"
+    return "" if specifier.contains(version, prereleases=True) else f"{name} {version} is not {specifier}"
 
 
-def _versions(extra: str, count: int, problems: list[str]) -> Finding:
-    subject = f"versions [{extra}]" if extra else "versions"
-    if not problems:
-        return Finding(subject, "ok", f"{count} packages, all within the declared ranges", "they fit each other")
-    if extra:
-        return Finding(subject, "missing", "; ".join(problems), f'only if you need it: pip install "hardneg[{extra}]"')
-    return Finding(subject, "broken", "; ".join(problems), "recipes cannot run: pip install hardneg")
+def declared(name: str) -> "tuple[Path, str, Contract]":
+    """The folder, the family and the contract of a model whose files are on this machine; downloads nothing.
+
+    Raises:
+        ModelError: they are not.
+    """
+    from hardneg.encoders.open.resolved import resolve
+
+    model = resolve(name)
+    if model.folder is None and (commit := model.location.commit) is not None:
+        there = f"on the hub (commit {commit[:12]}), not on this machine"
+        raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
+    return model.path, getattr(model.family, "called", ""), model.contract
+
+
+def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
+    """What a model says of itself: a word and its value, then all that is odd."""
+    from hardneg.encoders.open.contract import tokens_read
+
+    yield "query prompt", _prompt(contract.query_prompt)
+    yield "document prompt", _prompt(contract.document_prompt)
+    others = {name: text for name, text in contract.prompts.items() if name not in ("query", "document")}
+    for name, text in others.items():
+        yield f"prompt {name}", f"{_prompt(text)}, kept and not used"
+    yield "similarity", contract.similarity
+    yield "normalised", "yes" if contract.normalised else "no"
+    yield "pooling", contract.pooling or "none of its own"
+    read_of = (tokens_read(length) for length in (contract.query_length, contract.document_length))
+    yield "lengths", "{} tokens of a query, {} of a document".format(*read_of)
+    cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
+    yield "dimensions", f"{contract.dimension or 'not declared'}{cut}"
+    yield "dtype", contract.dtype
+    yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
+    for name, decides in contract.code.items():
+        needed = "set code: native of the model if" if decides else "its configuration says that"
+        yield "own code", f"{name}: not run; {needed} transformers' own computes the same"
+    for line in contract.odd:
+        yield "odd", line
+
+
+def _prompt(text: str) -> str:
+    return repr(text) if text else "none"

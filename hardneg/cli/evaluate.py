@@ -39,25 +39,22 @@ def options(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
             yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
 
 
-def _options() -> Iterator[Parameter]:
-    """Those of the command: the function's, and how the answer is printed."""
-    yield from options(ARGUMENTS)
-    per_query = typer.Option(False, "--per-query", help="Print each query's scores too.")
-    yield keyword("per_query", default=per_query, annotation=bool)
-    yield keyword("as_json", default=JSON, annotation=bool)
-
-
 _EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10"
 
 
 def _evaluate(**args: Any) -> None:
     judging = judging_of(args)
     measured = judging.measured()
-    if not args["as_json"]:
-        return _print(judging.tested(measured), args["per_query"])
-    for note in measured.notes:
-        say(note, err=True)
-    say_json(_json(judging.tested(measured) if judging.baselines else measured, args["per_query"]))
+    tested = judging.tested(measured) if judging.baselines or not args["as_json"] else measured
+    if args["as_json"]:
+        for note in measured.notes:
+            say(note, err=True)
+        return say_json(_json(tested, args["per_query"]))
+    rows = tested.results.items() if args["per_query"] else ()
+    for label, metric, by_query in ((label, *each) for label, scores in rows for each in scores.items()):
+        for query_id, score in by_query.items():
+            say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
+    measured_tables(stdout_console(), tested)
 
 
 def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
@@ -67,16 +64,6 @@ def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
     metrics = split_names(args["metrics"] or [], args["more_metrics"] or [])
     given = values(ARGUMENTS, {**args, "metrics": metrics})
     return functions.RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
-
-
-def _print(measured: "Measured", per_query: bool) -> None:
-    """The tables, after each query's scores where these are wanted."""
-    if per_query:
-        for label, scores in measured.results.items():
-            for metric, by_query in scores.items():
-                for query_id, score in by_query.items():
-                    say(f"{label}\t{metric}\t{query_id}\t{score:.4f}")
-    measured_tables(stdout_console(), measured)
 
 
 def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -97,27 +84,14 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
 
 
-evaluate = shaped(_evaluate, [*_options()], f"{text_of(functions.evaluate)}\n\n{_EXAMPLE}", flag_of(functions.evaluate))
-
-
-_FOLDER = output("The folder to write; report.* and queries.tsv in it are replaced.")
-
-
-def _report_options() -> Iterator[Parameter]:
-    """Those of the command: how `evaluate` scores, and what is on the page."""
-    first = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
-    yield from options(
-        {
-            name: first if each is ARGUMENTS["baselines"] else each
-            for name, each in ARGUMENTS.items()
-            if name != "device"
-        }
-    )
-    about = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
-    title = typer.Option("Results", "--title", help="The page's title.")
-    own = {"output": (_FOLDER, Path), "about": (about, str), "title": (title, str), "overwrite": (OVERWRITE, bool)}
-    for name, (default, form) in own.items():
-        yield keyword(name, default=default, annotation=form)
+_OPTIONS = [
+    *options(ARGUMENTS),
+    keyword(
+        "per_query", default=typer.Option(False, "--per-query", help="Print each query's scores too."), annotation=bool
+    ),
+    keyword("as_json", default=JSON, annotation=bool),
+]
+evaluate = shaped(_evaluate, _OPTIONS, f"{text_of(functions.evaluate)}\n\n{_EXAMPLE}", flag_of(functions.evaluate))
 
 
 def _report(**args: Any) -> None:
@@ -142,26 +116,37 @@ def _write_report(output: Path, judging: functions.RunsToScore, title: str, syst
     from hardneg.report.page import NAMES, write_report
     from hardneg.report.query_section import Passages
 
-    judge, runs = judging.judge, judging.files
-    source = (judge.dataset or "").partition(":")[2]
-    reads = [*runs.values(), *([judge.qrels] if isinstance(judge.qrels, Path) else [])]
-    reads += [Path(source).expanduser()] if source else []
+    file, runs = judging.qrels if isinstance(judging.qrels, Path) else None, judging.files
+    source = (judging.dataset or "").partition(":")[2]
+    reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
     outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
     outputs.check()
     measured = judging.tested(judging.measured())
     page = ReportContent.of(title, measured, system=system)
-    judged_by = judge.qrels.name if isinstance(judge.qrels, Path) else f"split {judge.split} of {judge.dataset}"
+    judged_by = file.name if file else f"split {judging.split} of {judging.dataset}"
     settings: dict[str, Any] = {
         "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
-        "relevant from grade": judge.level,
+        "relevant from grade": judging.fields["relevance_level"],
         "baselines": ", ".join(judging.baselines),
     }
-    passages = Passages(runs, judge.grades(), judge.collection, judge.split)
-    browse = shlex.join(["browse", *runs, *(["--dataset", judge.dataset] if judge.dataset else [])])
+    passages = Passages(runs, judging.grades(), judging.collection, judging.split)
+    browse = shlex.join(["browse", *runs, *(["--dataset", judging.dataset] if judging.dataset else [])])
     page = replace(page, settings=settings, over=settings["evaluated on"], browse=f"hardneg {browse}")
     with outputs.laid_out():
         for path in write_report(output, page, measured, passages):
             say(str(path))
 
 
-report = shaped(_report, [*_report_options()], text_of(_report), flag_of(functions.evaluate))
+_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+_ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
+_TITLE = typer.Option("Results", "--title", help="The page's title.")
+_REPORT_OPTIONS = [
+    *options({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
+    keyword(
+        "output", default=output("The folder to write; report.* and queries.tsv in it are replaced."), annotation=Path
+    ),
+    keyword("about", default=_ABOUT, annotation=str),
+    keyword("title", default=_TITLE, annotation=str),
+    keyword("overwrite", default=OVERWRITE, annotation=bool),
+]
+report = shaped(_report, _REPORT_OPTIONS, text_of(_report), flag_of(functions.evaluate))

@@ -102,7 +102,7 @@ def export(
     if model is not None or dataset is None or negatives is None:
         raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
-    from hardneg.api.single_stage import make_dataset
+    from hardneg.api.content_store import make_dataset
 
     target.check()
     check_form(source_form, negatives)

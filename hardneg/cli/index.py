@@ -1,18 +1,16 @@
 """`hardneg index`: the line that builds one, and dense indexes from vectors that other programs made."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
-from hardneg.cli.planned_work import store_outputs
-from hardneg.records.errors import UsageError
+from hardneg.cli.planned_work import plugin_options, store_outputs
+from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.store.replaced_files import Target
 
 app = typer.Typer(
     help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.", no_args_is_help=True
@@ -41,22 +39,12 @@ def import_(
     if source is None or (embeddings is not None and (vectors is not None or ids is not None)):
         raise UsageError("index import: give --vectors, a .npy array with --ids or Parquet alone, or --embeddings")
     reads = [path for path in (source, ids) if path is not None]
-    with _aside(store_outputs("index import", [Target(output, folder=True)], reads, overwrite)) as folder:
+    outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
+    outputs.check()
+    with outputs.laid_out(), replacing_folder(output) as folder:
         file = open_vectors(source, ids)
         count = import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
-
-
-@contextmanager
-def _aside(outputs: Outputs) -> Iterator[Path]:
-    """A folder to write, which becomes the output at the end of the block; where that fails, nothing is left of it.
-
-    Raises:
-        UsageError: the output is there already, and is not this command's own.
-    """
-    outputs.check()
-    with outputs.laid_out(), replacing_folder(outputs.targets[0].path) as aside:
-        yield aside
 
 
 @app.command("merge")
@@ -80,3 +68,38 @@ def merge(
     with outputs.laid_out(), replacing_folder(output) as aside:
         count = merge_in_shards(opened, aside) if in_shards else merge_flat(opened, aside, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {opened[0].dimension}")
+
+
+def pyserini(
+    folder: Path = typer.Argument(help="A run folder, or the folder of an index.", show_default=False),
+    model: str | None = typer.Option(None, "--model", help="The model that encoded the index, if it is of no run."),
+    option: list[str] = typer.Option(
+        [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
+    ),
+    query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query the model reads."),
+    query_prompt: str | None = typer.Option(None, help="The prompt before each query."),
+    check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
+    store: Path | None = options.STORE,
+) -> None:
+    """Print the Python lines that open each index of a run folder, or one index folder, in Pyserini.
+
+    Example: hardneg pyserini runs/star-passage --check
+
+    Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
+    """
+    from hardneg.doors.pyserini.openings import check as run_lines
+    from hardneg.doors.pyserini.openings import openings, with_java
+    from hardneg.encoders.spec import ModelSpec
+
+    if model is None and (query_length is not None or query_prompt is not None):
+        raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")
+    spec = None if model is None else ModelSpec(model, query_length=query_length, query_prompt=query_prompt)
+    failed = []
+    for name, text in openings(folder, options.open_store(store), spec, plugin_options(option)):
+        lines = with_java(text)
+        say(f"# {name}\n{lines}\n")
+        if check and (outcome := run_lines(lines)):
+            say(f"# {outcome}\n")
+            failed += [name] if outcome.startswith("fails") else []
+    if failed:
+        raise HardnegError(f"pyserini: the lines of {', '.join(failed)} fail: `hardneg doctor` shows what is installed")

@@ -92,11 +92,7 @@ def _launch(count: int, device: str | None) -> None:
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or the GPU of this process.
-
-    Raises:
-        UsageError: there are too few GPUs, or one is named.
-    """
+    """`cpu`, or the GPU of this process. Raises UsageError: there are too few GPUs, or one is named."""
     import torch
 
     if device is None:

@@ -19,8 +19,8 @@ from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
+from hardneg.cli.index import pyserini
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.pyserini import pyserini
 from hardneg.cli.start import start
 from hardneg.records.errors import ArtifactError, DataError, HardnegError
 from hardneg.runtime.distributed import world

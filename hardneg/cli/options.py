@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import typer
 
 from hardneg.api.arguments import MACHINE as MACHINE
-from hardneg.api.arguments import REQUIRED, Arg, Dataset, Where, arg_of, options_of
+from hardneg.api.arguments import REQUIRED, Arg, Where, options_of
 from hardneg.api.arguments import WRITTEN as WRITTEN
 from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
@@ -59,11 +58,7 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 
 
 def checked_device(context: typer.Context, device: str | None) -> str | None:
-    """The device as given.
-
-    Raises:
-        UsageError: there is none of that name here.
-    """
+    """The device as given. Raises UsageError: there is none of that name here."""
     if device is not None and not context.resilient_parsing:
         from hardneg.encoders.speed.devices import check_device
 
@@ -75,6 +70,9 @@ def option_of(argument: Arg, *default: Any) -> Any:
     """The option that an argument is; default: where that does not stand apart, as in an annotation."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
+    completed = completion.words(*argument.words) if argument.words else None
+    completed = completion.plugins(argument.plugin) if argument.plugin else completed
+    completed = completion.metrics if argument.metrics else completed
     return typer.Option(
         *default,
         flag(argument),
@@ -86,7 +84,7 @@ def option_of(argument: Arg, *default: Any) -> Any:
         callback=checked_device if argument.name == "device" else None,
         show_default=argument.default not in (REQUIRED, None, ()),
         rich_help_panel=argument.panel or None,
-        autocompletion=_completed(argument),
+        autocompletion=completed,
     )
 
 
@@ -113,14 +111,6 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
         raise
 
 
-def _completed(argument: Arg) -> Any:
-    if argument.plugin:
-        return completion.plugins(argument.plugin)
-    if argument.metrics:
-        return completion.metrics
-    return completion.words(*argument.words) if argument.words else None
-
-
 _PROCESSES = Arg(
     "Run in N processes: on N shares of the cores, or N GPUs.",
     cli=int,
@@ -132,8 +122,6 @@ _PROCESSES = Arg(
 _PLAN = Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")
 SHARED = {**options_of(Where), "processes": _PROCESSES, "plan": _PLAN}
 """What commands have beside the own arguments of functions."""
-_DATASET = replace(arg_of(Dataset) or Arg(""), name="dataset")
-DATASET, DATASET_OR_OTHER = option_of(_DATASET, ...), option_of(_DATASET, None)
 SET, STORE, DEVICE, PROCESSES, ENGINE = (
     option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
     for name in ("settings", "store", "device", "processes", "engine")

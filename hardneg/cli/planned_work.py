@@ -17,13 +17,16 @@ from hardneg.cli.options import open_store, tell_once
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import LOCAL
 from hardneg.records.types import PluginSetting
+from hardneg.records.wording import duration
 from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
-    from hardneg.recipe.execute import Options, Outcome
-    from hardneg.recipe.plan import Plan
+    from rich.console import Console
+
+    from hardneg.recipe.execute import Options, Outcome, Watcher
+    from hardneg.recipe.plan import Plan, Step
     from hardneg.verbs.shared.context import Engine
 
 
@@ -82,13 +85,38 @@ def opened(
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
-    from hardneg.cli.run_progress import step_watcher
     from hardneg.recipe.execute import Watcher, execute
 
     meet(plan.keys, store.root)
     console = stderr_console()
     watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
     return execute(plan, store, options, watcher)
+
+
+def step_watcher(console: "Console", bars: Bars, total: int) -> "Watcher":
+    """Prints one line a step, with what it is for, and one with its result."""
+    from hardneg.recipe.execute import Watcher
+
+    count = 0
+
+    def begins(step: "Step") -> None:
+        reason = f": {why}" if (why := step.spec.why()) else ""
+        console.print(f"[{count + 1}/{total}] {step.name}: {step.verb}{reason}")
+
+    def ends(step: "Step", artifact: Artifact, seconds: float | None) -> None:
+        nonlocal count
+        count += 1
+        if seconds is None:
+            console.print(f"[{count}/{total}] {step.name}: in the store")
+        else:
+            facts = ", ".join(
+                f"{key} {value}"
+                for key, value in artifact.facts.items()
+                if key != "seconds" and isinstance(value, int | str) and not isinstance(value, bool)
+            )
+            console.print(f"    {duration(seconds)}{f'; {facts}' if facts else ''}")
+
+    return Watcher(begins, ends, bars)
 
 
 def plan_outputs(
@@ -155,12 +183,6 @@ def command_outputs(
 def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path], overwrite: bool) -> Outputs:
     """Those of a command without a store of its own: what it writes is known to the usual one."""
     return command_outputs(command, targets, inputs, open_store(None), overwrite)
-
-
-def check_run(output: Path) -> None:
-    """Refuses an output that is no name of a run. Raises UsageError where it does not end in .gz."""
-    if output.suffix != ".gz":
-        raise UsageError(f"{output}: runs are gzip files; give a name that ends in .trec.gz")
 
 
 def free_bytes(path: Path) -> int:

@@ -62,7 +62,7 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.registry.plugin_help import plugin_options, plugin_text
+    from hardneg.registry.plugins import plugin_options, plugin_text
 
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)

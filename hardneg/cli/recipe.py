@@ -1,30 +1,38 @@
 """`hardneg recipe`: list, show, plan and run recipes."""
 
-from collections.abc import Sequence
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from hardneg.cli import completion
-from hardneg.cli.console import Bars, aligned, say, say_answer, stderr_console
-from hardneg.cli.launch import launched, meet, together
+from hardneg.cli.console import aligned, measured_tables, say, say_answer, stderr_console, stdout_console
+from hardneg.cli.launch import launched, together
 from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
-from hardneg.cli.planned_work import configured, free_bytes
-from hardneg.cli.recipe_options import NAME, PRESET, SET, check_stages, headline, planned
-from hardneg.cli.recipe_plan import plan, run_outputs
-from hardneg.cli.recipe_results import runs, verify
+from hardneg.cli.packages import PackageGroup
+from hardneg.cli.planned_work import configured, free_bytes, run_plan, store_outputs
+from hardneg.cli.recipe_plan import NAME, PRESET, SET, check_stages, headline, plan, planned, run_outputs
 from hardneg.records.errors import HardnegError
+from hardneg.records.layout import METRICS
 from hardneg.records.wording import counted, size
 from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Store
+from hardneg.store.artifacts import Artifact, Store
+from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.recipe.execute import Options
+    from hardneg.recipe.load import Recipe
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
-app = typer.Typer(help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True)
+app = typer.Typer(
+    cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -56,8 +64,25 @@ def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SE
 
 
 app.command()(plan)
-app.command()(runs)
-app.command()(verify)
+
+
+@app.command()
+def runs(
+    folder: Path = typer.Argument(..., help="The run folder of a finished recipe."),
+    output: Path = output("The folder to write: a folder for each run.", "submissions"),
+    overwrite: bool = OVERWRITE,
+) -> None:
+    """Write each run with its ir_metadata, as TIRA takes them: NAME/run.txt.gz and NAME/ir-metadata.yml.
+
+    Example: hardneg recipe runs runs/star-passage-demo --output submissions
+    """
+    from hardneg.recipe.run_folder import export_runs
+
+    outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
+    outputs.check()
+    with outputs.laid_out():
+        names = export_runs(folder, output)
+    say(f"{output}: {counted(len(names), 'run')}: {', '.join(names)}")
 
 
 @app.command()
@@ -72,9 +97,26 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
+    from hardneg.recipe.estimate import estimate
+    from hardneg.recipe.needs import needs
+
     problems: list[HardnegError] = []
-    recipe_plan = planned(name, preset, settings, problems)
-    _check_needs(recipe_plan, open_store(store), as_json, problems)
+    recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
+    needed = list(needs(recipe_plan))
+    missing = [need for need in needed if need.missing]
+    summary = {
+        "recipe": recipe_plan.recipe.name,
+        "preset": recipe_plan.recipe.preset,
+        "ready": not missing and not problems,
+        "ahead": sum(need.ahead for need in needed),
+        "disk": sum(row.disk for row in estimate(recipe_plan, opened) if not row.cached),
+        "free": free_bytes(opened.root),
+        "store": str(opened.root),
+        "problems": list(map(str, problems)),
+    }
+    say_answer({**summary, "needs": [need.to_json() for need in needed]}, _lines(needed, summary), as_json)
+    if missing:
+        raise typer.Exit(missing[0].exit_code)
     if problems:
         raise problems[0]  # what is wrong with what is here
 
@@ -117,20 +159,16 @@ def run(
 
 def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path, settings: Sequence[str]) -> None:
     """The first of several processes prints and publishes."""
-    from hardneg.cli.run_progress import next_commands, result_table, step_watcher
-    from hardneg.recipe.execute import Watcher, execute
     from hardneg.recipe.run_folder import publish
 
-    meet(recipe_plan.keys, opened.root)
-    if not world().first:
-        execute(recipe_plan, opened, options, Watcher())
-        return
     console = stderr_console()
-    console.print(headline(recipe_plan))
-    several = f", {world().size} processes" if world().size > 1 else ""
-    console.print(f"run folder {folder}, store {opened.root}{several}")
-    watcher = step_watcher(console, Bars(console), len(recipe_plan.until(options.until)))
-    outcome = execute(recipe_plan, opened, options, watcher)
+    if world().first:
+        console.print(headline(recipe_plan))
+        several = f", {world().size} processes" if world().size > 1 else ""
+        console.print(f"run folder {folder}, store {opened.root}{several}")
+    outcome = run_plan(recipe_plan, opened, options)
+    if not world().first:
+        return
     publish(recipe_plan, outcome.artifacts, opened, folder)
     console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
@@ -138,52 +176,62 @@ def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path, s
         console.print(f"next, {what}: {command}")
 
 
-def _check_needs(recipe_plan: "Plan", store: Store, as_json: bool, problems: Sequence[HardnegError]) -> None:
-    """Prints all that the plan needs; exits with the code of the first thing that is missing."""
-    from hardneg.recipe.needs import needs
+def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
+    """The report's table on stdout, and where the results are."""
+    from hardneg.evaluation.metrics_json import from_json
 
-    needed = list(needs(recipe_plan))
-    summary = {**_summary(recipe_plan, store, needed), "problems": list(map(str, problems))}
-    summary["ready"] = summary["ready"] and not problems
-    say_answer({**summary, "needs": [need.to_json() for need in needed]}, _lines(needed, summary), as_json)
+    console = stdout_console()
+    if any(artifact.artifact_type == "metrics" for artifact in artifacts.values()):
+        measured_tables(console, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
+    for path in sorted(folder.iterdir()):
+        if not path.name.startswith("."):
+            console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
+
+
+def next_commands(recipe: "Recipe", folder: Path, settings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+    """After a shipped recipe's demo the most useful next things: what each is, and its command.
+
+    settings: what was set in the recipe that has run, and so is set again.
+    """
+    from hardneg.recipe.language import preset_names
+    from hardneg.recipe.yaml_load import is_shipped
+
+    if recipe.preset != "demo" or not is_shipped(recipe.source):
+        return
+    run = f"{_program()} recipe run {recipe.name}"
+    preset = " --preset small" if "small" in preset_names(recipe.source) else ""
+    yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
+    if not any(setting.startswith("dataset") for setting in settings):
+        yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
+    run += "".join(f" --set {shlex.quote(setting)}" for setting in settings)
+    written = {copy: stage for stage, copies in recipe.copies.items() for copy in copies.values()}
+    for name, spec in recipe.stages.items():
+        if steps := getattr(getattr(spec, "options", None), "max_steps", None):
+            yield "one thing changed", f"{run} --set stages.{written.get(name, name)}.options.max_steps={2 * steps}"
+            return
+
+
+def _program() -> str:
+    """How hardneg was called, if not by its name alone."""
+    called = Path(sys.argv[0])
+    return "hardneg" if called.name != "hardneg" or shutil.which("hardneg") else shlex.quote(str(called))
+
+
+def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str]:
     for need in needed:
         if need.missing:
-            raise typer.Exit(need.exit_code)
-
-
-def _summary(recipe_plan: "Plan", store: Store, needed: Sequence["Need"]) -> dict[str, Any]:
-    from hardneg.recipe.estimate import estimate
-
-    return {
-        "recipe": recipe_plan.recipe.name,
-        "preset": recipe_plan.recipe.preset,
-        "ready": not any(need.missing for need in needed),
-        "ahead": sum(need.ahead for need in needed),
-        "disk": sum(row.disk for row in estimate(recipe_plan, store) if not row.cached),
-        "free": free_bytes(store.root),
-        "store": str(store.root),
-    }
-
-
-def _lines(needed: Sequence["Need"], summary: dict[str, Any]) -> list[str]:
-    lines = [_line(need) for need in needed]
-    scarce = summary["disk"] + summary["ahead"] > summary["free"]
-    lines.append(
-        f"to come {size(summary['ahead'])}; the run takes about {size(summary['disk'])} in {summary['store']}, where "
-        f"{size(summary['free'])} are free{': too little' if scarce else ''}"
-    )
-    missing = sum(bool(need.missing) for need in needed)
-    if missing:
-        lines.append(f"{missing} of {len(needed)} missing")
+            yield f"missing   {need.category} {need.subject}: {need.missing}"
+            continue
+        sizes = [size(need.ahead)] * bool(need.ahead)
+        sizes += [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
+        facts = ", ".join([*sizes, *([need.note] if need.note else [])])
+        state = "to fetch" if need.ahead else "there"
+        yield f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
+    free = f"{size(summary['free'])} are free"
+    free += ": too little" if summary["disk"] + summary["ahead"] > summary["free"] else ""
+    takes = f"the run takes about {size(summary['disk'])} in {summary['store']}, where {free}"
+    yield f"to come {size(summary['ahead'])}; {takes}"
+    if missing := sum(bool(need.missing) for need in needed):
+        yield f"{missing} of {len(needed)} missing"
     elif summary["ready"]:
-        lines.append("ready: all of it is here or can be fetched")
-    return lines
-
-
-def _line(need: "Need") -> str:
-    if need.missing:
-        return f"missing   {need.category} {need.subject}: {need.missing}"
-    state = "to fetch" if need.ahead else "there"
-    sizes = [size(need.ahead)] * bool(need.ahead) + [f"{size(need.there)} are there"] * bool(need.there and need.ahead)
-    facts = ", ".join([*sizes, *([need.note] if need.note else [])])
-    return f"{state:<8}  {need.category} {need.subject}{f': {facts}' if facts else ''}"
+        yield "ready: all of it is here or can be fetched"

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -267,3 +268,27 @@ def look_up(tables: Iterable[HubTable]) -> Lookup:
             sizes = {each.rfilename: each.size or 0 for each in about.siblings or ()}
             ahead |= {address: sizes.get(address.partition(f"@{commit}/")[2], 0) for address in addresses}
     return Lookup(sum(there.values()), sum(ahead.values()))
+
+
+class TableLoader:
+    """A loader of tables, of which the first is the corpus."""
+
+    def tables(self) -> tuple[HubTable, ...]:
+        """The tables, that of the corpus first."""
+        raise NotImplementedError
+
+    def look_up(self) -> Lookup:
+        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
+        return look_up(self.tables())
+
+    def size_hint(self) -> int:
+        """The number of documents by the repository's metadata, 0 where that does not say."""
+        return count_rows(self.tables()[0])
+
+    def corpus_rows(self) -> tuple[str, Any]:
+        """Title and rows of the corpus. Raises DataError where it has several splits."""
+        table = self.tables()[0]
+        splits = open_table(table)
+        if len(splits) != 1:
+            raise DataError(f"{table.title}: splits {', '.join(splits)}; choose one as `corpus.split`")
+        return table.title, partial(iter, *splits.values())

@@ -1,28 +1,23 @@
-"""Collections on the Hugging Face hub, or in local folders of the same layout: tables of BEIR's form, or Tevatron's."""
+"""Collections on the Hugging Face hub, or in local folders of the same layout: tables of BEIR's form."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import (
-    CONVERTED,
     HubTable,
-    count_rows,
+    TableLoader,
     id_cell,
-    look_up,
-    numbered_rows,
     open_table,
     row_part,
     table_digest,
     text_cell,
     whole_cell,
 )
-from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.source_files import Part, order_splits
-from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Judgement, Lookup, Query
+from hardneg.formats.source_files import Part, PartedCollection, order_splits
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest
 
 _CORPUS, _QUERIES, _TABLE = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
@@ -42,31 +37,8 @@ class Columns:
     relevance: str = "score"
 
 
-class _OfTables:
-    """A loader of tables, of which the first is the corpus."""
-
-    def _tables(self) -> tuple[HubTable, ...]:
-        raise NotImplementedError
-
-    def look_up(self) -> Lookup:
-        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
-        return look_up(self._tables())
-
-    def size_hint(self) -> int:
-        """The number of documents by the repository's metadata, 0 where that does not say."""
-        return count_rows(self._tables()[0])
-
-    def _corpus(self) -> tuple[str, Any]:
-        """Title and rows of the corpus. Raises DataError where it has several splits."""
-        table = self._tables()[0]
-        splits = open_table(table)
-        if len(splits) != 1:
-            raise DataError(f"{table.title}: splits {', '.join(splits)}; choose one as `corpus.split`")
-        return table.title, partial(iter, *splits.values())
-
-
 @dataclass(frozen=True)
-class HuggingFace(_OfTables):
+class HuggingFace(TableLoader):
     """A corpus, queries and qrels on the hub, streamed with `datasets`; nothing of a repository is executed.
 
     `source` is a hub id or a local folder. By default the tables `corpus` and `queries` are its
@@ -100,8 +72,8 @@ class HuggingFace(_OfTables):
 
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
-        _, queries, qrels = self._tables()
-        corpus, asked, judged = self._corpus(), open_table(queries), open_table(qrels)
+        _, queries, qrels = self.tables()
+        corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
         queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
         for split in order_splits(judged):
             own = {split: asked[split]} if split in asked else asked
@@ -128,12 +100,13 @@ class HuggingFace(_OfTables):
 
     def fingerprint(self) -> str:
         """A digest of the local files, or of the hub's commits, and of the options."""
-        tables = self._tables()
+        tables = self.tables()
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
         return digest(["hf", self.version, content, layout, asdict(self.columns)])
 
-    def _tables(self) -> tuple[HubTable, HubTable, HubTable]:
+    def tables(self) -> tuple[HubTable, HubTable, HubTable]:
+        """Corpus, queries and qrels."""
         corpus, queries, qrels = (
             table if table.repo else replace(table, repo=self.source, revision=table.revision or self.revision)
             for table in (self.corpus, self.queries, self.qrels)
@@ -147,103 +120,3 @@ class HuggingFace(_OfTables):
             else:
                 qrels = replace(qrels, config="default")
         return corpus, queries, qrels
-
-
-@dataclass(frozen=True)
-class Tevatron(_OfTables):
-    """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
-
-    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
-    `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
-    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
-    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
-
-    Args:
-        source: a hub id, or a local folder of the same layout.
-        revision: branch, tag or commit of the repository.
-        corpus: the table of documents, where it is not the repository or folder `source`-corpus.
-        config: the configuration of `source` that holds the rows, where there are several.
-    """
-
-    source: str
-    revision: str | None = None
-    corpus: HubTable = _TABLE
-    config: str | None = None
-    version: ClassVar[int] = 1
-    extra: ClassVar[str] = "hub"
-
-    def load(self) -> "TevatronCollection":
-        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
-        documents, rows = row_part(*self._corpus(), _document), self._tables()[1]
-        splits = open_table(rows)
-        return TevatronCollection.of(rows.title, documents, {split: splits[split] for split in order_splits(splits)})
-
-    def fingerprint(self) -> str:
-        """A digest of the local files, or of the hub's commits, and of the tables' names."""
-        tables = self._tables()
-        layout = [[table.config, table.split] for table in tables]
-        return digest(["tevatron", self.version, [table_digest(table) for table in tables], layout])
-
-    def _tables(self) -> tuple[HubTable, HubTable]:
-        corpus = self.corpus
-        if corpus.repo is None:
-            source = self.source.rstrip("/")
-            # the converted branch is in any repository; a commit or tag of this one is not in the other
-            branch = self.revision if (self.revision or "").startswith(CONVERTED) else None
-            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
-        return corpus, HubTable(repo=self.source, config=self.config, revision=self.revision)
-
-
-@dataclass(frozen=True)
-class TevatronCollection(PartedCollection):
-    """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
-
-    rows: Mapping[str, Any] = field(default_factory=dict)
-    negatives: dict[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, title: str, documents: Part, rows: Mapping[str, Any]) -> "TevatronCollection":
-        """The collection of a corpus, and of rows of splits that errors call `title`."""
-        negatives = dict.fromkeys(rows, 0)
-        opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
-        queries = {split: row_part(*table, _query, split) for split, table in opened.items()}
-        judged = {
-            split: row_part(*table, partial(_judgements, negatives, split), split) for split, table in opened.items()
-        }
-        return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
-
-    def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of one split, where the rows have them."""
-        where = self.queries_in[split].name
-        for number, row in numbered_rows(where, self.rows[split]):
-            answers = row.get("answers") or ()
-            if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
-                raise DataError.at(where, number, "column 'answers' must hold lists of texts")
-            yield Answers(id_cell(where, number, row, "query_id"), tuple(answers))
-
-    def notes(self) -> Sequence[str]:
-        """How many negatives the rows hold."""
-        words = "negatives left out: a collection holds positives alone"
-        found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
-        return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
-
-
-def _document(where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
-    title = text_cell(where, number, row, "title") if row.get("title") is not None else ""
-    yield Document(id_cell(where, number, row, "docid"), text_cell(where, number, row, "text"), title)
-
-
-def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
-    yield Query(id_cell(where, number, row, "query_id"), text_cell(where, number, row, "query"))
-
-
-def _judgements(
-    negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
-) -> Iterator[Judgement]:
-    """Relevance 1 for each positive passage; negative ones are counted."""
-    before = negatives[split] if number > 1 else 0  # a table may be read again
-    negatives[split] = before + len(row.get("negative_passages") or ())
-    query_id, passages = id_cell(where, number, row, "query_id"), row.get("positive_passages")
-    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
-        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
-    yield from (Judgement(query_id, id_cell(where, number, passage, "docid"), 1) for passage in passages)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import numbered_rows, row_part
-from hardneg.datasets.topic_files import PartedCollection
-from hardneg.formats.source_files import Part, order_splits
+from hardneg.formats.source_files import Part, PartedCollection, order_splits
 from hardneg.records.errors import DataError, MissingDependency
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest, file_digest

@@ -1,23 +1,148 @@
-"""The embedded datasets: docstrings of installed packages as queries, and what they describe as passages.
+"""The embedded dataset `pydocs`: summaries of docstrings of installed packages as queries, the rest as passages."""
 
-`pydocs` finds the rest of a docstring, `pycode` the code, `pynames` the name of what is described.
-"""
-
+import ast
+import hashlib
+import importlib.util
 import re
 import sys
+import sysconfig
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from hardneg.datasets.docstrings import installed_packages, package_version, read_docstrings
-from hardneg.formats.answer_matching import has_answer
-from hardneg.formats.python_code import Definition, code_of, first_sentence
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
+from hardneg.formats.python_code import Definition, SourceFile, children
+from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.seeding import FIXED, derive_seed
-from hardneg.store.digest import digest
+from hardneg.store.digest import digest, file_digest, tree_digest
 from hardneg.store.identity import options_in_key
+
+_TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}
+
+
+class Docstring(NamedTuple):
+    """A docstring, the dotted name of what it describes, such as `numpy.ma.core.MaskedArray.mean`, and where that is.
+
+    scope: the name of the nearest class around it, of itself where it is a class, else of its module.
+    """
+
+    name: str
+    text: str
+    scope: str
+    node: Definition | ast.Module
+    file: SourceFile
+
+
+def find_package(package: str) -> Path:
+    """The folder of an installed package, or the file of a single module.
+
+    Raises:
+        UsageError: a name with dots: finding it would import its parent.
+        MissingDependency: the package is not installed, or has no Python source.
+    """
+    if not package.isidentifier():
+        raise UsageError(f"package {package!r}: give the top-level name alone, such as numpy")
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is not None and spec.submodule_search_locations:
+        return Path(next(iter(spec.submodule_search_locations)))
+    if spec is not None and (spec.origin or "").endswith(".py"):
+        return Path(str(spec.origin))
+    install = f"pip install {_DISTRIBUTIONS.get(package, package)}"
+    raise MissingDependency(f"package {package!r} is not installed: {install}, or leave it out of `packages`")
+
+
+def installed_packages() -> list[str]:
+    """The names of the packages of this environment that have Python source; not of those installed as editable."""
+    roots = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
+    names = []
+    for name in sorted(metadata.packages_distributions()):
+        try:
+            folder = find_package(name).parent
+        except (UsageError, MissingDependency):  # not a name, or compiled
+            continue
+        if folder in roots:
+            names.append(name)
+    return names
+
+
+def package_version(package: str) -> str:
+    """What changes with the sources of a package: its version, or a digest of the files where it has none.
+
+    Raises:
+        UsageError, MissingDependency: as `find_package`.
+    """
+    try:
+        return metadata.version(_DISTRIBUTIONS.get(package, package))
+    except metadata.PackageNotFoundError:
+        root = find_package(package)
+        return file_digest(root) if root.is_file() else tree_digest(root, _source_files(root))
+
+
+def _source_files(root: Path) -> list[str]:
+    """The Python files of a package, relative to `root` with `/`, in an order that no file system changes."""
+    found = (path.relative_to(root).as_posix() for path in root.rglob("*.py") if path.is_file())
+    return ["."] if root.is_file() else sorted(found)
+
+
+def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
+    """All docstrings of a package: modules, classes, functions and methods, but not those of its tests.
+
+    Args:
+        package: a top-level name.
+        left_out: counts what is not read, by reason.
+        seen: digests of the files read so far; a file with the same bytes as one of them is passed over.
+    """
+    root = find_package(package)
+    for path in _source_files(root):
+        parts = [] if path == "." else path.removesuffix(".py").split("/")
+        module = ".".join([package, *(parts[:-1] if parts and parts[-1] == "__init__" else parts)])
+        if not _TESTS.isdisjoint(path.split("/")):
+            left_out["files of tests"] += 1
+        elif not all(part.isidentifier() for part in module.split(".")):
+            left_out["files that are not modules"] += 1
+        else:
+            source = (root / path).read_bytes()
+            state = hashlib.blake2b(source, digest_size=16).digest()
+            if state in seen and source.strip():
+                left_out["copies of another file"] += 1
+                continue
+            seen.add(state)
+            yield from _parsed(module, source, left_out)
+
+
+def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
+    if b'"""' not in source and b"'''" not in source:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        left_out["files that do not parse"] += 1
+        return
+    file, names = SourceFile(source), set[str]()
+    waiting: list[tuple[ast.AST, str, str]] = [(tree, module, module)]
+    while waiting:
+        node, name, scope = waiting.pop()
+        if isinstance(node, Definition | ast.Module):
+            name = f"{name}.{node.name}" if not isinstance(node, ast.Module) else name
+            scope = name if isinstance(node, ast.ClassDef) else scope
+            text = ast.get_docstring(node)
+            if text and name in names:
+                left_out["further docstrings of one name"] += 1
+            elif text:
+                names.add(name)
+                yield Docstring(name, text, scope, node, file)
+        waiting.extend((child, name, scope) for child in reversed(children(node)))
+
 
 _UNDERLINE = re.compile(r"^[-=~^*]{3,}$", re.MULTILINE)
 _SIGNATURE = re.compile(r"^[\w.]+ ?\(.*\)( ?->.*)?$|->")
@@ -43,7 +168,7 @@ class SplitShares(NamedTuple):
         return "dev" if share < self.test + self.dev else "train"
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
     """A summary and its passage; the queries of a group are in one split."""
 
     doc_id: str
@@ -125,9 +250,9 @@ class PyDocs:
         entries = list(self._entries(left_out))
         kept = self._sample(entries)
         left_out[f"passages above the cap of {self.max_passages}"] = len(entries) - len(kept)
-        same: defaultdict[str, list[_Entry]] = defaultdict(list)
+        same: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in self._clear(entries, kept, left_out):
-            same[_text_key(entry.query)].append(entry)
+            same[text_key(entry.query)].append(entry)
         by_split: dict[str, list[tuple[Query, list[str]]]] = {split: [] for split in self._shares.by_split}
         for first, *others in sorted(same.values(), key=lambda alike: alike[0].doc_id):
             doc_ids = sorted([first.doc_id, *(entry.doc_id for entry in others)])
@@ -135,7 +260,7 @@ class PyDocs:
         passages = sorted(Document(entry.doc_id, entry.passage) for entry in kept)
         return passages, by_split, dict(left_out), {entry.doc_id: entry.group for entry in kept}
 
-    def _entries(self, left_out: Counter[str]) -> Iterator[_Entry]:
+    def _entries(self, left_out: Counter[str]) -> Iterator[Entry]:
         files: set[bytes] = set()
         known: set[tuple[str, str]] = set()
         short = f"docstrings with under {self.min_passage_words} words after the first paragraph"
@@ -144,13 +269,13 @@ class PyDocs:
                 first, *rest = re.split(r"\n[ \t]*\n", docstring.text.strip(), maxsplit=1)
                 query, passage = " ".join(first.split()), " ".join("".join(rest).split())
                 reason = self._unfit("paragraph", first, passage, short)
-                if not reason and (_text_key(query), passage) in known:
+                if not reason and (text_key(query), passage) in known:
                     reason = "docstrings that are the same as another"
                 if reason:
                     left_out[reason] += 1
                 else:
-                    known.add((_text_key(query), passage))
-                    yield _Entry(docstring.name, query, passage, docstring.name)
+                    known.add((text_key(query), passage))
+                    yield Entry(docstring.name, query, passage, docstring.name)
 
     def _unfit(self, part: str, source: str, passage: str, short: str) -> str | None:
         """Why the first `part` of a docstring cannot be the query of a passage; None where it can."""
@@ -161,15 +286,17 @@ class PyDocs:
             return f"docstrings whose first {part} has not {least} to {most} words"
         if source.startswith("..") or _UNDERLINE.search(source) or _SIGNATURE.search(query):
             return "docstrings that start with a heading, a directive or a signature"
-        if _text_key(query) in " ".join(passage.split()).casefold():
+        if text_key(query) in " ".join(passage.split()).casefold():
             return f"docstrings that repeat their first {part}"
         return None
 
-    def _sample(self, entries: list[_Entry]) -> list[_Entry]:
-        order = sorted(entries, key=lambda entry: derive_seed(self.seed, "sample", entry.doc_id))
-        return order[: self.max_passages]
+    def _sample(self, entries: list[Entry]) -> list[Entry]:
+        return sorted(entries, key=lambda entry: self._drawn(entry.doc_id))[: self.max_passages]
 
-    def _clear(self, entries: list[_Entry], kept: list[_Entry], left_out: Counter[str]) -> list[_Entry]:
+    def _drawn(self, name: str) -> int:
+        return derive_seed(self.seed, "sample", name)
+
+    def _clear(self, entries: list[Entry], kept: list[Entry], left_out: Counter[str]) -> list[Entry]:
         """Those whose summary can be a query."""
         return kept
 
@@ -204,132 +331,6 @@ class PyDocsCollection:
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 
-@dataclass(frozen=True)
-class PyNames(PyDocs):
-    """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
-
-    An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
-    passage; about half the queries have one, the others have no answer.
-
-    Args:
-        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
-        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
-        min_passage_words: shorter passages are left out.
-        query_words: shortest and longest query.
-        seed: changes the sample and the splits.
-        dev_share: the part of the queries that is for development.
-        test_share: the part of the queries that is for tests; the others are for training.
-    """
-
-    name: ClassVar[str] = "pynames"
-    later: ClassVar[frozenset[str]] = _LATER | {"min_passage_words", "query_words"}
-
-    def load(self) -> "PyNamesCollection":
-        """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
-        return PyNamesCollection(*self._parts())
-
-    def fingerprint(self) -> str:
-        """A digest of the fingerprint of `pydocs` with these options."""
-        return digest([self.name, self.version, PyDocs(**asdict(self)).fingerprint()])
-
-
-@dataclass(frozen=True)
-class PyNamesCollection(PyDocsCollection):
-    """The collection of `pydocs`, with answers."""
-
-    def answers(self, split: str) -> Iterator[Answers]:
-        """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
-        texts = {document.doc_id: document.text for document in self.passages}
-        for query, doc_ids in self.by_split[split]:
-            names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
-            told = [name for doc_id, name in names.items() if has_answer(texts[doc_id], [name])]
-            yield Answers(query.query_id, tuple(dict.fromkeys(told)))
-
-
-@dataclass(frozen=True)
-class PyCode(PyDocs):
-    """A retrieval problem that is on every machine: find the function or class that a sentence describes.
-
-    The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
-    in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
-    is the same as another's, white space aside, is left out. A sentence that describes passages of several groups is no
-    query, as nothing says which of them it asks for; the passages stay. Source files are parsed, never imported.
-
-    Args:
-        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
-        max_passages: the cap. Whole groups are kept; which, depends on their names alone, and a higher cap only adds.
-        min_passage_words: shorter passages are left out.
-        query_words: shortest and longest query.
-        seed: changes the sample and the splits.
-        dev_share: the part of the groups whose queries are for development.
-        test_share: the part of the groups whose queries are for tests; the others are for training.
-    """
-
-    max_passages: int = 10_000
-    min_passage_words: int = 10
-    name: ClassVar[str] = "pycode"
-    later: ClassVar[frozenset[str]] = frozenset()
-
-    def load(self) -> "PyCodeCollection":
-        """Reads and parses the sources: half a minute, of all packages some minutes; raises what `pydocs` raises."""
-        return PyCodeCollection(*self._parts())
-
-    def _entries(self, left_out: Counter[str]) -> Iterator[_Entry]:
-        files: set[bytes] = set()
-        names: set[str] = set()
-        codes: set[str] = set()
-        short = f"definitions with under {self.min_passage_words} words of code"
-        for package in self._names:
-            for docstring in read_docstrings(package, left_out, files):
-                if not isinstance(docstring.node, Definition):
-                    continue
-                passage, first = code_of(docstring.node, docstring.file), first_sentence(docstring.text)
-                code = "".join(passage.split())
-                reason = self._unfit("sentence", first, passage, short)
-                if not reason and code in codes:
-                    reason = "definitions whose code is the same as another's"
-                elif not reason and docstring.name in names:
-                    reason = "further docstrings of one name"
-                if reason:
-                    left_out[reason] += 1
-                else:
-                    codes.add(code)
-                    names.add(docstring.name)
-                    yield _Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
-
-    def _sample(self, entries: list[_Entry]) -> list[_Entry]:
-        """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""
-        groups: defaultdict[str, list[_Entry]] = defaultdict(list)
-        for each in entries:
-            groups[each.group].append(each)
-        kept: list[_Entry] = []
-        for group in sorted(groups, key=lambda group: derive_seed(self.seed, "sample", group)):
-            if len(kept) + len(groups[group]) > self.max_passages:
-                break
-            kept += groups[group]
-        return sorted(kept)
-
-    def _clear(self, entries: list[_Entry], kept: list[_Entry], left_out: Counter[str]) -> list[_Entry]:
-        groups: defaultdict[str, set[str]] = defaultdict(set)
-        for each in entries:
-            groups[_text_key(each.query)].add(each.group)
-        clear = [each for each in kept if len(groups[_text_key(each.query)]) == 1]
-        left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
-        return clear
-
-
-@dataclass(frozen=True)
-class PyCodeCollection(PyDocsCollection):
-    """Passages, queries and judgements as `pydocs` has them, and groups."""
-
-    def groups(self, side: Side) -> Iterator[Membership]:
-        """The class or module of each passage; of a query, that of the passages it asks for."""
-        ids: Sequence[str] = [document.doc_id for document in self.passages]
-        if side == "query":
-            ids = [query.query_id for split in self.by_split.values() for query, _ in split]
-        return (Membership(item_id, self.group_of[item_id]) for item_id in ids)
-
-
-def _text_key(text: str) -> str:
+def text_key(text: str) -> str:
     """The same for two queries that differ in case, or in the punctuation at their ends."""
     return text.casefold().rstrip(" .:")

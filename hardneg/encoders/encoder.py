@@ -19,8 +19,7 @@ from hardneg.encoders.representation import Representation, check_different
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import TokenSource, backend_of
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, expanded, has_chat_template, tokenise, tokenise_chats
-from hardneg.encoders.tokens.typed_tokens import typed
+from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
 from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
@@ -83,7 +82,7 @@ class Encoder:
             return tokenise_chats(parts[0], texts, prompt, side, self.spec.length(side))
         prompted = [prompt + text for text in texts] if prompt else texts
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
-        tokens = expanded(tokens, parts[0]) if side == "query" else tokens
+        tokens = self.representation.expanded(tokens, parts[0]) if side == "query" else tokens
         return typed(tokens, self.spec.token_type(side)) if self.spec.typed else tokens
 
     def token_source(self) -> TokenSource | None:

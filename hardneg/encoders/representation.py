@@ -11,11 +11,13 @@ from torch import Tensor
 
 from hardneg.encoders.protocol import Form, StoredRows, StoreWriter
 from hardneg.encoders.spec import Side
+from hardneg.encoders.tokens.segmenting import count_rows
+from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.records.errors import ModelError
-from hardneg.records.types import Encoded, SparseRows
+from hardneg.records.types import Encoded
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Progress
 
@@ -40,6 +42,18 @@ class Representation:
     form: ClassVar[Form] = "vectors"
     files: ClassVar[Sequence[str]] = ("index", "docid")
     block: ClassVar[int] = 4096
+
+    count_rows = staticmethod(count_rows)
+
+    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+        """The tokens of queries as a transformer of sentence-transformers reads them.
+
+        Raises:
+            ModelError: it pads queries with tokens that have vectors of their own, and a text has one here.
+        """
+        if getattr(transformer, "query_expansion", None):
+            raise ModelError("the model's query_expansion is for a vector a token: set encoder: multi-vector")
+        return tokens
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """The tensor of some texts: passes their features through the parts of an encoder."""
@@ -93,15 +107,15 @@ def first_broken(encoded: Encoded) -> int | None:
     if isinstance(encoded, np.ndarray):
         broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
         return int(broken[0]) if len(broken) else None
-    finite = np.isfinite(encoded.weights) if isinstance(encoded, SparseRows) else np.isfinite(encoded.vectors).all(1)
-    positions = np.flatnonzero(~finite)
+    finite = [np.isfinite(array).all(axis=tuple(range(1, array.ndim))) for array in encoded.flat.values()]
+    positions = np.flatnonzero(~np.logical_and.reduce(finite))
     return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
 def check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
     """Refuses vectors that are all the same, unless there are few texts: their words may be unknown. As ModelError."""
-    parts = encoded.weights if isinstance(encoded, SparseRows) else getattr(encoded, "vectors", encoded)
-    alike = not len(parts) if isinstance(encoded, SparseRows) else bool(np.all(parts == parts[:1]))
+    arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
+    alike = all(np.all(array == array[:1]) for array in arrays)
     if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
         problem = f"the vectors of {len(texts)} {side} texts are all the same"
         raise ModelError(f"model {name!r}: {problem}: check its weights and its tokenizer")

@@ -3,22 +3,22 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hardneg.formats.collection_check import placed
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.hash_index import normalise
 from hardneg.formats.id_pairs import Exclusion, HasExcluded, read_excluded, read_groups, write_excluded, write_groups
-from hardneg.formats.problems import Unplaced
 from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
 from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
-from hardneg.formats.source_files import split_problem
+from hardneg.formats.source_files import parts_of, split_problem
+from hardneg.formats.text_lines import Unplaced
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Side
+from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Query, Side
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import replace_text
@@ -177,7 +177,7 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
         for query_id, text in Queries.open(folder / "queries" / f"{split}.arrow"):
             if texts.setdefault(query_id, hash(normalise(text))) != hash(normalise(text)):
                 reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
-                raise Unplaced("query ids with two texts", reason)
+                raise Unplaced(Query(query_id, text), reason)
     if isinstance(collection, HasWithheld):
         tally: Counter[str] = Counter()
         judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally, [])
@@ -243,7 +243,7 @@ def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
             if both := [doc_id for doc_id in doc_ids if (query_id, doc_id) in excluded]:
                 pair = f"document {both[0]!r} of query {query_id!r}"
                 reason = f"{pair} is relevant and excluded: leave one of the two out"
-                raise Unplaced("excluded documents that are relevant", reason)
+                raise Unplaced(Exclusion(query_id, both[0]), reason)
 
 
 def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:
@@ -282,9 +282,7 @@ def _known_judgements(
                 counts["repeated"] += 1
             else:
                 grades = f"judged both {seen[query_id, row]} and {relevance}; keep one"
-                raise Unplaced(
-                    "judgements that contradict each other", f"query {query_id}, document {doc_id}: {grades}"
-                )
+                raise Unplaced(judgement, f"query {query_id}, document {doc_id}: {grades}")
 
 
 def _described(split: str, counts: Mapping[str, int]) -> list[str]:
@@ -297,6 +295,30 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
     }
     known = [(counts[name], *words) for name, words in phrases.items() if counts.get(name)]
     return [f"{split}: {counted(count, one, more)}{why}" for count, one, more, why in known]
+
+
+@contextmanager
+def placed(collection: Collection) -> Iterator[None]:
+    """Adds file and line to an `Unplaced` error, for which the collection is read again."""
+    try:
+        yield
+    except Unplaced as error:
+        raise DataError(f"{place}: {error}" if (place := _place(error, collection)) else str(error)) from error
+
+
+def _place(error: Unplaced, collection: Collection) -> str:
+    """Where the record of an error stands: an id alone where it comes again, else all of the record."""
+    wanted, seen = error.record, set[str]()
+    length = 1 if error.again else len(wanted)
+    with suppress(DataError):
+        for part in parts_of(collection):
+            for line, record in part.read():
+                if isinstance(record, type(wanted)) and record[:length] == wanted[:length]:
+                    file = part.name if isinstance(record, Query) else ""  # splits may share queries
+                    if not error.again or file in seen:
+                        return f"{part.name}:{line}"
+                    seen.add(file)
+    return ""
 
 
 _SHOWN = 10

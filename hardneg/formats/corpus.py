@@ -14,9 +14,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
-from hardneg.formats.problems import Unplaced
 from hardneg.formats.sentences import WORD
-from hardneg.formats.text_lines import id_problem, one_word
+from hardneg.formats.text_lines import Unplaced, id_problem, one_word
 from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches, save_array
 from hardneg.records.errors import DataError
 from hardneg.records.types import Candidates, Document, RankedList
@@ -116,7 +115,7 @@ def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.
         if doc_id in seen:
             where = f"as documents {seen[doc_id] + 1} and {row + 1}"
             reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
-            raise Unplaced("document ids that stand twice", reason)
+            raise Unplaced(Document(doc_id, ""), reason, again=True)
         seen[doc_id] = row
 
 

@@ -7,14 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-from hardneg.formats.problems import Unplaced
-from hardneg.formats.text_lines import checked_id, columns, read_lines
+from hardneg.formats.text_lines import Unplaced, checked_id, columns, read_lines
 from hardneg.records.errors import DataError
 from hardneg.records.types import Membership, RankedList
 from hardneg.store.atomic_write import replacing
-
-TWICE = "ids in two groups"
-"""The category of these problems."""
 
 
 def read_groups(path: Path) -> Iterator[Membership]:
@@ -67,7 +63,7 @@ def _by_member(memberships: Iterable[Membership]) -> dict[str, str]:
     for member_id, named in memberships:
         group = " ".join(named.split())
         if groups.setdefault(member_id, group) != group:
-            raise Unplaced(TWICE, two_groups(member_id, groups[member_id], group))
+            raise Unplaced(Membership(member_id, named), two_groups(member_id, groups[member_id], group))
     return groups
 
 

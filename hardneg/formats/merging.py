@@ -10,9 +10,8 @@ from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
 from hardneg.formats.vectors.shards import Shard, Shards, shard_name
-from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.layout import DOC_IDS
+from hardneg.records.layout import DOC_IDS, WEIGHTS
 from hardneg.records.wording import counted
 from hardneg.runtime.progress import Progress
 from hardneg.store.atomic_write import link_file
@@ -47,8 +46,8 @@ def open_flat(sources: Sequence[Path]) -> list[FlatVectors]:
 
 
 def _open(source: Path) -> FlatVectors:
-    if (source / SHAPE).exists() or (source / TOKEN_OFFSETS).exists():
-        what = "weights of terms" if (source / SHAPE).exists() else "a vector for each token"
+    if (source / WEIGHTS).exists() or (source / TOKEN_OFFSETS).exists():
+        what = "weights of terms" if (source / WEIGHTS).exists() else "a vector for each token"
         raise ArtifactError(f"{source}: holds {what}: indexes of one vector a document can be merged")
     vectors = FlatVectors.open(source)
     if len(vectors.doc_ids) != len(vectors):

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hardneg.formats.problems import Unplaced
 from hardneg.formats.source_files import Part, Record, parsed
 from hardneg.formats.text_lines import (
+    Unplaced,
     checked_id,
     id_field,
     id_problem,
@@ -103,10 +103,10 @@ def _check(query: Query, known: dict[str, None]) -> None:
     if not one_word(query.query_id):
         raise DataError(f"query {id_problem(query.query_id)}")
     if not query.text.strip():
-        raise Unplaced("empty texts", f"query {query.query_id!r} has no text")
+        raise Unplaced(query, f"query {query.query_id!r} has no text")
     if query.query_id in known:
         reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
-        raise Unplaced("query ids that stand twice", reason)
+        raise Unplaced(query, reason, again=True)
     known[query.query_id] = None
 
 

@@ -36,6 +36,17 @@ _OTHER_FORMATS = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
+class Unplaced(DataError):
+    """A mistake in a record whose file is not known here: `placed` finds it by the record's type and first fields.
+
+    again: the second such record is meant.
+    """
+
+    def __init__(self, record: tuple[object, ...], message: str, again: bool = False) -> None:
+        super().__init__(message)
+        self.record, self.again = record, again
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
     _refuse_device(path)

@@ -40,14 +40,18 @@ def average(models: Models, *, weights: Weights = None, **where: Unpack[Where]) 
 
     Example: hardneg average --model start --model trained --weight 1 --weight 3 --output between
     """
-    from hardneg.api.model_argument import named_model
+    from hardneg.api.dataset_argument import named_model
     from hardneg.api.workplace import Workplace
 
     workplace = Workplace.of(where, average)
     workplace.refuse_settings()
     several = isinstance(models, list | tuple)
     names = [named_model(each, workplace.store) for each in (models if several else [models])]
-    shares = [1.0] * len(names) if weights is None else _positive(weights)
+    given: Any = weights if isinstance(weights, Iterable) and not isinstance(weights, str) else [weights]
+    shares: list[float] = [1.0] * len(names) if weights is None else list(given)
+    for number in shares:
+        if not isinstance(number, int | float) or not (number > 0 and isfinite(number)):
+            raise UsageError(f"{{weights}}: must be numbers above 0 (got {number!r:.60})", "weights")
     if len(names) < 2:
         raise UsageError("average: give {models} twice or more", "models")
     if len(shares) != len(names):
@@ -57,16 +61,7 @@ def average(models: Models, *, weights: Weights = None, **where: Unpack[Where]) 
         problem = f"average: {twice[0]} stands twice in {{models}}: give it larger {{weights}}"
         raise UsageError(problem, "models", "weights")
     workplace.begin(None)
-    return _averaged(dict(zip(names, shares, strict=True)), workplace)
-
-
-def _positive(weights: Any) -> list[float]:
-    """Raises UsageError where something is no number above 0."""
-    numbers = list(weights) if isinstance(weights, Iterable) and not isinstance(weights, str) else [weights]
-    for number in numbers:
-        if not isinstance(number, int | float) or not (number > 0 and isfinite(number)):
-            raise UsageError(f"{{weights}}: must be numbers above 0 (got {number!r:.60})", "weights")
-    return [float(number) for number in numbers]
+    return _averaged(dict(zip(names, map(float, shares), strict=True)), workplace)
 
 
 def _averaged(shares: Mapping[str, float], workplace: "Workplace") -> "TrainedModel":

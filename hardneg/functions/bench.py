@@ -65,8 +65,7 @@ def bench(
     """
     from hardneg.api.argument_values import mapping_of, stage, whole_number
     from hardneg.api.benching import Bench
-    from hardneg.api.dataset_argument import named_dataset
-    from hardneg.api.model_argument import named_model
+    from hardneg.api.dataset_argument import named_dataset, named_model
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.language import replaced
 
@@ -88,7 +87,7 @@ def bench(
 def _files(value: Any) -> dict[str, Path]:
     """Files by the labels of their rows: of a dict its keys, else their names."""
     from hardneg.api.argument_values import files_of
-    from hardneg.api.labels import run_labels
+    from hardneg.api.run_argument import run_labels
 
     if isinstance(value, Mapping):
         return {str(label): files_of("negatives", each)[0] for label, each in value.items()}

@@ -27,7 +27,7 @@ def encode(
     Example: hardneg encode --dataset D --model M --shards 8 --output index
     """
     from hardneg.api.argument_values import stage
-    from hardneg.api.model_argument import model_name
+    from hardneg.api.dataset_argument import model_name
     from hardneg.api.results import built_index
     from hardneg.api.workplace import Workplace
 

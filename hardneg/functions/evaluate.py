@@ -1,26 +1,28 @@
 """`evaluate`: runs scored as trec_eval does, and their differences tested."""
 
 import logging
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from hardneg.api.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
-from hardneg.api.labels import METRICS
-from hardneg.evaluation.levels import LEVEL, MARGIN
+from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
     from hardneg.api.evaluation import Evaluation
-    from hardneg.api.judging import Judge
     from hardneg.api.workplace import Workplace
+    from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
+    from hardneg.formats.qrels import Qrels
+    from hardneg.formats.runs import Run
 
 _log = logging.getLogger("hardneg")
 
+METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
 EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
@@ -28,7 +30,7 @@ _METRICS = f"One or several; default {' '.join(METRICS)}."
 _GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
 _BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
 _BASELINES = "Compare with this run only (its file's name); default: all pairs."
-_DATASET = "For answer@k, and a report's texts: beir:FOLDER, dpr:FOLDER, or a plugin's name."
+_DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
     str | Iterable[str], Arg(_METRICS, cli=list[str], same=("metric",), metavar="NAME...", metrics=True)
@@ -73,49 +75,140 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RunsToScore:
-    """Runs to score, by their labels, and by what; baselines: labels of the runs to compare with.
+    """Runs to score, by their labels, and by what.
 
-    fields: those of the stage `evaluate` that the tests take.
+    baselines: labels of the runs to compare with. qrels: judgements or a file of them, if they are not the dataset's.
+    dataset: what it is called, None where there is none; read: opens its collection. fields: those of the stage
+    `evaluate` that the tests take.
     """
 
     files: Mapping[str, Path]
     metrics: list[str]
     baselines: list[str]
-    judge: "Judge"
+    qrels: "Path | Qrels | None"
+    dataset: str | None
+    split: str
+    read: "Callable[[], StoredCollection]"
     fields: Mapping[str, Any]
 
     @classmethod
     def of(cls, workplace: "Workplace", given: Mapping[str, Any]) -> "RunsToScore":
         """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
         from hardneg.api.argument_values import names_of, stage
-        from hardneg.api.labels import known_baselines, known_metrics
+        from hardneg.api.dataset_argument import named_dataset, named_qrels, split_of
+        from hardneg.api.results import source_of_runs
         from hardneg.api.run_argument import labelled_runs
+        from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
 
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = stage("evaluate", {name: given[name] for name in (*names, "answer_match") if name in given})
-        metrics = known_metrics(names_of("metrics", given.get("metrics", ())))
+        metrics = list(dict.fromkeys(names_of("metrics", given.get("metrics", ())) or METRICS))
+        if by_judgements := [name for name in metrics if name not in answer_cutoffs(metrics)]:
+            parse_metrics(by_judgements)
         files = labelled_runs(given["runs"], workplace.store)
         by_path = {str(path): label for label, path in files.items()}
         wanted = names_of("baselines", given.get("baselines", ()))
-        baselines = known_baselines([by_path.get(name, name) for name in wanted], list(files))
-        return cls(files, metrics, baselines, _judge_of(workplace, given, fields), fields)
+        baselines = [by_path.get(name, name) for name in wanted]
+        if unknown := [name for name in baselines if name not in files]:
+            raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
+        qrels, dataset, split = named_qrels(given.get("qrels")), given.get("dataset"), given.get("split")
+        if dataset is not None:
+            named, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
+            read = partial(_collection, named, workplace)
+            return cls(files, metrics, baselines, qrels, named, split, read, fields)
+        workplace.refuse_settings()
+        source = source_of_runs(given["runs"])
+        split, of_runs = split or (source.split if source else "test"), "the dataset of the runs" if source else None
+        return cls(files, metrics, baselines, qrels, of_runs, split, partial(getattr, source, "collection"), fields)
+
+    @cached_property
+    def collection(self) -> "StoredCollection | None":
+        """The stored collection, read now; None where no dataset is named."""
+        return None if self.dataset is None else self.read()
+
+    def grades(self) -> "Qrels":
+        """The judgements that are given, or the collection's; maybe none."""
+        from hardneg.formats.qrels import read_qrels
+
+        if self.qrels is not None:
+            return read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
+        return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "Measured":
-        """The scores, not yet compared."""
-        return self.judge.measured(self.metrics, self.files)
+        """Each run's scores by judgements and by answers, not yet compared, and what must be known beside them."""
+        from hardneg.evaluation.metrics import answer_cutoffs
+        from hardneg.evaluation.metrics_json import Measured
+
+        cutoffs, notes = answer_cutoffs(self.metrics), list[str]()
+        scored = self._by_answers(cutoffs, notes) if cutoffs else {}
+        if by_judgements := [name for name in self.metrics if name not in cutoffs]:
+            judged = self._by_judgements(by_judgements, notes)
+            scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
+        scores = {label: {name: scores[name] for name in self.metrics} for label, scores in scored.items()}
+        return Measured(scores, notes=tuple(dict.fromkeys(notes)))
+
+    def _runs(self, names: Sequence[str], judged: Any, notes: list[str]) -> "Iterator[tuple[str, Run]]":
+        from hardneg.evaluation.metrics import run_notes
+        from hardneg.formats.id_pairs import without_excluded
+        from hardneg.formats.runs import read_run
+
+        excluded, documents = {}, None
+        if self.collection is not None:
+            excluded, documents = self.collection.excluded(), len(self.collection.corpus)
+        for label, path in self.files.items():
+            run = without_excluded(read_run(path), excluded)
+            notes += run_notes(label, run, judged, names, documents)
+            yield label, run
+
+    def _by_judgements(self, names: Sequence[str], notes: list[str]) -> "dict[str, Scores]":
+        from hardneg.evaluation.metrics import evaluate, judgement_notes
+
+        if self.qrels is None and self.dataset is None:
+            raise UsageError("give the judgements: {qrels}, or {dataset} and {split}", "qrels", "dataset", "split")
+        level, qrels = self.fields["relevance_level"], self.grades()
+        if self.qrels is None and not qrels:
+            raise UsageError(f"split {self.split} of {self.dataset} has no judgements; give {{qrels}}", "qrels")
+        scores = {label: evaluate(run, qrels, names, level) for label, run in self._runs(names, qrels, notes)}
+        notes += judgement_notes(qrels, names, level)
+        return scores
+
+    def _by_answers(self, cutoffs: Mapping[str, int], notes: list[str]) -> "dict[str, Scores]":
+        from hardneg.evaluation.metrics import answer_coverage
+        from hardneg.formats.answer_matching import PassageAnswers
+
+        if (collection := self.collection) is None:
+            problem = f"{next(iter(cutoffs))} needs the answers of a dataset: give {{dataset}} and {{split}}"
+            raise UsageError(problem, "dataset", "split")
+        answers = PassageAnswers.of(collection, self.split, self.fields["answer_match"])
+        query_ids, cuts = answers.query_ids, list(cutoffs.values())
+        runs = self._runs([*cutoffs], set(query_ids), notes)
+        scores = {label: answer_coverage(run, answers, query_ids, cuts) for label, run in runs}
+        without = len(collection.queries(self.split)) - len(query_ids)
+        left_out = {**answers.left_out, "questions without answers": without}
+        notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
+        return scores
 
     def tested(self, measured: "Measured") -> "Measured":
-        """The scores with the tests of their differences."""
-        from hardneg.api.judging import tested
+        """The scores with the paired tests of the runs against the baselines, or of each with each."""
+        from hardneg.evaluation.significance import Design, compare_all
         from hardneg.formats.id_pairs import read_query_groups
 
         groups, by_group = None, self.fields["by_group"]
         if by_group:
-            groups = self.judge.query_groups(by_group is True)
+            groups = (None if self.collection is None else self.collection.groups("query")) or None
+            if by_group is True and groups is None:
+                problem = "{by_group}: no dataset with groups of queries; give {query_groups}"
+                raise UsageError(problem, "by_group", "query_groups")
         if "query_groups" in self.fields:
             groups = read_query_groups(Path(self.fields["query_groups"]))
         level, margin = self.fields["significance_level"], self.fields["equivalence_margin"]
-        return tested(measured, self.baselines, level, margin, groups)
+        return replace(
+            measured,
+            comparisons=compare_all(measured.results, self.baselines, design=Design(margin, groups)),
+            significance_level=known_level(level),
+            equivalence_margin=known_margin(margin),
+            query_groups=groups,
+        )
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""
@@ -124,38 +217,15 @@ class RunsToScore:
         measured = self.measured()
         for note in measured.notes:
             _log.warning(note)
-        reads = [*self.files.values(), *([self.judge.qrels] if isinstance(self.judge.qrels, Path) else [])]
+        reads = [*self.files.values(), *([self.qrels] if isinstance(self.qrels, Path) else [])]
         return Evaluation(self.tested(measured), reads)
-
-
-def _judge_of(workplace: "Workplace", given: Mapping[str, Any], fields: Mapping[str, Any]) -> "Judge":
-    """What runs are judged by: judgements, or those of the dataset, named or that of the first run."""
-    from hardneg.api.dataset_argument import named_dataset, split_of
-    from hardneg.api.judging import Judge
-    from hardneg.api.qrels_argument import named_qrels
-    from hardneg.api.results import source_of_runs
-
-    qrels, level, match = named_qrels(given.get("qrels")), fields["relevance_level"], fields["answer_match"]
-    dataset, split = given.get("dataset"), given.get("split")
-    if dataset is not None:
-        named, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
-        return Judge(qrels, level, named, split, match, partial(_collection, named, workplace))
-    workplace.refuse_settings()
-    source = source_of_runs(given["runs"])
-    if source is None:
-        return Judge(qrels, level, None, split or "test", match, _none)
-    return Judge(qrels, level, "the dataset of the runs", split or source.split, match, lambda: source.collection)
 
 
 def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
     from hardneg.api.adhoc_recipe import AdhocRecipe
-    from hardneg.api.single_stage import make_dataset
+    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
 
     recipe = AdhocRecipe("evaluate", dataset, settings=workplace.settings)
     return StoredCollection.open(make_dataset(recipe.plan(), workplace).path)
-
-
-def _none() -> "StoredCollection":
-    raise UsageError("{dataset}: none is named", "dataset")

@@ -16,7 +16,6 @@ from hardneg.records.errors import UsageError
 if TYPE_CHECKING:
     from hardneg.api.results import RankedRun
     from hardneg.api.workplace import Workplace
-    from hardneg.formats.runs import Run
     from hardneg.fusion.methods import Fusion
 
 _log = logging.getLogger("hardneg")
@@ -66,7 +65,7 @@ def fuse(
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
     from hardneg.api.argument_values import stage
-    from hardneg.api.qrels_argument import named_qrels
+    from hardneg.api.dataset_argument import named_qrels
     from hardneg.api.workplace import Workplace
 
     workplace = Workplace.of(where, fuse)
@@ -88,7 +87,8 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
     from hardneg.api.content_store import keep_result
     from hardneg.api.results import RankedRun, source_of_runs
     from hardneg.api.run_argument import labelled_runs
-    from hardneg.formats.runs import read_run
+    from hardneg.formats.runs import read_run, write_run
+    from hardneg.fusion.tuning import lists_of
     from hardneg.records.layout import RUN
     from hardneg.store.digest import Content, file_digest
 
@@ -110,7 +110,9 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
     origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
 
     def make(folder: Path) -> dict[str, int]:
-        return {"queries": len(query_ids), "documents": _write(folder / RUN, fusion, runs, query_ids)}
+        fused = zip(query_ids, fusion.over(lists_of(list(runs.values()), query_ids)), strict=True)
+        listed = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
+        return {"queries": len(query_ids), "documents": write_run(folder / RUN, listed, tag="fused")}
 
     result = keep_result(workplace.store, "run", origin, make)
     lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in runs.items()}
@@ -173,12 +175,3 @@ def _tuned(
     summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"
     _log.info("tuned: %s", summary)
     return tried[0].fusion, {"tuned": summary}
-
-
-def _write(path: Path, fusion: "Fusion", runs: "Mapping[str, Run]", query_ids: Sequence[str]) -> int:
-    """Write the fused run of all queries that any run has; return how many documents it lists."""
-    from hardneg.formats.runs import write_run
-    from hardneg.fusion.tuning import lists_of
-
-    fused = zip(query_ids, fusion.over(lists_of(list(runs.values()), query_ids)), strict=True)
-    return write_run(path, ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids), tag="fused")

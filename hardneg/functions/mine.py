@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -25,7 +26,7 @@ from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
     from hardneg.api.mined import KnowsScores, MinedNegatives
-    from hardneg.api.vectors_argument import QueryVectors
+    from hardneg.api.run_argument import QueryVectors
     from hardneg.api.workplace import Workplace
     from hardneg.recipe.plan import Plan
     from hardneg.store.artifacts import Artifact
@@ -72,9 +73,10 @@ def mine(
     """
     from hardneg.api.argument_values import stage
     from hardneg.api.dataset_argument import split_of
-    from hardneg.api.run_argument import run_file
-    from hardneg.api.vectors_argument import named_vectors
+    from hardneg.api.mined import scores_of_model
+    from hardneg.api.run_argument import named_vectors, run_file
     from hardneg.api.workplace import Workplace
+    from hardneg.records.layout import DATASET
 
     workplace, runs = Workplace.of(where, mine), {"run": run, "filter_by": filter_by}
     files = {name: run_file(each, workplace.store) for name, each in runs.items() if each is not None}
@@ -85,7 +87,11 @@ def mine(
     stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
     reads = [*files.values(), *(vectors.reads if vectors else [])]
     plan = workplace.begin(workplace.recipe(mine, dataset, model, stages), reads)
-    return _from_runs(plan, workplace, files, vectors, depth) if reads else _by_model(plan, workplace)
+    if reads:
+        return _from_runs(plan, workplace, files, vectors, depth)
+    artifacts = workplace.artifacts(plan)
+    scores = partial(scores_of_model, plan, artifacts, workplace)
+    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, workplace)
 
 
 def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
@@ -107,22 +113,12 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
-def _by_model(plan: "Plan", workplace: "Workplace") -> "MinedNegatives":
-    from hardneg.api.mined import ModelScores
-    from hardneg.records.layout import DATASET
-
-    outcome = workplace.make(plan)
-    workplace.leave()
-    result, scores = outcome.artifacts[MINED], ModelScores(plan, outcome, workplace, ENCODED, SEARCHED)
-    return _mined(plan, outcome.artifacts[DATASET], result, scores, workplace)
-
-
 def _from_runs(
     plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
 ) -> "MinedNegatives":
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.api.mined import RunScores
-    from hardneg.api.single_stage import make_dataset, make_from
+    from hardneg.api.content_store import make_dataset, make_from
+    from hardneg.api.mined import scores_of_run
     from hardneg.records.types import SCORES
 
     dataset = make_dataset(plan, workplace)
@@ -135,7 +131,7 @@ def _from_runs(
     scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
     artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, RunScores(run), workplace, reads), facts=facts)
+    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), workplace, reads), facts=facts)
 
 
 def _mined(

@@ -40,10 +40,10 @@ def rerank(
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
     from hardneg.api.argument_values import stage
+    from hardneg.api.content_store import make_dataset, make_from
     from hardneg.api.dataset_argument import split_of
     from hardneg.api.results import TextSource, run_of
     from hardneg.api.run_argument import run_file
-    from hardneg.api.single_stage import make_dataset, make_from
     from hardneg.api.workplace import Workplace
 
     workplace, split = Workplace.of(where, rerank), split_of(dataset, split, "test")

@@ -53,10 +53,9 @@ def search(
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
     from hardneg.api.argument_values import stage
-    from hardneg.api.dataset_argument import split_of
-    from hardneg.api.model_argument import model_name
+    from hardneg.api.dataset_argument import model_name, split_of
     from hardneg.api.results import RankedRun, TextSource, run_of
-    from hardneg.api.vectors_argument import named_vectors
+    from hardneg.api.run_argument import named_vectors
     from hardneg.api.workplace import Workplace
     from hardneg.records.layout import RUN
 

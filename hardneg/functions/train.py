@@ -33,8 +33,7 @@ def train(
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
     from hardneg.api.argument_values import mapping_of, stage
-    from hardneg.api.dataset_argument import split_of
-    from hardneg.api.model_argument import model_name
+    from hardneg.api.dataset_argument import model_name, split_of
     from hardneg.api.results import TrainedModel
     from hardneg.api.workplace import Workplace
     from hardneg.records.layout import MODEL_FOLDER

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.flat_vectors import FLAT, FlatVectors
-from hardneg.indexes.backends.binary import BinarySearcher
 from hardneg.indexes.backends.compressed import CompressedSearcher
 from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.backends.product import PqSearcher
+from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import SHARDS

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hardneg.datasets.held_out import TRAIN
-from hardneg.encoders.open.configuration import BASE, USUAL, Shape
+from hardneg.encoders.open.contract import BASE, USUAL, Shape
 from hardneg.encoders.open.resolved import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.recipe.plan import Plan, Step, cached, flat
@@ -55,7 +55,13 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
     reads = {step.name: step.name if step.name in sizes else step.inputs.get(DATASET, DATASET) for step in steps}
     for step in steps:
         if step.spec.artifact_type == "collection" and step.name not in sizes:
-            sizes[step.name] = _of_collection(step, sizes.get(reads[step.name], sizes[DATASET]), known_store)
+            source = sizes.get(reads[step.name], sizes[DATASET])
+            if known_store is not None and (artifact := cached(step, known_store)):
+                of_documents, splits = _counts(artifact)
+                sizes[step.name] = replace(source, documents=of_documents, splits=splits)
+                continue
+            with plugin_errors([step.spec]):
+                sizes[step.name] = step.spec.collection_sizes(source)
     rows = []
     with plugin_errors(step.spec for step in steps):
         for step in steps:
@@ -130,15 +136,6 @@ def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Si
 def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
     splits = {name: int(counts["queries"]) for name, counts in collection.facts["splits"].items()}
     return int(collection.facts["documents"]), splits
-
-
-def _of_collection(step: Step, source: Sizes, store: Store | None) -> Sizes:
-    """Counts of the collection that a step makes: from the store, or else by its options; source: of what it reads."""
-    if store is not None and (artifact := cached(step, store)):
-        documents, splits = _counts(artifact)
-        return replace(source, documents=documents, splits=splits)
-    with plugin_errors([step.spec]):
-        return step.spec.collection_sizes(source)
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, Shape]) -> Sizes:

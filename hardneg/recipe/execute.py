@@ -14,7 +14,7 @@ from typing import Any
 
 from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
-from hardneg.recipe.packages import check_packages
+from hardneg.recipe.needs import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.records.layout import DATASET, START

@@ -1,31 +1,29 @@
 """A recipe as plain stages: the recipe that it extends, its file, a preset and `--set`, each over the one before."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError, validate_call
 
-from hardneg.recipe.functions import PRESET, RecipeFunction
-from hardneg.recipe.task_prompts import with_prompts_of
 from hardneg.recipe.yaml_load import (
     NAME,
     NAME_RULE,
+    PRESET,
+    RecipeFunction,
     as_yaml,
     check_values,
     find_recipe,
     head_comment,
     parse_setting,
     read_tree,
-    shipped_recipes,
 )
 from hardneg.records.errors import HardnegError, RecipeError
 from hardneg.records.wording import complaint, suggestion
 
 DEFAULT_PRESET = "demo"
 EXTENDS, PRESETS = "extends", "presets"
-_STAGES = "stages"
 _DEEPEST = 8
 _MOST_DOTS = 20
 _REPLACES = {
@@ -35,12 +33,6 @@ _REPLACES = {
     "warmup_steps": {"warmup_ratio"},
 }
 """Other ways to set how long a training or its warm-up is: the later one replaces them."""
-_FORMER = {
-    "defaults": "no longer a part of recipes: write the options into each stage",
-    "for": "no longer a part of recipes: write each stage out, or write the recipe as a Python function",
-    "system": "no longer a part of recipes: write its stages out (encode, search), and its rows in the tables",
-}
-"""What recipes of earlier versions had, and what to write instead."""
 
 
 class Expanded(NamedTuple):
@@ -64,13 +56,12 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
     else:
         tree, chosen, problems = _laid(_read(source), preset)
     tree, more = apply_settings(tree, settings)
-    problems = [*problems, *more]
-    return Expanded(with_prompts_of(tree, problems), chosen, problems)
+    return Expanded(tree, chosen, [*problems, *more])
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The plain stages of a shipped file, for functions that add to them."""
-    return expand(shipped_recipes()[name], preset, ()).tree
+    """The plain stages of a recipe by its name or its file's path."""
+    return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
@@ -103,16 +94,12 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     for key, value in changes.items():
         before = merged.get(key)
         if isinstance(value, Mapping) and isinstance(before, Mapping):
-            if key != "model" and _another(before, value):
+            named = (name for name in ("name", "stage") if name in before and name in value)
+            if key != "model" and any(before[name] != value[name] for name in named):
                 before = {name: item for name, item in before.items() if (key, name) == ("dataset", "withheld")}
             value = merge(before, value)
         merged[key] = value
     return merged
-
-
-def _another(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether two settings name different plugins."""
-    return any(key in before and key in after and before[key] != after[key] for key in ("name", "stage"))
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
@@ -167,8 +154,6 @@ def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
         reason = f"{EXTENDS}: a circle, or over {_DEEPEST} deep: {path.name} comes again"
         raise RecipeError(str(trail[0]), [reason])
     tree = read_tree(path)
-    if former := list(_former(tree)):
-        raise RecipeError(str(path), former)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
         raise RecipeError(str(path), [f"{PRESETS}: must map a name to the values it changes"])
     written = tree.get(EXTENDS)
@@ -213,27 +198,6 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
     """Why a preset cannot be chosen; empty where it can."""
     there = ", ".join(names) or "none"
     return "" if chosen in names else f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {there}"
-
-
-def _former(tree: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each thing that recipes of earlier versions had."""
-    parent = tree.get(EXTENDS)
-    if isinstance(parent, list) or str(parent).startswith("bases/"):
-        yield f"{EXTENDS}: one recipe, no list and no base: write the others out, as `hardneg recipe show` prints them"
-    presets = tree.get(PRESETS)
-    for name, part in (("", tree), *(presets.items() if isinstance(presets, Mapping) else ())):
-        if not isinstance(part, Mapping):
-            continue
-        where = f"{PRESETS}.{name}." if part is not tree else ""
-        inner = {EXTENDS: "make it a recipe of its own, in another file", PRESETS: "they stand at the top of a recipe"}
-        yield from (f"{where}{key}: a preset cannot hold it; {inner[key]}" for key in inner if where and key in part)
-        yield from (f"{where}{key}: {_FORMER[key]}" for key in ("defaults", "for") if key in part)
-        stages = part.get(_STAGES)
-        for stage, value in stages.items() if isinstance(stages, Mapping) else ():
-            if value is None:
-                yield f"{where}{_STAGES}.{stage}: null takes no stage away: write only the stages that are to be there"
-            elif isinstance(value, Mapping):
-                yield from (f"{where}{_STAGES}.{stage}.{key}: {_FORMER[key]}" for key in _FORMER if key in value)
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

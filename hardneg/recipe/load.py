@@ -11,11 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipe.functions import RecipeFunction
 from hardneg.recipe.language import EXTENDS, PRESETS, expand
-from hardneg.recipe.references import reference_problems
 from hardneg.recipe.seed_copies import Seeds, over_seeds, seed_problems
-from hardneg.recipe.yaml_load import NAME, NAME_RULE
+from hardneg.recipe.yaml_load import NAME, NAME_RULE, RecipeFunction
 from hardneg.records.errors import PluginError, RecipeError
 from hardneg.records.layout import DATASET, START
 from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
@@ -109,7 +107,12 @@ def check_recipe(
 ) -> Recipe:
     """A recipe from its tree, be it read from `source` or made in memory; `earlier` are the problems met so far."""
     problems = list[str]()
-    top = _check_top(tree, problems)
+    top: _Top | None = None
+    try:
+        top = _Top.model_validate(tree)
+        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
+    except ValidationError as error:
+        problems += [_problem("", item, _Top) for item in mistakes(error)]
     stages = dict(_check_stages(tree.get("stages"), top, problems))
     if top is not None:
         stages = {DATASET: top.dataset, **stages}
@@ -121,7 +124,7 @@ def check_recipe(
     notes = list[str]()
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
-        problems += reference_problems(view, known)
+        problems += _reference_problems(view, known)
         problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
         notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
@@ -135,16 +138,6 @@ def check_recipe(
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
-
-
-def _check_top(tree: Mapping[str, Any], problems: list[str]) -> _Top | None:
-    try:
-        top = _Top.model_validate(tree)
-        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
-        return top
-    except ValidationError as error:
-        problems += _problems("", error, _Top)
-        return None
 
 
 def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterator[tuple[str, StageSpec]]:
@@ -176,14 +169,10 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
                 problems += not_numbers(value, built, path)
                 yield str(name), built
             except ValidationError as error:
-                problems += _problems(path, error, spec)
+                problems += [_problem(path, item, spec) for item in mistakes(error)]
     for reason, (first, *others) in outside.items():
         also = f" (and of {', '.join(others)})" if others else ""
         problems.append(f"stages.{first}.stage{also}: {stages[first]['stage']} is {reason}")
-
-
-def _problems(path: str, error: ValidationError, spec: type[BaseModel]) -> list[str]:
-    return [_problem(path, item, spec) for item in mistakes(error)]
 
 
 def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
@@ -257,6 +246,47 @@ def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterato
         else:
             why = f"{spec.options.learning_rate:g} is taken, as nothing is known of {model.name} before it is fetched"
             notes.append(f"stages.{name}.options.learning_rate: {why}; fetch it first if it is a static table")
+
+
+def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
+    """The problems of references between stages, one line each; `written`: all names in the recipe."""
+    stages, problems = view.stages, []
+    for name, spec in stages.items():
+        for field, target, need in spec.references():
+            where = f"stages.{name}.{field}"
+            makes = ("model",) if target == START else stages[target].makes if target in stages else ()
+            needed = {*need.artifact_types}
+            fitting = [other for other, item in stages.items() if {*item.makes} & needed and other != name]
+            wanted = " or ".join(need.artifact_types)
+            if not makes and target not in written:
+                hint = suggestion(target, fitting) or suggestion(target, stages)
+                problems.append(f"{where}: no stage {target!r}{hint}; it needs one that makes {wanted}")
+            elif makes and not {*makes} & needed:
+                hint = f"; such are: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
+            traits = view.at(name).traits(target)
+            for trait, advice in need.refuses.items():
+                if trait in traits:
+                    via = "" if traits[trait] == target else f"comes from {traits[trait]!r}, which "
+                    problems.append(f"{where}: {target!r} {via}{trait}; {advice}")
+    return problems + _cycle_problems(stages)
+
+
+def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
+    finished: set[str] = set()
+    problems: list[str] = []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if name in trail:
+            problems.append(f"stages.{name}: a circle: {' → '.join([*trail[trail.index(name) :], name])}")
+        elif name in stages and name not in finished:
+            for _, target, _ in stages[name].references():
+                visit(target, (*trail, name))
+            finished.add(name)
+
+    for name in stages:
+        visit(name, ())
+    return problems[:1]
 
 
 def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:

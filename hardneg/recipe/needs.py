@@ -1,16 +1,16 @@
 """What a recipe needs that it does not make: packages, Java, data and models; looked up, never fetched."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import input_files
 from hardneg.recipe.estimate import networks
-from hardneg.recipe.packages import absent, extras
-from hardneg.recipe.plan import Plan
+from hardneg.recipe.plan import Plan, Step
 from hardneg.recipe.run_folder import maker
 from hardneg.records.errors import DataError, HardnegError, MissingDependency, ModelError
 from hardneg.records.layout import START
@@ -47,7 +47,9 @@ def needs(plan: Plan) -> Iterator[Need]:
     """All that the steps need, each once; of the hub only listings and heads of files are read."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
-        yield _looked_up("package", "Java", _java)
+        from hardneg.indexes.kernels.lucene.java import find_java
+
+        yield _looked_up("package", "Java", lambda: Lookup(note="Java {0.version} in {0.home}".format(find_java())))
     for stage, reading in plan.recipe.collections.items():
         loader, name = plan.recipe.plugins[stage, "loader"], reading.loader.name
         source = getattr(loader, "source", "")
@@ -81,13 +83,6 @@ def _looked_up(category: str, subject: str, find: Callable[[], Lookup]) -> Need:
     return Need(category, subject, there, ahead, note)
 
 
-def _java() -> Lookup:
-    from hardneg.indexes.kernels.lucene.java import find_java
-
-    java = find_java()
-    return Lookup(note=f"Java {java.version} in {java.home}")
-
-
 def _data(loader: object) -> Lookup:
     """The loader's own look-up, or else its size hint."""
     if isinstance(loader, LooksUp):
@@ -110,3 +105,49 @@ def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
         if (command := maker(spec.name)) is None:
             raise
         raise ModelError(f"model {spec.name}: not there yet: make it with `{command}`") from error
+
+
+_LUCENE = "lucene"
+_MODULES = {
+    "analysis": ("sklearn",),
+    "cpu": ("faiss",),
+    "hub": ("datasets",),
+    "ir-datasets": ("ir_datasets",),
+    _LUCENE: ("pyserini", "jnius"),
+}
+
+
+def lacking(extra: str) -> list[str]:
+    """The modules of an optional part that are not installed."""
+    return [module for module in _MODULES[extra] if find_spec(module) is None]
+
+
+def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
+    """The names of the optional parts that steps need: for their plugins, and for those of what they read."""
+    named: set[str] = set()
+    for step in steps:
+        read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
+        plugins = [plugin for each in (step, *read) for plugin in each.plugins.values()]
+        analyses = getattr(step.spec, "analysis", ())
+        named |= {str(getattr(type(plugin), "extra", "")) for plugin in (*plugins, *analyses)}
+    return sorted(named & _MODULES.keys())
+
+
+def absent(extra: str) -> str:
+    """Why an optional part cannot be used and what to do; empty where it can."""
+    if modules := lacking(extra):
+        return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
+    if extra == _LUCENE:
+        from hardneg.indexes.kernels.lucene.java import find_java
+
+        try:
+            find_java()
+        except MissingDependency as error:
+            return str(error)
+    return ""
+
+
+def check_packages(steps: Iterable[Step], plan: Plan) -> None:
+    """Raises MissingDependency, with all that is missing for some steps, before the first of them runs."""
+    if lines := [f"before it can run: {why}" for extra in extras(steps, plan) if (why := absent(extra))]:
+        raise MissingDependency("\n".join(lines))

@@ -70,11 +70,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The steps of that name: one, or one for each seed.
-
-        Raises:
-            UsageError: there is no such step.
-        """
+        """The steps of that name: one, or one for each seed. Raises UsageError: there is no such step."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -83,11 +79,7 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The steps that `name` needs, itself last; all steps for None.
-
-        Raises:
-            UsageError: there is no such step.
-        """
+        """The steps that `name` needs, itself last; all steps for None. Raises UsageError: there is no such step."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))

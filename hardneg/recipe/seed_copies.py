@@ -5,12 +5,11 @@ A copy of a stage is the stage with its seed, so it has the key that it has wher
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from hardneg.fields import Name
-from hardneg.recipe.references import with_references
+from hardneg.fields import Name, Reference, marked_fields
 from hardneg.recipe.yaml_load import NAME
 from hardneg.records.errors import RecipeError
 from hardneg.records.wording import counted, suggestion
@@ -20,6 +19,7 @@ from hardneg.verbs.shared.stage_spec import StageSpec
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
 
+_Model = TypeVar("_Model", bound=BaseModel)
 _MOST_STAGES = 2_000
 _MOST_SEEDS = 100
 
@@ -69,7 +69,14 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
         if isinstance(own, Mapping) and "seed" in own:
             reason = "`seeds` gives this stage its seed: leave this out, or name the stages to seed in seeds.stages"
             problems.append(f"stages.{name}.{path}: {reason}")
-    return problems + list(_name_problems(stages, _seeded(stages, seeds)))
+    copied = _seeded(stages, seeds).copies
+    for name, copy in ((name, copy) for name, copies in copied.items() for copy in copies.values()):
+        if copy in stages or not NAME.fullmatch(copy):
+            why = "a stage of that name is there already" if copy in stages else "that is too long"
+            problems.append(f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise")
+    if (count := sum(map(len, copied.values())) + len(stages) - len(copied)) > _MOST_STAGES:
+        problems.append(f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most")
+    return problems
 
 
 def over_seeds(recipe: "Recipe", seeds: _Seeds) -> "Recipe":
@@ -130,16 +137,6 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
     return SeededStages({name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}, decided)
 
 
-def _name_problems(stages: Mapping[str, StageSpec], seeded: SeededStages) -> Iterator[str]:
-    for name, copies in seeded.copies.items():
-        for copy in copies.values():
-            if copy in stages or not NAME.fullmatch(copy):
-                why = "a stage of that name is there already" if copy in stages else "that is too long"
-                yield f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise"
-    if (count := sum(map(len, seeded.copies.values())) + len(stages) - len(seeded.copies)) > _MOST_STAGES:
-        yield f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most"
-
-
 def _copied(
     stages: Mapping[str, StageSpec], seeded: SeededStages, drawing: Iterable[str]
 ) -> Iterator[tuple[str, StageSpec]]:
@@ -155,3 +152,25 @@ def _copied(
                 own = {"seed": seed} if options is None else {"options": replace(options, seed=seed)}
                 renamed = renamed.model_copy(update=own)
             yield copy, renamed
+
+
+def with_references(model: _Model, names: Mapping[str, str]) -> _Model:
+    """The same with other stages in its references, also in those of its parts; `names`: the new names by the old."""
+    marked = {field for field, _, _ in marked_fields(model, Reference)}
+    held = {field: getattr(model, field) for field in type(model).model_fields}
+    named = {field: _named(value, names, field in marked) for field, value in held.items()}
+    return model.model_copy(update={field: value for field, value in named.items() if value is not held[field]})
+
+
+def _named(value: Any, names: Mapping[str, str], marked: bool) -> Any:
+    """A field's value with other names where it is marked; the value itself where nothing in it is named otherwise."""
+    if isinstance(value, BaseModel):
+        return with_references(value, names)
+    if isinstance(value, str) and marked:
+        return names.get(value, value)
+    if type(value) is dict:
+        inner = {key: _named(item, names, marked) for key, item in value.items()}
+        return inner if inner != value else value
+    if type(value) in (tuple, list):
+        return type(value)(_named(item, names, marked) for item in value)
+    return value

@@ -1,16 +1,80 @@
 """Where recipes are, and their YAML read safely."""
 
+import inspect
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import yaml
 
-from hardneg.recipe.functions import RecipeFunction, function_names, load_function, other_recipes
-from hardneg.records.errors import RecipeError, UsageError
+from hardneg.records.errors import PluginError, RecipeError, UsageError
 from hardneg.records.wording import suggestion
+from hardneg.registry.plugins import entry_points, install_command
+
+PRESET = "preset"
+PACKAGE = "hardneg-papers"
+
+
+@dataclass(frozen=True)
+class RecipeFunction:
+    """A recipe that a package brings as a function; its parameters besides `preset` are set by `--set`."""
+
+    name: str
+    function: Callable[..., dict[str, Any]]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def stem(self) -> str:
+        """Its name, as a file's without the ending."""
+        return self.name
+
+    @property
+    def head(self) -> list[str]:
+        """The lines of its docstring."""
+        return (inspect.getdoc(self.function) or "").splitlines()
+
+    @property
+    def presets(self) -> tuple[str, ...]:
+        """The values of its parameter `preset`, a `Literal`; the first is the default."""
+        return get_args(get_type_hints(self.function).get(PRESET))
+
+    @property
+    def parameters(self) -> Collection[str]:
+        """What `--set` may give it."""
+        return inspect.signature(self.function).parameters.keys() - {PRESET}
+
+
+def function_names() -> list[str]:
+    """The names of the installed recipes that are functions, sorted; nothing is imported."""
+    return sorted({point.name for point in entry_points("recipes")})
+
+
+def load_function(name: str) -> RecipeFunction:
+    """The function of an installed recipe. Raises PluginError: two packages claim the name, or its import fails."""
+    points = [point for point in entry_points("recipes") if point.name == name]
+    if len(points) > 1:
+        raise PluginError(f"the recipe {name!r} is brought by two packages; uninstall one of them")
+    try:
+        return RecipeFunction(name, points[0].load())
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise PluginError(f"the recipe {name!r} ({points[0].value}) cannot be imported ({reason})") from error
+
+
+def other_recipes() -> str:
+    """Where more recipes are, if their package is not installed; else empty."""
+    if any(point.value.startswith("hardneg_papers.") for point in entry_points("recipes")):
+        return ""
+    return (
+        f"; the papers' tables and the studies are in the package {PACKAGE}, which is not installed: "
+        f"{install_command(PACKAGE)}"
+    )
+
 
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
@@ -99,22 +163,8 @@ def find_recipe(name: str) -> Path | RecipeFunction:
     if name in function_names():
         return load_function(name)
     known = named_recipes()
-    near = f"{suggestion(name, known)}; the nearest are: {', '.join(nearest(name, known))}"
-    reason = f"no recipe is called {name!r}{near}; `hardneg recipe list` shows all; or give a path"
+    reason = f"no recipe is called {name!r}{suggestion(name, known)}; `hardneg recipe list` shows all; or give a path"
     raise UsageError(reason + other_recipes())
-
-
-def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The known words most like `word`: those that begin with it first, then those that it is a part of."""
-    from difflib import SequenceMatcher
-
-    matcher = SequenceMatcher(b=word)
-
-    def likeness(name: str) -> tuple[bool, bool, float]:
-        matcher.set_seq1(name)
-        return bool(word) and name.startswith(word), bool(word) and word in name, matcher.ratio()
-
-    return sorted(known, key=likeness, reverse=True)[:count]
 
 
 def read_tree(path: Path) -> dict[str, Any]:

@@ -6,8 +6,6 @@ TOP_DEPTH = 200
 """That negatives are chosen from, as ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele choose them."""
 MINED_DEPTH = 210
 """Of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
-MAXSIM_DEPTH = 1000
-"""That MaxSim scores in full, of those that an approximate search has retrieved."""
 RETURN_DEPTH = 20
 """Among which the passage of a written query is to be."""
 SCORED_DEPTH = 50

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hardneg.records.encoded import Encoded as Encoded
-    from hardneg.records.encoded import SparseRows as SparseRows
-    from hardneg.records.encoded import TokenVectors as TokenVectors
+    from hardneg.records.encoded import EncodedRows as EncodedRows
 
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -24,7 +23,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 def __getattr__(name: str) -> Any:
     """The forms of encoded texts, which bring numpy in."""
-    if name not in ("Encoded", "SparseRows", "TokenVectors"):
+    if name not in ("Encoded", "EncodedRows"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from hardneg.records import encoded
 

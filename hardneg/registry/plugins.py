@@ -1,30 +1,35 @@
 """Plugins by kind and name, found through entry points: listing imports nothing, loading imports one thing."""
 
+import ast
 import contextlib
 import dataclasses
 import functools
+import importlib.machinery
 import importlib.metadata
+import importlib.util
+import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 from hardneg.records.errors import HardnegError, PluginError, UsageError
 from hardneg.records.wording import complaint, not_finite, not_numbers, suggestion
-from hardneg.registry.plugin_help import plugin_options, static_problem
 
 if TYPE_CHECKING:
     from hardneg.records.types import PluginSetting
 
-KINDS = (
-    "datasets", "writers", "encoders", "miners", "filters", "losses", "regularizers", "batches", "indexes", "rerankers",
-    "stages", "analyses", "engines",
-)  # fmt: skip
-_SINGULARS = (
-    "dataset", "writer", "encoder", "miner", "filter", "loss", "regularizer", "batches", "index", "reranker", "stage",
-    "analysis", "engine",
-)  # fmt: skip
+
+_KINDS = {
+    "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
+    "loss": "losses", "regularizer": "regularizers", "batches": "batches", "index": "indexes", "reranker": "rerankers",
+    "stage": "stages", "analysis": "analyses", "engine": "engines",
+}  # fmt: skip
+KINDS = tuple(_KINDS.values())
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -35,13 +40,31 @@ _PAPERS = (
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
     ("analyses", "p-mrr"): "hardneg-instructions",
+    **dict.fromkeys(
+        (("batches", name) for name in ("clustered", "hardest-together", "topic-balanced")), "hardneg-papers"
+    ),
     ("datasets", "bright"): "hardneg-instructions",
+    ("datasets", "dpr"): "hardneg-datasets",
     ("datasets", "followir"): "hardneg-instructions",
+    ("datasets", "msmarco"): "hardneg-datasets",
+    ("datasets", "msmarco-doc"): "hardneg-datasets",
     ("datasets", "promptriever"): "hardneg-instructions",
+    ("datasets", "pycode"): "hardneg-papers",
+    ("datasets", "pynames"): "hardneg-papers",
+    ("datasets", "pyserini"): "hardneg-datasets",
+    ("datasets", "tevatron"): "hardneg-datasets",
     ("encoders", "http"): "hardneg-http",
+    ("encoders", "multi-vector"): "hardneg-multi-vector",
+    ("encoders", "sparse"): "hardneg-sparse",
     ("engines", "ray"): "hardneg-ray",
     ("filters", "chat"): "hardneg-judge",
     ("indexes", "cagra"): "hardneg-cagra",
+    ("indexes", "impact"): "hardneg-sparse",
+    ("indexes", "multi-vector"): "hardneg-multi-vector",
+    ("indexes", "multi-vector-pq"): "hardneg-multi-vector",
+    ("indexes", "multi-vector-two-stage"): "hardneg-multi-vector",
+    ("indexes", "sparse"): "hardneg-sparse",
+    ("regularizers", "flops"): "hardneg-sparse",
     ("rerankers", "chat"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "candidate-lists"): "hardneg-instructions",
@@ -196,15 +219,11 @@ def no_such_option(option: str, known: Collection[str]) -> str:
 
 def singulars() -> dict[str, str]:
     """Kinds of plugins by their names in the singular."""
-    return dict(zip(_SINGULARS, KINDS, strict=True))
+    return dict(_KINDS)
 
 
 def kind_of(word: str) -> str:
-    """The kind that a word names, in the singular or the plural.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The kind that a word names, in the singular or the plural. Raises UsageError: it names none."""
     known = singulars()
     kind = known.get(word, word)
     if kind not in KINDS:
@@ -256,3 +275,116 @@ def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
 
 def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:
     return f"the {kind} name {name!r} is claimed by {' and '.join(sorted(packages))}; uninstall one of them"
+
+
+def static_problem(target: str) -> str:
+    """Return why `module:Class` cannot be loaded, from the source alone; empty if it can."""
+    module, _, attribute = target.partition(":")
+    if not attribute:
+        return f"its target {target!r} is not of the form module:Class"
+    try:
+        source = _find_source(module)
+        if source is None:
+            return f"there is no module {module}"
+        tree = ast.parse(source.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        return f"{module} line {error.lineno}: {error.msg}"
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        return f"{module} cannot be read: {error}"
+    nodes = list(ast.walk(tree))
+    bound = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    bound |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return "" if attribute in bound else f"{module} has no {attribute}"
+
+
+def plugin_summary(target: str) -> str:
+    """Return the first sentence of the docstring of a class or function, from its source; nothing is imported."""
+    module, _, attribute = target.partition(":")
+    source = _find_source(module)
+    if source is None:
+        return ""
+    nodes = ast.parse(source.read_text("utf-8")).body
+    named = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute)
+    documented = (ast.get_docstring(node) or "" for node in named)
+    return " ".join(next(documented, "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+
+
+def _find_source(module: str) -> Path | None:
+    search: list[str] | None = None
+    spec: importlib.machinery.ModuleSpec | None = None
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        name = ".".join(parts[: depth + 1])
+        spec = importlib.util.find_spec(name) if depth == 0 else importlib.machinery.PathFinder.find_spec(name, search)
+        if spec is None:
+            return None
+        search = list(spec.submodule_search_locations or [])
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
+    """Return a mapping for each option: `name`, `type`, `default` (empty: required), `meaning` from the docstring."""
+    rows = list(_rows(plugin))
+    meanings = _meanings(plugin, [row["name"] for row in rows])
+    return [{**row, "meaning": row.get("meaning") or meanings.get(row["name"], "")} for row in rows]
+
+
+def plugin_text(plugin: type[Any]) -> str:
+    """Return the docstring of a plugin's class without its options."""
+    text, *_ = re.split(r"\n(?:Args|Attributes|Options):", inspect.cleandoc(plugin.__doc__ or ""))
+    if hasattr(plugin, "model_fields"):
+        text, *_ = _said_of(plugin.model_fields).split(text)
+    return text.strip()
+
+
+def _rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
+    """Return the fields of a dataclass, or of a model, whose verb is no option."""
+    if hasattr(plugin, "model_fields"):
+        for name, info in plugin.model_fields.items():
+            if name != "stage":
+                default = "" if info.is_required() else repr(info.get_default(call_default_factory=True))
+                meaning = info.description or ""
+                yield {"name": name, "type": _type(info.annotation), "default": default, "meaning": meaning}
+        return
+    for field in dataclasses.fields(plugin):
+        default = "" if field.default is dataclasses.MISSING else repr(field.default)
+        if field.default_factory is not dataclasses.MISSING:
+            default = repr(field.default_factory())
+        meaning = field.metadata.get("help", "")
+        yield {"name": field.name, "type": _type(field.type), "default": default, "meaning": meaning}
+
+
+def _type(annotation: Any) -> str:
+    """Return a type as source text, without modules and marks."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(inner[0])
+    if origin in (Union, UnionType):
+        return " | ".join(map(_type, inner))
+    if origin is Literal:
+        return f"Literal[{', '.join(map(repr, inner))}]"
+    if origin is not None:
+        return f"{origin.__name__}[{', '.join('...' if item is ... else _type(item) for item in inner)}]"
+    return annotation if isinstance(annotation, str) else "None" if annotation is NoneType else annotation.__name__
+
+
+def _meanings(plugin: type[Any], names: Iterable[str]) -> dict[str, str]:
+    """Return the meanings of options in docstrings, bases first: from an `Args:` section, or `NAME: text.` in prose."""
+    from docstring_parser import google
+
+    meanings: dict[str, str] = {}
+    for base in reversed(plugin.__mro__):
+        written = base.__dict__.get("__doc__") or ""
+        listed = {one.arg_name: " ".join((one.description or "").split()) for one in google.parse(written).params}
+        if listed or not hasattr(plugin, "model_fields"):
+            meanings |= listed
+            continue
+        _, *rest = _said_of(names).split(" ".join(written.split()))
+        meanings |= {name: meaning.strip() for name, meaning in zip(rest[::2], rest[1::2], strict=True)}
+    return meanings
+
+
+def _said_of(names: Iterable[str]) -> re.Pattern[str]:
+    """Match `NAME: ` of a field in prose."""
+    return re.compile(rf"(?:^|(?<=[.\s]))({'|'.join(map(re.escape, names)) or '(?!)'}): ")

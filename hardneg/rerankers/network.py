@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.open.configuration import check_code, own_code
+from hardneg.encoders.open.contract import check_code, own_code
 from hardneg.encoders.open.loading import check_missing, differences, library_transformer
 from hardneg.encoders.open.model_card import without_folder
 from hardneg.encoders.open.model_files import check_files, load_options, read_json

@@ -8,9 +8,10 @@ from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.engines import EngineTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
+from hardneg.testing.plugin_contract import PluginTests, rule
 from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
 from hardneg.testing.stages import AnalysisTests, StageTests
-from hardneg.testing.training import BatchOrderTests, LossTests, RegularizerTests
+from hardneg.testing.training import BatchOrderTests, LossTests
 from hardneg.testing.writers import WriterTests
 
 __all__ = [
@@ -23,10 +24,11 @@ __all__ = [
     "IndexTests",
     "LossTests",
     "MinerTests",
-    "RegularizerTests",
+    "PluginTests",
     "RerankerTests",
     "StageTests",
     "TrainableEncoderTests",
     "TrainableRerankerTests",
     "WriterTests",
+    "rule",
 ]

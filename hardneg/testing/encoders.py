@@ -17,7 +17,7 @@ from hardneg.records.errors import ModelError
 from hardneg.records.types import Document, Encoded, Lookup
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import FORMS, alike, check_encoded
+from hardneg.testing import forms
 from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
@@ -52,6 +52,14 @@ class EncoderTests(PluginTests):
         """Three queries."""
         return ["old river", "the blue harbor and a bridge", "engines"]
 
+    def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
+        """Fail unless this is `count` texts of the form."""
+        forms.check_encoded(encoded, form, count, dimension)
+
+    def alike(self, one: Any, other: Any, tolerance: float) -> bool:
+        """Whether two encodings of the same texts differ by at most `tolerance`."""
+        return forms.alike(one, other, tolerance)
+
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
         return self.make(folder).load(self._resolved(folder), "cpu", None if to_train else "fp32")
 
@@ -63,12 +71,12 @@ class EncoderTests(PluginTests):
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
     def _alike(self, one: Encoded, other: Encoded, text: str) -> None:
-        rule(alike(one, other, self.tolerance), text)
+        rule(self.alike(one, other, self.tolerance), text)
 
     def test_says_what_it_makes(self, tmp_path: Path) -> None:
         """`form` and `trainable` are class variables; the encoder has sizes."""
         family = type(self.make(tmp_path))
-        rule(getattr(family, "form", None) in FORMS, f"`form` is one of {', '.join(FORMS)}", repr(family))
+        rule(getattr(family, "form", None) in forms.FORMS, f"`form` is one of {', '.join(forms.FORMS)}", repr(family))
         rule(type(getattr(family, "trainable", None)) is bool, "`trainable` is True or False", repr(family))
         encoder = self._opened(tmp_path)
         rule(isinstance(encoder.spec, FullSpec), "an encoder has its whole `spec`", encoder.spec)
@@ -104,7 +112,7 @@ class EncoderTests(PluginTests):
         form = type(self.make(tmp_path)).form
         for side in ("query", "document"):
             rows = self._encode(encoder, texts, side)
-            check_encoded(rows, form, len(texts), encoder.dimension)
+            self.check_encoded(rows, form, len(texts), encoder.dimension)
             text = "what a text is encoded into depends on it alone, not on"
             backwards = self._encode(encoder, texts[::-1], side)
             self._alike(backwards[np.arange(len(texts))[::-1]], rows, f"{text} the order")
@@ -120,7 +128,7 @@ class EncoderTests(PluginTests):
         encoder, form = self._opened(tmp_path), type(self.make(tmp_path)).form
         for texts in ([""], ["a river", "", " \n", "a bridge"], []):
             for side in ("query", "document"):
-                check_encoded(self._encode(encoder, texts, side), form, len(texts), encoder.dimension)
+                self.check_encoded(self._encode(encoder, texts, side), form, len(texts), encoder.dimension)
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
@@ -209,7 +217,7 @@ class EncoderTests(PluginTests):
         folder.mkdir()
         write_index([encoder], rows, folder, EncodeOptions(precision="fp32"), Silent())
         held = open_store(folder).encoded(np.arange(len(rows)))
-        check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
+        self.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
         """ModelError in one line; what can be trained is an `Encoder`."""

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.types import Encoded, Hits
+from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
 from hardneg.store.digest import tree_digest
-from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, plain_scores, write_encoded
+from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
 from hardneg.testing.plugin_contract import PluginTests, rule
 
 _TOPICS = ("river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor")
@@ -22,8 +22,8 @@ class IndexTests(PluginTests):
 
     A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
     document that shares a rare word with a query must be found, a query of unknown words must find nothing.
-    One of `"vectors"` or `"token-vectors"` is tested with those of `count` documents of `dimension` numbers, normalised
-    where it is not exact; one of `"weights"` with as many documents over as many terms.
+    One of `"vectors"` is tested with those of `count` documents of `dimension` numbers, normalised where it is not
+    exact; one of another form with what `documents`, `encoded_queries`, `write` and `plain_scores` say.
     """
 
     exact: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class IndexTests(PluginTests):
             count = plugin.build(((f"d{i}", text) for i, text in enumerate(self.texts())), path, Silent())
             rule(count == len(self.texts()), "`build` returns how many documents the index holds", count)
         else:
-            source = write_encoded(folder / "vectors", self._documents(plugin))
+            source = self.write(folder / "vectors", self.documents(plugin))
             before = tree_digest(source)
             count = plugin.build(source, path, Silent())
             rule(count == self.count, "`build` returns how many documents the index holds", count)
@@ -56,13 +56,27 @@ class IndexTests(PluginTests):
         rule(not extra, "`build` writes into its folder only", extra)
         return plugin, path.rename(folder / "made")
 
-    def _documents(self, plugin: Any) -> Encoded:
-        return drawn_documents(plugin.input, self.count, self.dimension, self.exact)
+    def documents(self, plugin: Any) -> Any:
+        """`count` encoded documents; whole numbers where the index is exact, so that sums are exact."""
+        return drawn_documents(self.count, self.dimension, self.exact)
+
+    def encoded_queries(self, plugin: Any) -> Any:
+        """A few encoded queries, the first one nearest to document 3."""
+        return drawn_queries(self.documents(plugin), self.exact)
+
+    def write(self, folder: Path, documents: Any) -> Path:
+        """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
+        return write_encoded(folder, documents)
+
+    def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
+        """The score of each query with each document by plain loops: float32 [Q, D]; -inf is no hit."""
+        scores: NDArray[np.float32] = queries @ documents.T
+        return scores
 
     def _queries(self, plugin: Any) -> Any:
         if plugin.input == "texts":
             return self.queries()
-        return drawn_queries(plugin.input, self._documents(plugin), self.exact)
+        return self.encoded_queries(plugin)
 
     def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
         """`input` is a class variable."""
@@ -85,7 +99,7 @@ class IndexTests(PluginTests):
             rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
             rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
             return
-        scores = plain_scores(queries, self._documents(plugin))
+        scores = self.plain_scores(queries, self.documents(plugin))
         order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :_DEPTH]
         top = np.take_along_axis(scores, order, 1)
         best = Hits(np.where(np.isneginf(top), -1, order), top)
@@ -140,7 +154,7 @@ class IndexTests(PluginTests):
         rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
         if plugin.input == "texts" or not self.exact:
             return
-        scored = np.isfinite(plain_scores(queries, self._documents(plugin))).sum(1)
+        scored = np.isfinite(self.plain_scores(queries, self.documents(plugin))).sum(1)
         counts = (hits.rows >= 0).sum(1)
         rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from hardneg.analysis.base import Analysis, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import HardnegError
 from hardneg.records.types import PluginSetting

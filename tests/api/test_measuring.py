@@ -209,8 +209,7 @@ def test_a_shipped_recipe_by_its_name(at):
 
 
 def test_an_analysis_of_runs_in_memory(at, tmp_path):
-    asked = {"qrels": QRELS, "queries": {"q1": "<b>one"}, "metric": "mrr@10"}
-    found = hn.analyze("query-wins", run=SECOND, against=FIRST, **asked, **at)
+    found = hn.analyze("query-wins", run=SECOND, against=FIRST, qrels=QRELS, metric="mrr@10", **at)
     cases = {case["query_id"]: case["difference"] for case in found.to_dict()["queries"]}
     assert cases == {"q1": 0.0, "q2": 0.5, "q3": 1.0}
     shown = found._repr_html_()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from recipe.recipes import small_collection
+from recipe.recipes import NEEDS_DATASETS, small_collection
 from tiny import tiny_encoder, tiny_static
 from typer.testing import CliRunner
 
@@ -48,10 +48,18 @@ def qrels(*splits: str) -> dict[str, str]:
         ({"corpus.jsonl.gz": CORPUS}, "beir", {}, None),
         (BEIR, "beir", {}, ("queries.jsonl", 2)),
         ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),
-        (TSV, "msmarco", {}, None),
-        ({**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1)),
-        ({**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"}, "msmarco", {"test": 1}, None),
-        (
+        pytest.param(TSV, "msmarco", {}, None, marks=NEEDS_DATASETS),
+        pytest.param(
+            {**TSV, "queries.own.tsv": "1\twhat\n"}, "msmarco", {}, ("queries.own.tsv", 1), marks=NEEDS_DATASETS
+        ),
+        pytest.param(
+            {**TSV, "queries.test.tsv": "1\twhat\n", "qrels.test.tsv": "1\t0\t1\t1\n"},
+            "msmarco",
+            {"test": 1},
+            None,
+            marks=NEEDS_DATASETS,
+        ),
+        pytest.param(
             {
                 "corpus/a.jsonl": '{"id": "x", "contents": "y"}\n',
                 "topics.test.txt": TREC,
@@ -60,6 +68,7 @@ def qrels(*splits: str) -> dict[str, str]:
             "pyserini",
             {"test": 1},
             None,
+            marks=NEEDS_DATASETS,
         ),
     ],
 )
@@ -229,7 +238,7 @@ def test_judgements_of_train_are_trained_with(tmp_path):
 
 
 def test_without_pyserini_there_is_no_row_of_bm25(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "pyserini not installed")
+    monkeypatch.setattr("hardneg.recipe.needs.absent", lambda extra: "pyserini not installed")
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}))
     assert "bm25" not in loaded(beginning, tmp_path / "x.yaml").stages
     assert "BM25 is left out: pyserini not installed" in beginning.sentences()
@@ -317,7 +326,7 @@ def test_start_runs_what_it_wrote_for_judged_queries(tmp_path, monkeypatch):
     pytest.importorskip("wordllama")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("hardneg.recipe.packages.absent", lambda extra: "no" if extra == "lucene" else "")
+    monkeypatch.setattr("hardneg.recipe.needs.absent", lambda extra: "no" if extra == "lucene" else "")
     small_collection(tmp_path / "own")
     done = hardneg.start("own", run=True)
     measured = json.loads(Path("runs/own/metrics.json").read_text())["metrics"]

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from recipe.recipes import small_collection
+from tiny import BY_FAMILY
 from typer.testing import CliRunner
 
 import hardneg as hn
@@ -134,20 +135,11 @@ def test_a_notebook_shows_tables_with_escaped_texts(place, at, tmp_path):
     assert "1 query of split train" in repr(run)
 
 
-def test_a_notebook_shows_one_query_a_fusion_a_model_and_a_recipe(place, at):
-    mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
-    assert repr(mined["q0"]) == "QueryNegatives('q0', 1 positive, 20 negatives)"
-    shown = mined["q0"]._repr_html_()
-    assert "old river" in shown and "the old river was seen again" in shown and shown.count("<tr>") == 22
+def test_a_notebook_shows_a_fusion(place, at):
     runs = {name: hn.search(place / "data", place / "model", depth=depth, **at) for name, depth in (("a", 5), ("b", 9))}
     fused = hn.fuse(runs, "zip", **at)
     assert "was seen again" in fused._repr_html_()
     assert "steps" not in runs["a"]._repr_html_()
-    built = hn.encode(place / "data", place / "model", **at)
-    assert '<td style="text-align:left">key</td>' in built._repr_html_() and built.key in built._repr_html_()
-    chosen = hn.load_recipe("bm25-passage").set("stages.scores.relevance_level=1")
-    assert "BM25 and the start model on passages" in chosen._repr_html_() and "start-test" in chosen._repr_html_()
-    assert "no such option" in hn.load_recipe("bm25-passage").set("stages.scores.spilt=dev")._repr_html_()
 
 
 def test_a_live_model_is_kept_once_by_its_content(place, at, tiny_model):
@@ -208,15 +200,15 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
         hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
 
 
+LIVE = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", [each for each in BY_FAMILY if each in LIVE])
 def test_live_models_of_other_kinds(kind, place, at, tmp_path):
     import sentence_transformers
-    from tiny import tiny_multi_vector, tiny_sparse_encoder
 
-    sparse = (tiny_sparse_encoder, "SparseEncoder")
-    make, name = sparse if kind == "sparse" else (tiny_multi_vector, "MultiVectorEncoder")
-    live = getattr(sentence_transformers, name)(str(make(tmp_path / "model")), device="cpu")
+    live = getattr(sentence_transformers, LIVE[kind])(str(BY_FAMILY[kind](tmp_path / "model")), device="cpu")
     run = hn.search(place / "data", live, depth=5, **at)
     of_folder = hn.search(place / "data", tmp_path / "model", depth=5, **at)
     assert {query_id: list(each.doc_ids) for query_id, each in run} == {

@@ -1,12 +1,6 @@
 """The built-in orders of queries against their contract."""
 
-from dataclasses import replace
-
-import numpy as np
-
 from hardneg.batches.batch_order import OneSource, Shuffled
-from hardneg.batches.clusters import Clustered, TopicBalanced
-from hardneg.batches.hardest_together import HardestTogether
 from hardneg.testing import BatchOrderTests
 
 
@@ -14,29 +8,5 @@ class TestShuffled(BatchOrderTests):
     plugin = Shuffled()
 
 
-class TestTopicBalanced(BatchOrderTests):
-    plugin = TopicBalanced(clusters=5)
-
-
-class TestTopicBalancedByDefault(BatchOrderTests):
-    plugin = TopicBalanced()
-
-
-class TestClustered(BatchOrderTests):
-    plugin = Clustered()
-
-
 class TestOneSource(BatchOrderTests):
     plugin = OneSource()
-
-
-class TestHardestTogether(BatchOrderTests):
-    plugin = HardestTogether()
-
-
-class TestHardestTogetherOfEmptyLists(BatchOrderTests):
-    plugin = HardestTogether()
-
-    def queries(self, folder):
-        found = super().queries(folder)
-        return replace(found, run=[type(one)([], np.empty(0, np.float32)) for one in found.run])

@@ -2,14 +2,18 @@
 
 import typer
 
-from hardneg.cli import packages
+from hardneg.cli import main as packages
 from hardneg.cli.main import app
 
 
 def package_commands():
     """Those of packages that are installed."""
     group = typer.main.get_command(app)
-    return {(name,): group.get_command(None, name) for name in packages._points()}
+    found = {}
+    for words in map(str.split, packages._points()):
+        within = group if words[1:] == [] else group.get_command(None, words[0])
+        found[(*words,)] = within.get_command(None, words[-1])
+    return found
 
 
 def every_command():

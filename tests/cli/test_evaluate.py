@@ -7,7 +7,7 @@ from command_line import call, hardneg
 from recipe.questions import questions
 from recipe.recipes import small_collection
 
-from hardneg.api.labels import run_labels
+from hardneg.api.run_argument import run_labels
 from hardneg.records.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from command_line import call
 
-from hardneg.formats.vectors.token_store import TokenWriter
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.records.errors import HardnegError, PluginError, UsageError
-from hardneg.records.types import TokenVectors
 from hardneg.testing.forms import write_encoded
-from tests.sparse_lists import write
 
 faiss = pytest.importorskip("faiss")
 
@@ -59,28 +57,15 @@ def test_mistakes(words: str, kind: type[Exception], message: str, flat: Path, t
     assert not (tmp_path / "out").exists()
 
 
-def test_indexes_weights_of_terms(flat: Path, tmp_path: Path) -> None:
-    source, output = write(tmp_path / "weights"), tmp_path / "made"
-    said, error = _build("--vectors", source, "--backend", "sparse", "--output", output)
-    assert error is None, said
-    size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
-    assert f"{output}: 5 passages, {size} bytes" in said
-    _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{flat} holds vectors, and sparse is built from weights" in str(error)
-    _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors, a folder of w" in str(error)
-
-
 def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
-    weights, tokens, empty = write(tmp_path / "weights"), tmp_path / "tokens", tmp_path / "none"
-    with TokenWriter(tokens, 2, np.array([0, 1])) as writer:
-        writer.write(TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+    tokens, empty = tmp_path / "tokens", tmp_path / "none"
+    with FlatWriter(tokens, 2, 1) as writer:
+        writer.write(np.ones((1, 2), np.float32))
         writer.write_doc_ids(["d"])
         writer.close()
+    np.save(tokens / "offsets.npy", np.array([0, 1]))
     for folder, backend, told in (
-        (weights, "flat", f"{weights} holds weights, and flat is built from vectors"),
-        (weights, "multi-vector", "holds weights, and multi-vector is built from token-vectors"),
-        (tokens, "impact", f"{tokens} holds token-vectors, and impact is built from weights"),
+        (tokens, "flat", f"{tokens} holds token-vectors, and flat is built from vectors"),
         (empty, "pq", f"{empty} is no folder that `hardneg encode` or `hardneg index import` wrote, and pq is built"),
     ):
         _, error = _build("--vectors", folder, "--backend", backend, "--output", tmp_path / "out")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from command_line import call
 
-from hardneg.cli import run_progress
+from hardneg.cli import recipe as run_progress
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, shipped_recipes

@@ -4,7 +4,6 @@ import pytest
 from command_line import call, hardneg
 
 from hardneg.recipe.language import apply_settings
-from hardneg.recipe.yaml_load import find_recipe, named_recipes
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 
@@ -16,16 +15,9 @@ def refused(line):
     return str(result.exception)
 
 
-def test_a_misspelt_recipe_gets_the_nearest_three():
+def test_a_misspelt_recipe_gets_the_nearest():
     told = refused("recipe run star-pasage --device cpu")
-    assert "did you mean 'star-passage'?; the nearest are: star-passage, " in told
-    near = told.partition("the nearest are: ")[2].partition(";")[0].split(", ")
-    assert len(near) == 3 and {*near} <= {*named_recipes()}
-
-
-def test_part_of_a_name_finds_those_that_begin_or_end_with_it():
-    with pytest.raises(UsageError, match=r"the nearest are: star-[a-z]+, star-[a-z]+, star-"):
-        find_recipe("star")
+    assert "did you mean 'star-passage'?; `hardneg recipe list` shows all; or give a path" in told
 
 
 @pytest.mark.parametrize("command", ["plan", "run"])

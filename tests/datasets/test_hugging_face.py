@@ -185,13 +185,13 @@ def test_offline_hub_is_said_in_one_line():
 
 
 def test_where_the_tables_of_hub_ids_are():
-    corpus, queries, qrels = HuggingFace("BeIR/msmarco", revision="a" * 40)._tables()
+    corpus, queries, qrels = HuggingFace("BeIR/msmarco", revision="a" * 40).tables()
     assert corpus == HubTable("BeIR/msmarco", "corpus", None, "a" * 40)
     assert queries == HubTable("BeIR/msmarco", "queries", None, "a" * 40)
     assert qrels == HubTable("BeIR/msmarco-qrels")
-    assert HuggingFace("mteb/msmarco")._tables()[2] == HubTable("mteb/msmarco", "default")
+    assert HuggingFace("mteb/msmarco").tables()[2] == HubTable("mteb/msmarco", "default")
     own = HuggingFace("mteb/msmarco", qrels=HubTable(repo="me/judged", revision="v1"))
-    assert own._tables()[2] == HubTable("me/judged", None, None, "v1")
+    assert own.tables()[2] == HubTable("me/judged", None, None, "v1")
 
 
 def test_a_whole_commit_is_not_looked_up():

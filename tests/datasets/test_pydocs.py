@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.docstrings import package_version
-from hardneg.datasets.pydocs import PyCode, PyDocs, PyDocsCollection, SplitShares
+from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares, package_version
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.runtime.progress import Silent
@@ -167,7 +166,6 @@ def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -
         (PyDocs(("os.path",)), UsageError, "top-level name"),
         (PyDocs(("sys",)), MissingDependency, "'sys' is not installed"),
         (PyDocs(()), UsageError, "pydocs: give at least one package"),
-        (PyCode(()), UsageError, "pycode: give at least one package"),
         (PyDocs(max_passages=0), UsageError, "max_passages of 1 or more"),
         (PyDocs(test_share=0.0), UsageError, "a test_share above 0"),
         (PyDocs(dev_share=0.5, test_share=0.5), UsageError, "below 1 together"),
@@ -245,12 +243,11 @@ def test_nothing_is_imported() -> None:
     program = """
 import sys
 from pydantic import TypeAdapter
-from hardneg.datasets.pydocs import PyCode, PyDocs
+from hardneg.datasets.pydocs import PyDocs
 TypeAdapter(PyDocs).dump_python(PyDocs())  # options are checked and read by pydantic
 loader = PyDocs(("sklearn", "networkx", "matplotlib"), max_passages=50)
 before = set(sys.modules)
 loader.load()
-PyCode(("networkx",), max_passages=50).load()
 loader.fingerprint()
 new = {name.split(".")[0] for name in set(sys.modules) - before}
 print(sorted(new - set(sys.stdlib_module_names)))

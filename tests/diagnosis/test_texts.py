@@ -118,7 +118,7 @@ def test_a_model_without_prompts_is_fine(tmp_path: Path, tiny_model: Path) -> No
 
 def test_each_collection_of_a_training_is_compared_with_its_own_splits(tmp_path: Path, tiny_model: Path) -> None:
     mined = {"stage": "mine", "miner": "random"}
-    other = {"stage": "dataset", "loader": "pynames"}
+    other = {"stage": "dataset", "loader": "hf:mteb/scifact"}
     both = {"stage": "train", "loss": "star", "datasets": {"a": "static", "b": "more"}, "options": {"max_steps": 2}}
     run = handmade(tmp_path, tiny_model, other=other, more={**mined, "dataset": "other"}, star=both)
     collect(run, ["a"], {"train": ["old river"], "test": ["a garden", "a falcon"]})

@@ -58,7 +58,7 @@ def test_few_dimensions_alone_are_suspect(tmp_path: Path, tiny_model: Path) -> N
 
 
 def test_an_index_is_compared_with_the_start_models_of_the_same_collection(tmp_path: Path, tiny_model: Path) -> None:
-    other = {"stage": "dataset", "loader": "pynames"}
+    other = {"stage": "dataset", "loader": "hf:mteb/scifact"}
     stages = {name: {"stage": "encode", "model": model, "dataset": "other"} for name, model in OTHER.items()}
     run = handmade(tmp_path, tiny_model, other=other, **stages)
     for stage, vectors in {"start-index": AXES, "other-index": AXES + 3, "other-star-index": AXES + 3}.items():

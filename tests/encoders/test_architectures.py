@@ -15,7 +15,7 @@ from torch.nn import Dropout
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.families.adapters.layers import layer_targets
-from hardneg.encoders.open.configuration import USUAL
+from hardneg.encoders.open.contract import USUAL
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder
+from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.open.resolved import load_encoder
@@ -17,7 +17,7 @@ from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 
-KINDS = {"dense": tiny_encoder, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
+KINDS = {name: make for name, make in BY_FAMILY.items() if name != "static"}
 OPTIONS = EncodeOptions(tokens_per_batch=40, precision="fp32")
 
 
@@ -48,9 +48,7 @@ def corpus(tmp_path_factory):
     return Corpus.open(folder)
 
 
-@pytest.mark.parametrize(
-    ("kind", "cut"), [("dense", None), ("sparse", None), ("multi-vector", None), ("dense", Segments(4, 2))]
-)
+@pytest.mark.parametrize(("kind", "cut"), [*((kind, None) for kind in KINDS), ("dense", Segments(4, 2))])
 def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, kind, cut):
     encoder = load_encoder(ModelSpec(str(KINDS[kind](tmp_path / "model"))), "cpu")
 

@@ -1,5 +1,3 @@
-from tiny import tiny_multi_vector
-
 from hardneg.encoders.open.model_card import model_card, with_scores
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
@@ -40,10 +38,3 @@ def test_a_packaged_base_model_is_named_as_the_hub_has_it(tiny_model):
 def test_a_head_that_pyserini_has_no_class_for_is_opened_by_sentence_transformers(tiny_model):
     card = model_card(load_learner(ModelSpec(str(tiny_model), projection=8), "cpu"), {})
     assert "AutoQueryEncoder" not in card and "class Vectors(QueryEncoder):" in card.splitlines()
-
-
-def test_a_late_interaction_model_is_opened_by_its_own_class(tmp_path):
-    card = model_card(load_learner(ModelSpec(str(tiny_multi_vector(tmp_path / "model"))), "cpu"), {})
-    assert 'model = MultiVectorEncoder("path/to/this/folder")' in card.splitlines()
-    assert "# Late-interaction retriever trained with hard negatives" in card
-    assert "AutoQueryEncoder" not in card and "tags: [sentence-transformers, late-interaction-retrieval" in card

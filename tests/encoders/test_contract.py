@@ -234,7 +234,6 @@ def test_what_is_odd_is_told(tmp_path: Path):
     ("file", "values", "said"),
     [
         ("config_sentence_transformers.json", {"prompts": ["query: "]}, "prompts must be texts by name"),
-        ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "only SpladePooling is known"),
         ("sentence_bert_config.json", {"max_seq_length": "256"}, "must be a number of tokens"),
         ("sentence_bert_config.json", {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "not supported"),
     ],

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import tiny_encoder, tiny_model2vec, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.types import PluginSetting
@@ -60,44 +58,3 @@ class TestStaticOfTransformer(Kinds):
 
     def others(self, folder: Path) -> Sequence[Any]:
         return [Static(dimensions=8, sif=None), Static(dimensions=4)]
-
-
-class TestSparse(Kinds):
-    plugin = Splade()
-    written = staticmethod(tiny_sparse_encoder)
-    own_share = 0.1  # inner products: a text of more terms is nearer
-
-    def others(self, folder: Path) -> Sequence[Any]:
-        return [Splade(pooling="sum"), Splade(activation="log1p_relu"), Splade(max_terms=3)]
-
-
-class TestSparseOfTransformer(Kinds):
-    plugin = Splade()
-    written = staticmethod(tiny_encoder)
-    name = "sparse"
-    own_share = 0.1
-
-
-class TestSparseOfQueryTerms(Kinds):
-    plugin = Splade(queries="terms")
-    written = staticmethod(tiny_sparse_encoder)
-    own_share = 0.1
-
-    def model(self, folder: Path) -> ModelSpec:
-        return replace(super().model(folder), encoder=PluginSetting("sparse", {"queries": "terms"}))
-
-
-class TestMultiVector(Kinds):
-    plugin = LateInteraction()
-    written = staticmethod(tiny_multi_vector)
-
-    def others(self, folder: Path) -> Sequence[Any]:
-        return [LateInteraction(query_expansion=0), LateInteraction(skiplist="none"), LateInteraction(normalise=False)]
-
-
-class TestMultiVectorOfTransformer(Kinds):
-    plugin = LateInteraction(dimension=8)
-    written = staticmethod(tiny_encoder)
-
-    def model(self, folder: Path) -> ModelSpec:
-        return replace(super().model(folder), encoder=PluginSetting("multi-vector", {"dimension": 8}))

@@ -1,6 +1,5 @@
 """A model is resolved once: one look for its files, one reading of what they say, and each family asked for its own."""
 
-import json
 import logging
 import sys
 from dataclasses import dataclass
@@ -10,11 +9,9 @@ from typing import ClassVar
 
 import pytest
 from recipe.recipes import recipe_in, small_tree
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.multi_vector.late_interaction import LateInteraction
-from hardneg.encoders.families.sparse.splade import Splade
 from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
@@ -23,13 +20,13 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import load_plugin
 
 MAKERS = {
     "dense": (tiny_encoder, Dense),
     "static": (tiny_static, Static),
     "model2vec": (tiny_model2vec, Static),
-    "sparse": (tiny_sparse_encoder, Splade),
-    "multi-vector": (tiny_multi_vector, LateInteraction),
+    **{name: (BY_FAMILY[name], load_plugin("encoders", name)) for name in BY_FAMILY.keys() - {"dense", "static"}},
 }
 
 
@@ -91,7 +88,7 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     make, family = MAKERS[name]
     folder = make(tmp_path / "model")
     assert resolve(str(folder)).family == family()
-    claims = [each for each in (Static, Splade, LateInteraction) if each.claims(folder)]
+    claims = [each for each in {family for _, family in MAKERS.values()} - {Dense} if each.claims(folder)]
     assert claims == [family] * (name != "dense")
 
 
@@ -149,7 +146,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
     installed(monkeypatch, broken=PluginError("the encoders plugin 'broken' of a package cannot be imported (x)"))
     with caplog.at_level(logging.WARNING):
         for name in ("model", "other"):  # said once
-            assert resolve(str(tiny_sparse_encoder(tmp_path / name))).family == Splade()
+            assert resolve(str(tiny_static(tmp_path / name))).family == Static()
     assert caplog.text.count("'broken' of a package cannot be imported (x); it claims no model's folder") == 1
 
 
@@ -190,11 +187,9 @@ def test_a_folder_that_is_damaged_is_told_when_it_is_opened(tmp_path: Path) -> N
 
 
 def test_what_a_spec_says_of_its_family_wins(tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path / "model")
-    config = json.loads((folder / "config_sentence_transformers.json").read_text())
-    (folder / "config_sentence_transformers.json").write_text(json.dumps({**config, "model_type": "SparseEncoder"}))
-    assert resolve(str(folder)).family == Splade()
+    folder = tiny_static(tmp_path / "model")
+    assert resolve(str(folder)).family == Static()
     named = resolve(ModelSpec(str(folder), encoder=PluginSetting("dense")))
     assert named.family == Dense()
-    with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
+    with pytest.raises(ModelError, match="a static model, not a dense encoder"):
         _ = named.full

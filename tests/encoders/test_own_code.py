@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.encoders.open import configuration
+from hardneg.encoders.open import contract
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
@@ -51,7 +51,7 @@ def test_code_that_may_decide_is_refused_and_does_not_run(causal: Path, tmp_path
 
 
 def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path: Path, caplog: Any) -> None:
-    configuration.warn.cache_clear()
+    contract.warn.cache_clear()
     encoder = load_learner(ModelSpec(str(causal), code="native"), "cpu")
     assert "which is not run: transformers' own is" in caplog.text and not (tmp_path / "ran").exists()
     encoder.save(tmp_path / "saved")
@@ -61,7 +61,7 @@ def test_said_to_be_native_it_is_opened_and_saved_as_such(causal: Path, tmp_path
 
 
 def test_a_configuration_that_says_the_same_is_enough_but_not_of_a_tokenizer(causal: Path, caplog: Any) -> None:
-    configuration.warn.cache_clear()
+    contract.warn.cache_clear()
     changed(causal / "config.json", is_causal=False)
     load_learner(ModelSpec(str(causal)))
     assert "modeling_bidir.BidirModel" in caplog.text

@@ -23,6 +23,7 @@ from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import plugin_names
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
 from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
@@ -132,6 +133,10 @@ SPECS: Mapping[str, Mapping[str, Any]] = {
 }
 """Specs for folders; each is read for three of them."""
 NAMED = [*FORMS, *(f"{form} + {spec}" for form in ("tiny", "bare", "prompts") for spec in SPECS)]
+if "multi-vector" not in plugin_names("encoders"):
+    NAMED = [name for name in NAMED if "multi-vector" not in name and name not in ("stanford", "pylate")]
+if "sparse" not in plugin_names("encoders"):
+    NAMED = [name for name in NAMED if "sparse" not in name]
 SLOW = PUBLISHED.keys() - _FAST
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tiny import tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus import stream
 from hardneg.encoders.corpus.stream import Layout, encoded_blocks, join_blocks
@@ -20,13 +20,13 @@ from hardneg.testing.forms import alike
 
 FP32 = EncodeOptions(precision="fp32")
 COUNT = 30
+KINDS = {name: make for name, make in BY_FAMILY.items() if name != "dense"}
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    made = {"static": tiny_static, "sparse": tiny_sparse_encoder, "multi-vector": tiny_multi_vector}
-    return {kind: load_encoder(ModelSpec(str(make(folder / kind))), "cpu") for kind, make in made.items()}
+    return {kind: load_encoder(ModelSpec(str(make(folder / kind))), "cpu") for kind, make in KINDS.items()}
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def check_same(one, other):
     assert alike(one.encoded(rows), other.encoded(rows), tolerance=0)
 
 
-@pytest.mark.parametrize("kind", ["static", "sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sharding", [(1,), (3,), (None, 9), (99,)])
 def test_shards_hold_what_one_folder_does(models, corpus, tmp_path, monkeypatch, kind, sharding):
     monkeypatch.setattr(models[kind], "block", 4)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from encoded_forms import Numbers, Several
 from waiting import Clock
 
 from hardneg.formats.vectors import begun_blocks
 from hardneg.formats.vectors.begun_blocks import SECONDS, BegunBlock, drop
-from hardneg.records.encoded import SparseRows, TokenVectors
 
 BATCHES = [np.array([4, 1]), np.array([0, 2]), np.array([3])]
 VECTORS = np.arange(10, dtype=np.float32).reshape(5, 2)
@@ -17,8 +17,8 @@ OFFSETS, TERMS = np.array([0, 2, 2, 3, 5, 6]), np.array([1, 2, 0, 0, 3, 1], np.i
 FORMS: dict[str, Any] = {
     "scores": VECTORS[:, 0],
     "vectors": VECTORS,
-    "weights": SparseRows(OFFSETS, TERMS, np.arange(6, dtype=np.float32), 4),
-    "tokens": TokenVectors(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
+    "weights": Numbers(OFFSETS, TERMS, np.arange(6, dtype=np.float32), 4),
+    "tokens": Several(np.array([0, 1, 1, 3, 4, 5]), VECTORS),
 }
 
 
@@ -32,7 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.tobytes() == other.tobytes() and one.dtype == other.dtype
-    names = [name for name in ("offsets", "terms", "weights", "vectors") if hasattr(one, name)]
+    names = [name for name in ("offsets", "first", "second", "several") if hasattr(one, name)]
     return all(same(getattr(one, name), getattr(other, name)) for name in names)
 
 

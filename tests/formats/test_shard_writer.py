@@ -12,7 +12,6 @@ from hardneg.formats.vectors.shard_folder import write_flat_shards
 from hardneg.formats.vectors.shards import even_cut, index_bytes
 from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import drawn_documents, write_encoded
 
 VECTORS = np.arange(30, dtype=np.float32).reshape(10, 3)
 IDS = [f"d{row}" for row in range(10)]
@@ -89,7 +88,8 @@ def test_each_becomes_a_shard_without_a_copy(parts, tmp_path):
 
 def test_what_does_not_fit_is_told_at_once(parts, tmp_path):
     other = index_of(tmp_path / "other", "xyz", dimension=3)
-    tokens = write_encoded(tmp_path / "tokens", drawn_documents("token-vectors", 50, 4, exact=False))
+    tokens = index_of(tmp_path / "tokens", "uvw")
+    np.save(tokens / "offsets.npy", np.arange(4))
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError) as error:
         open_flat([*parts, other, tokens, tmp_path / "empty"])

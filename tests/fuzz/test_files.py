@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.datasets.beir import Beir
-from hardneg.datasets.msmarco import MsMarcoPassage
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.export.catalogue import ENDINGS
@@ -60,17 +59,6 @@ def stored(loader, folder):
     collection.all_qrels()
     [list(collection.queries(split)) for split in collection.splits]
     assert all(target in (path, *path.parents) for path in paths_below(folder.parent) - before)
-
-
-@fuzzed
-@given(corpus=tables(2, "\t"), queries=tables(2, "\t"), qrels=tables(4))
-def test_ms_marco(tmp_path_factory, corpus, queries, qrels):
-    folder = tmp_path_factory.mktemp("m") / "data"
-    folder.mkdir()
-    (folder / "collection.tsv").write_bytes(corpus)
-    (folder / "queries.train.tsv").write_bytes(queries)
-    (folder / "qrels.train.tsv").write_bytes(qrels)
-    read_or_one_line(lambda: stored(MsMarcoPassage(str(folder)), folder))
 
 
 @fuzzed

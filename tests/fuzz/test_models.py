@@ -7,7 +7,7 @@ import pytest
 from fuzz.fuzzing import fuzzed, mangled, read_or_one_line, values
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import tiny_encoder, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
@@ -34,11 +34,11 @@ MAKERS = {
     "twins": twins,
     "static": tiny_static,
     "model2vec": tiny_model2vec,
-    "sparse": tiny_sparse_encoder,
-    "query-terms": query_terms,
-    "multi-vector": tiny_multi_vector,
+    **{name: make for name, make in BY_FAMILY.items() if name not in ("dense", "static")},
+    **({"query-terms": query_terms} if "sparse" in BY_FAMILY else {}),
 }
-ENCODERS = [None, *map(PluginSetting, ("dense", "static", "sparse", "multi-vector"))]
+TOKENS = "multi-vector" in BY_FAMILY
+ENCODERS = [None, *map(PluginSetting, BY_FAMILY)]
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +178,7 @@ BROKEN = [
     ("multi-vector", OPTIONS, value(query_expansion={"length": -1}), "is no number of tokens"),
     ("multi-vector", "2_MultiVectorMask/config.json", value(skiplist_words=3), "cannot be opened"),
 ]
+BROKEN = [each for each in BROKEN if each[0] in MAKERS]
 
 
 @pytest.mark.parametrize(("name", "file", "change", "told"), BROKEN, ids=[f"{b[0]}-{b[1]}-{b[3]}" for b in BROKEN])
@@ -197,6 +198,7 @@ def test_a_config_with_an_infinite_number_has_a_digest(tmp_path, whole):
     assert resolve(spec).digest != before
 
 
+@pytest.mark.skipif(not TOKENS, reason="hardneg-multi-vector is not installed")
 @pytest.mark.parametrize("length", [1, 2])
 def test_queries_are_filled_up_to_some_tokens(whole, length):
     kind = PluginSetting("multi-vector", {"query_expansion": length})

@@ -2,14 +2,10 @@
 
 import pytest
 
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.impact import Impact
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorPq, MultiVectorTwoStage
 from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.backends.sparse import Sparse
 from hardneg.testing import IndexTests
 
 
@@ -57,47 +53,7 @@ class TestFp16(IndexTests):
     recall = 0.99
 
 
-class TestSparse(IndexTests):
-    plugin = Sparse()
-
-
-class TestMultiVector(IndexTests):
-    plugin = MultiVector()
-
-
-class TestTwoStageOfAll(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=400)
-
-
-class TestTwoStageByPooled(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60)
-    exact = False
-    recall = 0.9
-
-
-class TestTwoStageByTokens(IndexTests):
-    plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
-    exact = False
-    recall = 0.9
-
-
-class TestMultiVectorPq(IndexTests):
-    plugin = MultiVectorPq(subvectors=8, candidates=60)
-    exact = False
-    recall = 0.9
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("started_java")
 class TestBm25(IndexTests):
     plugin = Bm25(k1=1.2)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("started_java")
-class TestImpact(IndexTests):
-    """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
-
-    plugin = Impact(scale=1)
-    exact = False
-    recall = 1.0

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
 from hardneg.indexes.dense import DenseIndex

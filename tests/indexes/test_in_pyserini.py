@@ -7,11 +7,9 @@ import pytest
 
 from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.binary import Binary
-from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import write_encoded

@@ -14,11 +14,10 @@ import pytest
 import torch
 
 from hardneg.indexes.backends import product as product_lookup
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.product import CodeLookup, OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.faiss.on_gpus import gpus
+from hardneg.indexes.kernels.faiss.compression import gpus
 from hardneg.records.errors import UsageError
 from hardneg.runtime.progress import Silent
 from hardneg.store.digest import tree_digest

@@ -2,15 +2,19 @@
 
 import numpy as np
 import pytest
+from encoded_forms import drawn_documents, drawn_queries, write_encoded
 
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.backends.multi_vector import MultiVector, MultiVectorTwoStage
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
+from hardneg.records.types import PluginSetting
+from hardneg.registry.plugins import configure, plugin_names
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import drawn_documents, drawn_queries, write_encoded
+
+TOKENS = [PluginSetting("multi-vector"), PluginSetting("multi-vector-two-stage", {"candidates": 9})]
+BACKENDS = [Flat(), *(configure("indexes", each) for each in TOKENS if each.name in plugin_names("indexes"))]
 
 
-@pytest.mark.parametrize("backend", [Flat(), MultiVector(), MultiVectorTwoStage(candidates=9)])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_options_change_no_result(tmp_path, backend):
     documents = drawn_documents(backend.input, 60, 4, exact=True)
     backend.build(write_encoded(tmp_path / "encoded", documents), tmp_path / "index", Silent())

@@ -52,6 +52,10 @@ SHOWN = {
         ("writer", "chat", "forms: tuple[str, ...] = ('question',)"),
     ],
     "hardneg-mteb": [],
+    "hardneg-multi-vector": [
+        ("encoder", "multi-vector", "query_expansion: int | None = None"),
+        ("index", "multi-vector-pq", "subvectors: int = 32"),
+    ],
     "hardneg-papers": [("analysis", name, "hardneg-papers") for name in ANALYSES],
     "hardneg-pyterrier": [],
     "hardneg-ray": [("engine", "ray", "num_cpus: float | None = None")],
@@ -60,6 +64,12 @@ SHOWN = {
         ("stage", "train-reader", "reader: ReaderSpec (required)"),
     ],
     "hardneg-seq2seq": [("writer", "seq2seq", "top_k: int = 10")],
+    "hardneg-sparse": [
+        ("encoder", "sparse", "max_terms: int | None = None"),
+        ("regularizer", "flops", "query_weight: float = 5e-05"),
+        ("index", "impact", "scale: float = 100.0"),
+        ("index", "sparse", "hardneg-sparse"),
+    ],
 }
 """Each plugin of a package: its kind, its name, and what `plugins show` has of it."""
 

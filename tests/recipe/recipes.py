@@ -24,12 +24,24 @@ from hardneg.store.artifacts import Artifact, Store
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]
 
-PACKAGES = {"cort-electra-": "hardneg_electra", "rocketqa-nq": "hardneg_reader", "ance-nq-reader": "hardneg_reader"}
+PACKAGES = {
+    "ance-nq": "hardneg_datasets",
+    "ance-nq-reader": "hardneg_reader",
+    "cort-electra-": "hardneg_electra",
+    "dpr-nq": "hardneg_datasets",
+    "rocketqa-nq": "hardneg_reader",
+}
+PACKAGES |= dict.fromkeys(("ance-splade", "star-splade"), "hardneg_sparse")
 """Of recipes whose names begin so, the package that their preset `paper` needs."""
 
 
 NEEDS_PAPERS = pytest.mark.skipif(
     importlib.util.find_spec("hardneg_papers") is None, reason="pip install ./plugins/hardneg-papers"
+)
+
+
+NEEDS_DATASETS = pytest.mark.skipif(
+    importlib.util.find_spec("hardneg_datasets") is None, reason="pip install ./plugins/hardneg-datasets"
 )
 
 

@@ -13,11 +13,9 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.recipe import execute as measured
 from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.exported_runs import export_runs
-from hardneg.recipe.ir_metadata import ir_metadata
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipe.run_folder import export_runs, ir_metadata, publish
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import DataError
 from hardneg.store.artifacts import Store

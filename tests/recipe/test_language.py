@@ -1,4 +1,4 @@
-"""Presets, `extends`, `--set` and functions: what each comes to, and what is told of what recipes once had."""
+"""Presets, `extends`, `--set` and functions: what each comes to."""
 
 import re
 from pathlib import Path
@@ -79,42 +79,12 @@ def test_a_function_may_be_extended(tmp_path):
         ("star-pasage", "did you mean 'star-passage'"),
         ("a.yaml", "a circle"),
         (3, "must be one recipe's name or path"),
-        (["bm25-passage", "star-passage"], "one recipe, no list and no base: write the others out"),
-        ("bases/passages", "one recipe, no list and no base: write the others out"),
+        (["bm25-passage", "star-passage"], "must be one recipe's name or path"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, extends, told):
     with pytest.raises(RecipeError, match=told):
         expand(write(tmp_path, "a", extends=extends), None, ())
-
-
-OLD = """
-extends: [bm25-passage, star-passage]
-for: {kind: [a, b]}
-defaults: {search: {depth: 50}}
-stages:
-  "{kind}": {stage: encode}
-  star: {stage: train, negatives: n, system: STAR}
-  bm25: null
-presets:
-  paper: {extends: bases/msmarco, stages: {bm25: null, star: {for: {rate: [1]}}}}
-"""
-
-
-def test_what_recipes_once_had_is_told_a_line_each_with_what_to_write(tmp_path):
-    told = problems(tmp_path, OLD)
-    assert [line.partition(": ")[0] for line in told] == [
-        "extends",
-        "defaults",
-        "for",
-        "stages.star.system",
-        "stages.bm25",
-        "presets.paper.extends",
-        "presets.paper.stages.bm25",
-        "presets.paper.stages.star.for",
-    ]
-    assert told[1] == "defaults: no longer a part of recipes: write the options into each stage"
-    assert told[4] == "stages.bm25: null takes no stage away: write only the stages that are to be there"
 
 
 def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
@@ -138,8 +108,6 @@ def test_what_a_preset_cannot_be(tmp_path):
     with pytest.raises(RecipeError, match="presets: must map a name"):
         expand(write(tmp_path, "a", presets=3), None, ())
     assert "presets.demo: must be a mapping" in expand(write(tmp_path, "a", presets={"demo": 3}), None, ()).problems[0]
-    with pytest.raises(RecipeError, match=r"presets\.demo\.presets: a preset cannot hold it; they stand at the top"):
-        expand(write(tmp_path, "a", presets={"demo": {"presets": {}}}), None, ())
 
 
 def test_another_plugin_or_verb_has_no_options_of_the_one_before_it():

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from recipe.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec
-from hardneg.indexes.backends.approximate import IvfPq
+from hardneg.indexes.backends.compressed import IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.recipe.estimate import Estimate, estimate, no_room
 from hardneg.recipe.load import load_recipe

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hub_layouts import add_mteb, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
-from recipe.recipes import small_collection, with_a_paper_preset
+from recipe.recipes import NEEDS_DATASETS, NEEDS_PAPERS, small_collection, with_a_paper_preset
 from safetensors.torch import load_file
 from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
@@ -146,13 +146,15 @@ def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None
     assert ready.returncode == 0 and "ready: all of it is here or can be fetched" in ready.stdout
 
 
+@NEEDS_DATASETS
+@NEEDS_PAPERS
 def test_a_plan_tells_what_is_missing_without_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib.util
 
     found = importlib.util.find_spec
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "hardneg.recipe.packages.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
+        "hardneg.recipe.needs.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
     )
     arguments = ["recipe", "plan", "dpr-nq", "-p", "paper", "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200"})

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.recipe.load import load_recipe
-from hardneg.recipe.packages import extras as needed
+from hardneg.recipe.needs import extras as needed
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import MissingDependency
@@ -16,7 +16,7 @@ from hardneg.records.errors import MissingDependency
 
 def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hardneg.recipe.packages.find_spec", lambda name: name != "pyserini" or None)
+    monkeypatch.setattr("hardneg.recipe.needs.find_spec", lambda name: name != "pyserini" or None)
     line = 'before it can run: pyserini not installed: pip install "hardneg[lucene]"'
     store = ["--store", str(tmp_path / "store")]
     assert line in CliRunner().invoke(app, ["recipe", "plan", "star-passage", *store]).output

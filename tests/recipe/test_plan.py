@@ -5,7 +5,7 @@ import pytest
 from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
-from hardneg.encoders.open.configuration import Shape
+from hardneg.encoders.open.contract import Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe import plan as planning

@@ -8,11 +8,10 @@ from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipe.exported_runs import export_runs
 from hardneg.recipe.laid_indexes import laid_indexes
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import maker, read_lock
+from hardneg.recipe.run_folder import export_runs, maker, read_lock
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import DataError, HardnegError, ModelError
 from hardneg.records.layout import IR_METADATA, LOCK

@@ -6,8 +6,7 @@ import pytest
 from recipe.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
-from hardneg.cli.plan_tables import plan_table
-from hardneg.cli.recipe_plan import Planned, _content
+from hardneg.cli.recipe_plan import _content, plan_table
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.plan import make_plan
@@ -107,7 +106,7 @@ def test_the_plan_has_one_line_for_all_seeds_with_their_sum(tmp_path, tree, caps
         "12 steps" in line and "3 keys" in line and len([line for line in lines if line.startswith("star-test")]) == 1
     )
     assert f"to run: {len(rows)} of {len(rows)} steps" in lines[-1]
-    told = _content(Planned(plan, rows, [], []))["steps"]
+    told = _content(plan, rows)["steps"]
     assert [(row["step"], row["of"], row["seed"]) for row in told if row.get("of") == "star"] == [
         (f"star-seed-{seed}", "star", seed) for seed in (1, 2, 3)
     ]

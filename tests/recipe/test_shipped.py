@@ -3,9 +3,7 @@
 import dataclasses
 import importlib.util
 import json
-import shlex
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,28 @@ import yaml
 from recipe.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
 from hardneg.recipe import plan as planning
-from hardneg.recipe.functions import RecipeFunction, function_names
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment, named_recipes, shipped_recipes
+from hardneg.recipe.yaml_load import (
+    RecipeFunction,
+    find_recipe,
+    function_names,
+    head_comment,
+    named_recipes,
+    shipped_recipes,
+)
 from hardneg.store.digest import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {
+    **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),
+    ("ance-nq", "paper"): "hardneg_datasets",
+    ("dpr-nq", "paper"): "hardneg_datasets",
     ("cort-electra-passage", "paper"): "hardneg_electra",
     ("rocketqa-nq", "demo"): "hardneg_reader",
     ("rocketqa-nq", "paper"): "hardneg_reader",
+    **{("ance-splade", preset): "hardneg_sparse" for preset in ("demo", "paper")},
+    **{("star-splade", preset): "hardneg_sparse" for preset in ("demo", "small", "paper")},
 }
 PRESETS = [(name, preset) for name, presets in presets_by_recipe().items() for preset in presets]
 
@@ -109,7 +118,7 @@ def test_what_a_recipe_comes_to_stays(asked: str, monkeypatch: pytest.MonkeyPatc
     if name not in presets_by_recipe():
         pytest.skip("pip install ./plugins/hardneg-papers")
     if (name, preset) in OUTSIDE and not importlib.util.find_spec(OUTSIDE[name, preset]):
-        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install ./plugins/hardneg-electra")
+        pytest.skip(f"{OUTSIDE[name, preset]} is not installed: pip install it from plugins/")
     monkeypatch.setattr(planning._Sources, "digest", lambda sources, find: "content")
     recipe = load_recipe(find_recipe(name), preset)
     steps = make_plan(recipe, []).steps
@@ -154,33 +163,6 @@ def test_a_function_returns_plain_stages(name: str):
         tree = source.function(preset)
         assert json.loads(json.dumps(tree)) == tree and None not in [value for _, value in _keys_and_values(tree)]
         assert all("stage" in stage for stage in tree["stages"].values())
-
-
-ROCKETQA = ["rocketqa-passage", "rocketqa-table3", "rocketqa-nq"]
-
-
-def _settings_in_head(name: str, word: str) -> list[str]:
-    """What the command in a recipe's head that has this word sets."""
-    commands = "\n".join(head_comment(find_recipe(name))).replace("\\\n", " ").splitlines()
-    (words,) = (shlex.split(line) for line in commands if word in line and line.split()[:1] == ["hardneg"])
-    return [value for flag, value in pairwise(words) if flag == "--set"]
-
-
-@NEEDS_PAPERS
-@pytest.mark.parametrize("name", ROCKETQA)
-def test_rocketqas_reports_tell_what_its_filter_drops_and_the_head_how_to_hide_positives(name: str):
-    settings = _settings_in_head(name, "false-negative-recall")
-    stages = load_recipe(find_recipe(name), settings=settings).stages
-    analyses, dataset = {each.name: each for each in stages["behind"].analysis}, stages["dataset"]
-    hidden = analyses["false-negative-recall"]
-    assert hidden.scores == {"cross-encoder": "train-scores"} and hidden.depth == 20
-    assert (dataset.withheld.positives, dataset.withheld.unlabelled) == (0.3, 0.5)
-    for preset in ("demo", "paper"):
-        plain = load_recipe(find_recipe(name), preset).stages
-        (denoising,) = plain["behind"].analysis
-        assert denoising.name == "denoising" and denoising.negatives == {"denoised": "denoised-negatives"}
-        assert plain["report"].analyses == {"Denoising": "behind"}
-        assert plain["train-scores"].positives
 
 
 @NEEDS_PAPERS

@@ -66,6 +66,7 @@ def test_a_dataset_without_its_source() -> None:
 
 
 def test_options_of_plugins() -> None:
+    pytest.importorskip("hardneg_datasets")
     with pytest.raises(PluginError) as caught:
         configure("datasets", PluginSetting("msmarco-doc", {"source": "x", "url": "maybe", "splits": 3, "sorce": 1}))
     options = ["sorce: msmarco-doc has no such option; did you mean 'source'?"]

@@ -8,8 +8,7 @@ import pytest
 from hardneg.records.errors import PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.registry import plugins as registry
-from hardneg.registry.plugin_help import plugin_options, plugin_text
-from hardneg.registry.plugins import configure, list_plugins, load_plugin
+from hardneg.registry.plugins import configure, list_plugins, load_plugin, plugin_options, plugin_text
 from hardneg.store.identity import plugin_identity
 
 MINER = '''

@@ -27,5 +27,5 @@ def test_settings_stand_in_order_those_of_all_systems_first() -> None:
 def test_what_a_step_is_for() -> None:
     batches = load_recipe(find_recipe("star-static"), "demo").stages
     assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
-    behind = load_recipe(find_recipe("rocketqa-passage"), "demo").stages["behind"]
-    assert behind.why() == "measure what lies behind the metrics: denoising"
+    found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
+    assert found.why() == "measure what lies behind the metrics: recall-at-depth"

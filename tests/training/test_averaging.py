@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
+from tiny import BY_FAMILY, tiny_encoder, tiny_static
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
@@ -28,7 +28,7 @@ def table(encoder: Encoder) -> torch.Tensor:
     return weights
 
 
-@pytest.mark.parametrize("make", [tiny_encoder, tiny_sparse_encoder, tiny_multi_vector, tiny_static])
+@pytest.mark.parametrize("make", BY_FAMILY.values())
 def test_each_weight_is_the_mean_of_all(make, tmp_path: Path) -> None:
     models = {name: opened(make(tmp_path / name, seed=seed)) for seed, name in enumerate(("one", "two"))}
     states = {name: {**model.module.state_dict()} for name, model in models.items()}

@@ -12,11 +12,10 @@ from guided_toy import toy_guide
 from precise import PreciseEncoder, PreciseTokens
 from processes import codes, launch
 from test_distributed import Watched
-from toy import options, toy_data
+from toy import Squares, options, toy_data
 
 from hardneg.formats.segments import Segments
 from hardneg.losses.distillation import MarginMSE
-from hardneg.losses.flops import Flops
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.records.errors import UsageError
@@ -64,7 +63,7 @@ TERMS = {
     "dims": LossTerms({6: 1.0, 2: 0.5}),
     "precisions": LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
     "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
-    "penalty": LossTerms({}, Flops(0.5, 0.25, "constant", query_threshold=1)),
+    "penalty": LossTerms({}, Squares(0.5, 0.25)),
 }
 EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 LOSSES: dict[str, Any] = {

@@ -12,16 +12,15 @@ from guided_toy import Given, drawn, toy_guide
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
-from toy import BagEncoder, options, toy_data
+from toy import BagEncoder, Squares, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.binary import Binary
 from hardneg.indexes.backends.compressed import Sq8
-from hardneg.losses.flops import Flops
+from hardneg.indexes.backends.product import Binary
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.star import Star
 from hardneg.records.errors import UsageError
@@ -34,7 +33,7 @@ from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
 EVERY = InfoNCE(directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 MASKED = LossTerms(guided_mask=GuidedMask(), self_mask=0.1)
-PENALTY = Flops(0.3, 0.7, "constant")
+PENALTY = Squares(0.3, 0.7)
 STORED = LossTerms({6: 1.0, 4: 0.5}, precisions=("float32", "int8", "binary"))
 
 
@@ -232,7 +231,7 @@ def test_penalties_grow_and_are_told(toy_folder, tmp_path):
     """Eight steps, a ramp over the first half: the penalty is 0 at the first, whole from the fifth on."""
     encoder: Any = BagEncoder()
     encoder.module.dropout.p = 0.0
-    terms = LossTerms({}, Flops(0.0, 1.0, "linear", ramp=0.5))
+    terms = LossTerms({}, Squares(ramp=0.5))
     alike = {"batch_size": 12, "negatives_per_query": 0, "positive": "first"}
     chosen = options(max_steps=8, learning_rate=1e-9, accumulate=1, **alike)
     result = train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), terms=terms)
@@ -250,7 +249,7 @@ def test_terms_are_part_of_a_runs_identity(toy_folder):
             LossTerms(),
             LossTerms({6: 1.0}),
             LossTerms({6: 2.0}),
-            LossTerms({}, Flops()),
+            LossTerms({}, Squares()),
             LossTerms(self_mask=0),
         )
     ]

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +18,28 @@ from hardneg.encoders.representation import Representation
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.star import Star
-from hardneg.records.types import Document, Negatives
+from hardneg.records.types import Document, EncodedBatch, Negatives
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
+
+
+@dataclass(frozen=True)
+class Squares:
+    """A regularizer: weighted squared norms of the means of queries and documents, whole after a part of training."""
+
+    version, form = 1, "vectors"
+    queries: float = 0.0
+    documents: float = 1.0
+    ramp: float | None = None
+
+    def __call__(self, batch: EncodedBatch) -> Tensor:
+        share = 1.0 if self.ramp is None else min(1.0, batch.done / self.ramp)
+        shares = batch.counts.to(batch.documents.dtype) / batch.counts.sum()
+        parts = ((self.queries, batch.queries.mean(0)), (self.documents, shares @ batch.documents))
+        return share * sum(weight * mean.square().sum() for weight, mean in parts)
+
 
 WORDS = ["amber", "birch", "cedar", "delta", "ember", "fjord"]
 WORDS += ["grove", "heath", "islet", "jetty", "knoll", "ledge"]

@@ -9,7 +9,7 @@ _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
 _MAPPINGS = {
     "analyze": {"analysis": {"overlap": {"runs": {"a": _RUN, "b": _OTHER}}}},
     "average": {"models": {"one": "some-model", "two": "other-model"}},
-    "dataset": {"loader": "pynames"},
+    "dataset": {"loader": "pydocs"},
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},
     "fuse": {"runs": {"one": _RUN, "two": _OTHER}},

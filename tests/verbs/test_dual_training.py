@@ -57,8 +57,6 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
         plan_in(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
     with pytest.raises(RecipeError, match="64 is more than the 32 dimensions of the recipe's model"):
         plan_in(tmp_path, tree, "stages.star.dims=[64, 16]")
-    with pytest.raises(RecipeError, match="flops is a penalty on weights of terms, and the recipe's model makes one"):
-        plan_in(tmp_path, tree, "stages.star.regularizer=flops")
 
 
 def brings(monkeypatch, form, trainable=True):
@@ -72,7 +70,6 @@ def brings(monkeypatch, form, trainable=True):
     [
         ("weights", ["precisions=[binary]"], "precisions: the recipe's model makes weights of terms"),
         ("weights", ["dims=[8]"], "dims: the recipe's model makes weights of terms, which cannot be cut"),
-        ("token-vectors", ["regularizer=flops"], "on weights of terms, and the recipe's model makes a vector a token"),
         ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes weights of terms"),
     ],
 )
@@ -86,14 +83,6 @@ def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, s
     with pytest.raises(RecipeError, match="the recipe's model has no weights here, so it cannot be trained"):
         plan_in(tmp_path, tree)
     assert resolve(ModelSpec("nobody/nothing")).known_family is None
-
-
-def test_penalties_on_segments(tmp_path, tiny_model, monkeypatch):
-    tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
-    unknown = resolve("nobody/nothing")
-    monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)
-    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
-        plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")
 
 
 @pytest.mark.slow

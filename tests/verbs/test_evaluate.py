@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.dpr import Dpr
+from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import UsageError
@@ -14,22 +14,28 @@ from hardneg.verbs.evaluate import Evaluate
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling
 
-PASSAGES = "id\ttext\ttitle\n1\tLondres is large\tLondon\n2\tParis is not\tParis\n3\tthe capital of Japan\tTokyo\n"
+PASSAGES = {"1": ("London", "Londres is large"), "2": ("Paris", "Paris is not"), "3": ("Tokyo", "the capital of Japan")}
 ALIASES = ["London", "Londres", "Llundain", "The City of London"]
-QUESTIONS = [
-    {"question": "what is the capital of England", "answers": ALIASES, "positive_ctxs": [{"psg_id": 1}]},
-    {"question": "what is the capital of Japan", "answers": ["Tokyo", "東京"], "positive_ctxs": []},
-]
+QUESTIONS = [("what is the capital of England", ALIASES), ("what is the capital of Japan", ["Tokyo", "東京"])]
 
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
     source = tmp_path / "trivia"
     source.mkdir()
-    (source / "psgs_w100.tsv").write_text(PASSAGES)
-    (source / "biencoder-trivia-train.json").write_text(json.dumps(QUESTIONS))
-    (source / "trivia-test.qa.csv").write_text("".join(f"{row['question']}\t{row['answers']!r}\n" for row in QUESTIONS))
-    facts = write_collection(Dpr(str(source)).load(), tmp_path / "stored", Silent())
+    (source / "qrels").mkdir()
+    rows = [{"_id": name, "title": title, "text": text} for name, (title, text) in PASSAGES.items()]
+    asked = [
+        {"_id": f"{split}-{number}", "text": text, "answers": answers}
+        for split in ("train", "test")
+        for number, (text, answers) in enumerate(QUESTIONS)
+    ]
+    for name, lines in {"corpus": rows, "queries": asked}.items():
+        (source / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (source / "qrels" / "train.tsv").write_text("train-0\t1\t1\ntrain-1\t2\t0\n")
+    (source / "qrels" / "test.tsv").write_text("test-0\t2\t0\ntest-1\t2\t0\n")
+    facts = write_collection(Beir(str(source)).load(), tmp_path / "stored", Silent())
+    (tmp_path / "stored" / "qrels" / "test.txt").write_text("")  # a split without judgements
     assert facts["splits"]["train"]["with_answers"] == facts["splits"]["test"]["with_answers"] == 2
     return tmp_path / "stored"
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.configuration import BASE, Shape
+from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.spec import FullSpec
 from hardneg.records.types import PluginSetting
 from hardneg.verbs.shared.stage_spec import Sizes, encoding

@@ -10,8 +10,7 @@ from pydantic import AfterValidator, Field
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LATER, without_problems
-from hardneg.registry.plugin_help import plugin_options
-from hardneg.registry.plugins import list_plugins, load_plugin
+from hardneg.registry.plugins import list_plugins, load_plugin, plugin_options
 from hardneg.training import options as run_options
 from hardneg.training.options import LearningOptions, TrainOptions, option
 from hardneg.verbs.shared import mixture_options, training_options

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import overrides
 from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.pyserini_lines import ROUNDED, ModelReference, Program, dense_encoder, quoted, sparse_encoder
+from hardneg.encoders.open.pyserini_lines import (
+    IMPACT_SCALE,
+    ROUNDED,
+    ModelReference,
+    Program,
+    dense_encoder,
+    quoted,
+    sparse_encoder,
+)
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.segments import DELIMITER
@@ -87,7 +95,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
     if form == "lucene":
         return _lucene(folder, options)
     if form == "impacts":
-        return _impacts(folder, float(str(options.get("scale", 100.0))), queries)
+        return _impacts(folder, float(str(options.get("scale", IMPACT_SCALE))), queries)
     if form == "vectors":
         return _vectors(folder, queries, segments)
     return f"# Pyserini does not open {folder}: {_NONE[form]}"

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from hardneg.api.adhoc_recipe import AdhocRecipe, list_options, mining_stage
-from hardneg.api.single_stage import make_dataset, make_from
+from hardneg.api.content_store import make_dataset, make_from
 from hardneg.api.workplace import Workplace
 from hardneg.doors.trainer.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
 from hardneg.formats.negatives import read_negatives

@@ -20,7 +20,7 @@ from hardneg.formats.segments import segment_ids
 from hardneg.formats.vectors.begun_blocks import arrays_of, drop, encoded_of
 from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
 from hardneg.formats.vectors.shards import even_cut, shard_name
-from hardneg.formats.vectors.sparse_store import SHAPE
+from hardneg.records.layout import WEIGHTS
 from hardneg.runtime.distributed import World, barrier, from_first, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
@@ -149,7 +149,7 @@ def join_blocks(
         documents, own_rows = (range(*edges[[begin, end]].tolist()) for edges in (layout.documents, layout.rows))
         part = ShardRows(rows, documents, own_rows)
         _write(encoder, part, store, own, range(begin, end))
-        size = {"terms" if (own / SHAPE).exists() else "dimension": encoder.dimension}
+        size = {"terms" if (own / WEIGHTS).exists() else "dimension": encoder.dimension}
         closed.append(close_shard(own, len(part), {"first": own_rows.start, **size}))
     close_folder(folder, closed)
 

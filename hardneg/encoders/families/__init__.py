@@ -1,1 +1,1 @@
-"""The built-in encoders: dense, static, sparse and multi-vector; and adapters."""
+"""The built-in encoders: dense, static and multi-vector; and adapters."""

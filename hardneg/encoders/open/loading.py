@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.layers import put_adapters
+from hardneg.encoders.families.adapters.layers import put_adapters as put_adapters
 from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
 from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
-from hardneg.encoders.tokens.typed_tokens import check_token_types, joined
+from hardneg.encoders.tokens.tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
 from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import derive_seed

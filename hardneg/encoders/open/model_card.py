@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from hardneg.encoders.open.configuration import tokens_read
-from hardneg.encoders.open.pyserini_lines import ModelReference, dense_encoder, sparse_encoder
+from hardneg.encoders.open.contract import tokens_read
+from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE, ModelReference, dense_encoder, sparse_encoder
 from hardneg.encoders.open.source import ON_HUB
-from hardneg.formats.vectors.sparse_store import IMPACT_SCALE
 from hardneg.records.types import HUB_ID
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 ROUNDED = "model_kwargs"
 """The option that has weights of fewer digits opened as float32."""
 
+IMPACT_SCALE = 100.0
+"""The default of the index `impact`: by which weights are multiplied before they are rounded to whole numbers."""
+
 _PLAIN = ("mean", "cls")
 
 

@@ -19,8 +19,19 @@ from hardneg.encoders.families.adapters.adapter_source import (
     with_base,
 )
 from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.configuration import BASE, LARGE, Shape, warn
-from hardneg.encoders.open.contract import CONFIG, Contract, filled, read_contract, saved_class, saved_values
+from hardneg.encoders.open.contract import (
+    BASE,
+    CONFIG,
+    LARGE,
+    Contract,
+    Shape,
+    filled,
+    filled_values,
+    read_contract,
+    saved_class,
+    saved_values,
+    warn,
+)
 from hardneg.encoders.open.model_files import (
     SAFE,
     check_activations,
@@ -250,10 +261,14 @@ class FolderFamily:
         names = json_object(folder / "config.json").get("architectures") or ()
         return any(name in cls.own for name in (json_object(folder / CONFIG).get("model_type"), *names))
 
+    def saved(self, folder: Path) -> bool:
+        """Whether a class of its own of sentence-transformers saved the folder."""
+        return saved_class(folder) in self.own
+
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""
         table = not self.tables and table_files(folder) is not None
-        if table or saved_class(folder) not in ("SentenceTransformer", *self.own):
+        if table or not (self.saved(folder) or saved_class(folder) == "SentenceTransformer"):
             other = "static model" if table else saved_class(folder)
             raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
@@ -269,6 +284,10 @@ class FolderFamily:
         """
         self.check_class(model.path)
         return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
+
+    def filled_values(self, model: ResolvedModel, contract: Contract) -> dict[str, Any]:
+        """The fields of a spec that is filled in by a contract, whatever its similarity. Raises ModelError."""
+        return filled_values(model.spec, contract, adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
         """Remarks for the user before a model in a folder becomes one of this family."""
@@ -294,9 +313,13 @@ class FolderFamily:
                 return digest_of(model_content(location), spec)
         return self.content_digest(model)
 
+    def identity(self, model: ResolvedModel) -> FullSpec:
+        """The spec that counts beside a folder's content."""
+        return model.full
+
     def content_digest(self, model: ResolvedModel) -> str:
         """The digest of a folder."""
-        return digest_of(model_content(model.location), model.full)
+        return digest_of(model_content(model.location), self.identity(model))
 
     def look_up(self, model: ResolvedModel) -> Lookup:
         """The size of the files, with those of an adapter."""

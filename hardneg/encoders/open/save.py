@@ -15,7 +15,7 @@ from hardneg.encoders.open.contract import OWN
 from hardneg.encoders.open.loading import assembled, with_prompts
 from hardneg.encoders.open.resolved import quiet
 from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec
-from hardneg.encoders.tokens.typed_tokens import with_token_type
+from hardneg.encoders.tokens.tokens import with_token_type
 from hardneg.encoders.towers import evaluating, route, transformers, twins
 from hardneg.records.errors import ModelError
 from hardneg.records.layout import SPEC_FILE

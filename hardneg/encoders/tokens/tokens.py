@@ -1,6 +1,8 @@
 """Texts as token ids, cut into batches of about equal work."""
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import chain
@@ -9,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from hardneg.encoders.spec import Side
+from hardneg.encoders.spec import FullSpec, Side
 from hardneg.encoders.tokens.backend import WHOLE, Frame, Ids, backend_of, cut, cut_pairs, run_positions
-from hardneg.encoders.towers import placed
+from hardneg.encoders.towers import has_twins, placed, route
+from hardneg.records.errors import ModelError
 
 _CPU = torch.device("cpu")
 _CHATS = 64  # texts that are padded together for a moment
@@ -166,52 +169,63 @@ def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Si
     )
 
 
-EXPANDED = "query_expansion_positions"
-"""The feature of sentence-transformers that marks the positions of an expansion."""
+_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
+_COPIED = ("padding_side", "truncation_side", "model_max_length")
 
 
-def expanded(tokens: Tokens, transformer: Any) -> Tokens:
-    """The tokens of queries for a transformer of sentence-transformers: padded, if it has an expansion."""
-    expansion = Expansion.of(transformer)
-    return tokens if expansion is None else expansion.expand(tokens)
+def typed(tokens: Tokens, token_type: int) -> Tokens:
+    """The same tokens, each of one type."""
+    others = {name: column for name, column in tokens.columns.items() if name != "token_type_ids"}
+    return replace(tokens, columns=others, same={**tokens.same, "token_type_ids": token_type})
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
+def check_token_types(transformer: Any, spec: FullSpec) -> None:
+    """Refuses token types that a transformer has no embeddings for."""
+    if not spec.typed:
+        return
+    model, instead = transformer.model, 'leave the token types out and set query_prompt: "query: " instead'
+    taken = "token_type_ids" in inspect.signature(model.forward).parameters
+    known = int(getattr(model.config, "type_vocab_size", 0) or 0) if taken else 0
+    for name in ("query_token_type", "document_token_type"):
+        if (token_type := getattr(spec, name)) >= max(known, 1):
+            has = f"has {known} token types, counted from 0" if known else "has no token types"
+            raise ModelError(f"model {spec.name!r} {has}: {name} is {token_type}; {instead}")
+    if getattr(transformer.tokenizer, "backend_tokenizer", None) is None:
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer, which cannot keep token types: {instead}")
 
-    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
-    """
 
-    length: int
-    token: int
-    attended: bool
+def joined(modules: list[nn.Module]) -> list[nn.Module]:
+    """The modules of one side where both have equal weights, as in a saved model of two token types; else all."""
+    whole = nn.Sequential(*modules)
+    if not has_twins(whole):
+        return modules
+    document = route(whole, "document")
+    theirs, ours = (nn.Sequential(*parts).state_dict() for parts in (route(whole, "query"), document))
+    same = theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
+    return document if same else modules
 
-    @classmethod
-    def of(cls, transformer: Any) -> "Expansion | None":
-        """The expansion of a transformer of sentence-transformers; None where it has none."""
-        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
-        if options is None:
-            return None
-        tokenizer = transformer.tokenizer
-        if options["token"] is not None:
-            token = tokenizer.convert_tokens_to_ids(options["token"])
-        else:
-            token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
-        return cls(int(options["length"]), int(token), bool(options["attend"]))
 
-    def expand(self, tokens: Tokens) -> Tokens:
-        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
-        missing = np.maximum(self.length - tokens.lengths, 0)
-        values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
-        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
-        size = int(tokens.offsets[-1])
-        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
-        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
-        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
-        return replace(
-            tokens,
-            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
-            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
-            same={name: value for name, value in tokens.same.items() if name not in other},
-        )
+def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
+    """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type."""
+    first, *rest = parts
+    own = copy(first)
+    own.processor = _of_one_type(first.tokenizer, token_type)
+    return [own, *rest]
+
+
+def _of_one_type(tokenizer: Any, token_type: int) -> Any:
+    """The tokenizer with a template of one token type, in the class of transformers that keeps it as it is."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    frame = backend_of(tokenizer).frames[False]  # type: ignore[union-attr]
+    before, after = ([tokenizer.convert_ids_to_tokens(token) for token, _ in beside] for beside in frame.around)
+    special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys([*before, *after])]
+    single = [f"{name}:{token_type}" for name in (*before, "$A", *after)]
+    backend.post_processor = TemplateProcessing(single=single, special_tokens=special)
+    options = {name: getattr(tokenizer, name) for name in _COPIED}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, model_input_names=_INPUTS, **options, **tokenizer.special_tokens_map
+    )

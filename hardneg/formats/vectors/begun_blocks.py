@@ -4,6 +4,7 @@ import logging
 import time
 import zipfile
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -11,7 +12,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.encoded import Encoded, SparseRows, TokenVectors
+from hardneg.records.encoded import Encoded, EncodedRows
 from hardneg.store.atomic_write import replacing
 
 SECONDS = 30.0
@@ -94,27 +95,17 @@ def drop(folder: Path | None, name: str) -> None:
 
 def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
     """Encoded texts as arrays by name."""
-    if isinstance(encoded, SparseRows):
-        return {
-            "offsets": encoded.offsets,
-            "terms": encoded.terms,
-            "weights": encoded.weights,
-            "width": np.array(encoded.width),
-        }
-    return (
-        {"values": encoded}
-        if isinstance(encoded, np.ndarray)
-        else {"offsets": encoded.offsets, "vectors": encoded.vectors}
-    )
+    if isinstance(encoded, np.ndarray):
+        return {"values": encoded}
+    return {name: np.asarray(value) for name, value in vars(encoded).items()}
 
 
 def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """The encoded texts of these arrays. Raises KeyError where one is missing."""
+    """The encoded texts of these arrays, of one of the forms that are known here. Raises StopIteration for others."""
     if "values" in arrays:
         return arrays["values"]
-    if "vectors" in arrays:
-        return TokenVectors(arrays["offsets"], arrays["vectors"])
-    return SparseRows(arrays["offsets"], arrays["terms"], arrays["weights"], int(arrays["width"]))
+    form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
+    return form(**{name: array if array.ndim else array.item() for name, array in arrays.items()})
 
 
 def _read(path: Path, count: int) -> _Part | None:
@@ -126,6 +117,6 @@ def _read(path: Path, count: int) -> _Part | None:
         encoded = encoded_of(arrays)
         if len(positions) == len(encoded) and (not len(positions) or 0 <= positions.min() <= positions.max() < count):
             return positions, encoded
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, StopIteration, zipfile.BadZipFile) as error:
         _log.warning("%s: cannot be read (%s)", path, error)
     return None

@@ -10,7 +10,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.shards import Pieces, Shards
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replacing
 
@@ -70,37 +69,3 @@ class NumberFile:
         if len(numbers) != stop - start:
             raise ArtifactError(f"{self.path}: cut short while it was read")
         return numbers
-
-
-@dataclass(frozen=True, eq=False)
-class NumberLine:
-    """Numbers of one NumPy type in a line over the files of an index's shards; pieces: where those of each begin."""
-
-    shards: Shards
-    name: str
-    dtype: str
-    pieces: Pieces
-
-    @property
-    def sound(self) -> bool:
-        """Whether the files have as many numbers as the shards' rows."""
-        return all(len(self._file(number)) == wanted for number, wanted in enumerate(np.diff(self.pieces.first)))
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """A copy of the numbers from `start` to `stop`; leaves no pages mapped.
-
-        Raises:
-            ArtifactError: a file became shorter.
-        """
-        parts = [self._file(number).read(begin, end) for number, begin, end in self.pieces.spans(start, stop)]
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *parts])
-
-    def take(self, positions: NDArray[np.int64]) -> NDArray[Any]:
-        """A copy of the numbers at these positions, int64 [n], through memory maps."""
-        taken = np.empty(len(positions), self.dtype)
-        for number, mine, there in self.pieces.owned(positions):
-            taken[mine] = self._file(number).mapped[there]
-        return taken
-
-    def _file(self, number: int) -> NumberFile:
-        return NumberFile(self.shards.of_shard(number) / self.name, self.dtype)

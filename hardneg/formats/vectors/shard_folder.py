@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatWriter
 from hardneg.formats.vectors.number_file import NumberFile, writing_numbers
 from hardneg.formats.vectors.shards import SHARD, Pieces, Shard, Shards, shard_name
-from hardneg.formats.vectors.sparse_store import SHAPE
 from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import DOC_IDS, TERMS
+from hardneg.records.layout import DOC_IDS, TERMS, WEIGHTS
 from hardneg.runtime.progress import Progress
 from hardneg.store.artifacts import write_json
 from hardneg.store.atomic_write import replace_text, replacing
@@ -81,7 +80,7 @@ def close_folder(folder: Path, shards: Sequence[Closed]) -> None:
     if all(shard.has(TOKEN_OFFSETS) for shard in shards):
         _join_offsets(folder / TOKEN_OFFSETS, shards)
     if width:
-        replace_text(folder / SHAPE, json.dumps({"rows": sum(shard.rows for shard in shards), "terms": width}))
+        replace_text(folder / WEIGHTS, json.dumps({"rows": sum(shard.rows for shard in shards), "terms": width}))
     if shards[0].has(TERMS):
         replace_text(folder / TERMS, (shards[0].folder / TERMS).read_text(encoding="utf-8"))
     Shards(folder, [shard.listed for shard in shards], 0 if width else dimension).write()

@@ -18,7 +18,7 @@ from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.languages import ENGLISH, language_of
-from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.records.types import Encoded, EncodedRows, Hits
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
@@ -138,7 +138,7 @@ class Bm25Searcher:
             UsageError: for vectors, or k below 1.
             ArtifactError: where the index holds a document that `rows` does not know.
         """
-        if isinstance(queries, np.ndarray | SparseRows | TokenVectors):
+        if isinstance(queries, np.ndarray | EncodedRows):
             raise UsageError("a BM25 index searches with texts, not vectors")
         check_depth(k)
         hits = no_hits(len(queries), k)

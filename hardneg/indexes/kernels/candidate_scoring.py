@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 from hardneg.formats.hash_index import ranges
 from hardneg.indexes.kernels.checks import check_encoded, check_queries, in_order
 from hardneg.indexes.kernels.max_passage import PooledSearcher
-from hardneg.indexes.kernels.maxsim.exact_maxsim import maxsim_matrix, maxsim_pairs
-from hardneg.indexes.kernels.sparse_products import weight_pairs, weight_products
 from hardneg.records.errors import UsageError
-from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.records.types import Encoded, EncodedRows, Hits
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
@@ -27,10 +25,8 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         check_queries(queries, documents.shape[1], 1)
         products: NDArray[np.float32] = queries @ documents.T
         return products
-    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
-        return weight_products(queries, documents)
-    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
-        return maxsim_matrix(queries, documents)
+    if isinstance(queries, EncodedRows) and type(queries) is type(documents):
+        return queries.score_matrix(documents)
     raise UsageError(_OTHERS)
 
 
@@ -44,10 +40,8 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
         check_queries(queries, documents.shape[1], 1)
         products: NDArray[np.float32] = np.einsum("nd,nd->n", documents, queries)
         return products
-    if isinstance(queries, SparseRows) and isinstance(documents, SparseRows):
-        return weight_pairs(queries, documents)
-    if isinstance(queries, TokenVectors) and isinstance(documents, TokenVectors):
-        return maxsim_pairs(queries, documents)
+    if isinstance(queries, EncodedRows) and type(queries) is type(documents):
+        return queries.score_pairs(documents)
     raise UsageError(_OTHERS)
 
 

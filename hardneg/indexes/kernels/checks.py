@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import Encoded, Hits, SparseRows, TokenVectors
+from hardneg.records.types import Encoded, EncodedRows, Hits
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
@@ -20,7 +20,7 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
     Raises:
         UsageError: they are texts, or encoded in another form.
     """
-    if isinstance(queries, SparseRows | TokenVectors):
+    if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index searches with one vector a query: use the model that encoded it")
     if not isinstance(queries, np.ndarray):
         raise UsageError(f"a {index_type} index searches with vectors, not texts: encode the queries first")
@@ -33,7 +33,7 @@ def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
     Raises:
         UsageError: they are texts.
     """
-    if not isinstance(queries, np.ndarray | SparseRows | TokenVectors):
+    if not isinstance(queries, np.ndarray | EncodedRows):
         raise UsageError(f"{what} by encoded queries, not texts: encode the queries first")
     return queries
 

@@ -301,9 +301,8 @@ class SearchBlocks(RunBlocks):
 
         Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all of them.
         """
-        from hardneg.indexes.backends.impact import ImpactSearcher
-
-        if isinstance(self._searcher, ImpactSearcher) or (self._encoder is None and self._vectors is None):
+        texts = self._encoder is None and self._vectors is None
+        if texts or hasattr(self._searcher, "lucene"):
             return _BLOCK
         most = _MOST if self._encoder is None else min(_MOST, _DOCUMENTS * self._encoder.block)
         gpu = self._encoder is not None and self._encoder.device.type != "cpu"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.encoders.open.configuration import BASE, Shape
+from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references

@@ -12,7 +12,7 @@ from hardneg_hub.prepare import Wanted, prepare
 from hardneg_hub.pushing import Push
 
 import hardneg as hn
-from hardneg.api.dataset_argument import MemoryCollection
+from hardneg.api.dataset_argument import write_dataset
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.records.errors import ArtifactError, DataError, UsageError
@@ -174,7 +174,7 @@ def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
     data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
     folder = tmp_path / "collection"
     folder.mkdir()
-    MemoryCollection.of(data).write(folder)
+    write_dataset(data, folder)
     (tmp_path / "mining.yaml").write_text(
         f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
         "stages:\n  mined: {stage: mine, split: train, miner: random}\n"

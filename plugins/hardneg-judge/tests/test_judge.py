@@ -22,7 +22,7 @@ from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.references import with_references
+from hardneg.recipe.seed_copies import with_references
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.layout import DROPPED, NEGATIVES
 from hardneg.records.types import Negatives

@@ -9,21 +9,10 @@ from typing import Any
 import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
-from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F401
+from package_fixtures import own_store, started_java, test_data, tiny_model  # noqa: E402, F401
 
 for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
     os.environ[_name] = "1"
-
-
-@pytest.fixture(scope="session")
-def started_java() -> None:
-    """This process's Java machine; skips where there is none that fits."""
-    from hardneg.plugin import MissingDependency, start_java
-
-    try:
-        start_java()
-    except MissingDependency as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_tree
 
-from hardneg.encoders.open.configuration import BASE
+from hardneg.encoders.open.contract import BASE
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

@@ -7,12 +7,11 @@ import pytest
 
 from hardneg.doors.pyserini.openings import model_location
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder, sparse_encoder
+from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.types import PluginSetting
-from tests.tiny import tiny_encoder, tiny_masked_lm
+from tests.tiny import tiny_encoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 
@@ -71,16 +70,3 @@ def test_a_network_that_no_folder_has_is_told(tmp_path, said):
     place = model_location(resolve(spec, fetch=True))
     assert "which the folder of the model" in place.lacking
     assert dense_encoder(load_learner(spec, "cpu", "fp32"), place) is None
-
-
-def test_weights_are_rounded_at_the_scale_of_the_index(tmp_path):
-    model = str(tiny_masked_lm(tmp_path / "model"))
-    spec = ModelSpec(model, encoder=PluginSetting("sparse"), query_length=6)
-    encoder = load_learner(spec, "cpu", "fp32")
-    made = _made(sparse_encoder(model_location(resolve(spec, fetch=True)), 40.0))
-    tokens = encoder.parts("query")[0].tokenizer.get_vocab()
-    for text, row in zip(_TEXTS, encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32")), strict=True):
-        own = {int(term): round(float(weight) * 40) for term, weight in zip(row.terms, row.weights, strict=True)}
-        assert {tokens[word]: count for word, count in made.encode(text).items() if count} == {
-            term: count for term, count in own.items() if count
-        }

@@ -14,7 +14,7 @@ from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.run_folder import publish
 from hardneg.store.artifacts import Store
-from tests.tiny import tiny_encoder, tiny_masked_lm
+from tests.tiny import tiny_encoder
 
 pytestmark = pytest.mark.slow
 
@@ -34,16 +34,14 @@ _WORDS = "river engine violin tensor garden planet bridge copper falcon harbor o
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
-    """A finished recipe of dense vectors and one of weights, each with its store."""
+    """A finished recipe of dense vectors with its store."""
     folder = tmp_path_factory.mktemp("lines")
     data = _collection(folder / "data")
     dense = {"vectors": {"stage": "encode"}, "segments": {"stage": "encode", "segments": {"length": 6, "count": 3}}}
     dense |= {f"index-{name}": _index(name, options) for name, options in _DENSE.items()}
     dense["bm25"] = {"stage": "index", "backend": {"name": "bm25", "k1": 1.2, "b": 0.7}}
     model = {"name": str(tiny_encoder(folder / "dense")), "query_length": 5, "query_prompt": "query: "}
-    sparse = {"weights": {"stage": "encode"}, "impact": _index("impact", {"scale": 40.0}, "weights")}
-    terms = {"name": str(tiny_masked_lm(folder / "sparse")), "encoder": "sparse", "query_length": 5}
-    return {"dense": _finish(folder / "d", data, model, dense), "sparse": _finish(folder / "s", data, terms, sparse)}
+    return {"dense": _finish(folder / "d", data, model, dense)}
 
 
 @pytest.fixture(scope="module")
@@ -121,15 +119,3 @@ def test_lucene_lines_find_the_same(started_java, runs, programs):
     searcher, _ = _searcher(text)
     for query, ranked in _asked(runs["dense"], "bm25"):
         _check({hit.docid: hit.score for hit in searcher.search(query, k=_DEPTH)}, ranked, 1e-4)
-
-
-def test_impact_lines_find_the_same(started_java, runs, programs):
-    searcher, _ = _searcher(programs["impact"])
-    for query, ranked in _asked(runs["sparse"], "impact"):
-        found = {hit.docid: hit.score / 40.0**2 for hit in searcher.search(query, k=_DEPTH)}
-        _check(found, ranked, 1e-4)
-
-
-def test_what_pyserini_does_not_open_is_told(programs):
-    text = programs["weights"]
-    assert text.startswith("# Pyserini does not open") and "build the index `impact`" in text

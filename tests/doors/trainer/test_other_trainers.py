@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from sentence_transformers.base.sampler import GroupByLabelBatchSampler
-from tiny import tiny_encoder, tiny_sparse_encoder
+from tiny import BY_FAMILY, tiny_encoder, tiny_sparse_encoder
 from trainer_toy import write_toy
 
 from hardneg.doors.trainer import refresher
@@ -51,6 +51,7 @@ def test_sparse(tmp_path, data):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("multi-vector" not in BY_FAMILY, reason="hardneg-multi-vector is not installed")
 def test_multi_vector(tmp_path, data, tiny_model):
     from sentence_transformers import MultiVectorEncoder, MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
     from sentence_transformers.multi_vector_encoder.losses import MultiVectorMultipleNegativesRankingLoss

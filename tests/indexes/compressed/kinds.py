@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.binary import Binary
-from hardneg.indexes.backends.compressed import Fp16, Sq8
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
+from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 
 KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
 KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]

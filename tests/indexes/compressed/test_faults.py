@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, flat_index
 
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.binary import Binary
-from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Sq8
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq, Sq8
+from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime.progress import Silent
 

@@ -11,10 +11,8 @@ from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, fla
 from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.backends.approximate import Hnsw
-from hardneg.indexes.backends.binary import Binary
-from hardneg.indexes.backends.compressed import Fp16, Sq8
-from hardneg.indexes.backends.product import OpqPq, Pq
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, Sq8
+from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import Training, sample_rows
 from hardneg.runtime.progress import Silent

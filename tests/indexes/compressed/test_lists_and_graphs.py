@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from indexes.compressed.kinds import COUNT, DIMENSION, drawn_vectors, flat_index
 
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
+from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.runtime.progress import Silent
 

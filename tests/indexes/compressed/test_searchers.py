@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, flat_index, kind_name
 
-from hardneg.indexes.backends import binary
-from hardneg.indexes.backends.binary import Binary
+from hardneg.indexes.backends import product
 from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
+from hardneg.indexes.backends.product import Binary
 from hardneg.indexes.dense import DenseIndex
 from hardneg.records.errors import UsageError
 from hardneg.registry.protocols import DenseSearcher, ProductSearcher
@@ -93,8 +93,8 @@ def test_a_score_of_bits_is_the_query_times_the_signs(tmp_path: Path) -> None:
 def test_of_bits_the_nearest_are_rescored_and_of_equal_ones_the_first(tmp_path: Path, monkeypatch: Any) -> None:
     vectors = np.repeat(SIGNS, 4, axis=0)
     Binary().build(flat_index(tmp_path / "flat", vectors), tmp_path / "bits", Silent())
-    monkeypatch.setattr(binary, "LEAST_RESCORED", 0)
-    monkeypatch.setattr(binary, "RESCORED", 2)
+    monkeypatch.setattr(product, "LEAST_RESCORED", 0)
+    monkeypatch.setattr(product, "RESCORED", 2)
     searcher = DenseIndex.open(tmp_path / "bits").searcher
     query = np.array([[1, 0.1, 1, 0.1, 0.1, 0.1, 0.1, -9]], np.float32)  # nearest by bits: row 4; by score: row 8
     assert searcher.search(query, 3).rows.tolist() == [[4, 5, 6]]

@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import pytest
+from encoded_forms import FORMS, write_encoded
 from indexes.shards.parts import documents
-
-from hardneg.testing.forms import FORMS, write_encoded
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The documents of an index that tests cut into shards."""
 
-from hardneg.testing.forms import drawn_documents
+from encoded_forms import drawn_documents
 
 COUNT = 300
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from encoded_forms import FORMS, drawn_queries, write_encoded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexes.shards.parts import COUNT, documents
@@ -17,7 +18,6 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import form_in, open_store
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import FORMS, drawn_queries, write_encoded
 
 
 def found(folder: Path, form: str, k: int = 20):

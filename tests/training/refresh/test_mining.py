@@ -19,7 +19,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat
+from hardneg.indexes.backends.compressed import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
 from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError

@@ -67,7 +67,7 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe, store):
         ("miner=pos-persent", "no miners plugin is called 'pos-persent'; did you mean 'pos-percent'"),
         ("filters=[nearcopies]", "filters.0: no filters plugin is called 'nearcopies'; did you mean 'near-copies'"),
         ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; leave it out"),
-        ("backend=sparse", "ance.backend: sparse is built from weights of terms, and the recipe's model makes one"),
+        ("backend=multi-vector", "backend: multi-vector is built from a vector a token, and the recipe's model"),
         ("backend={name: hnsw, m: 1}", "hnsw: m is 1"),
         ("negatives=start-train", "stages.ance.negatives: 'start-train' makes run, but negatives is needed"),
     ],

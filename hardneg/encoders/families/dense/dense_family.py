@@ -4,16 +4,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.encoders.open.model_files import module_folders
+from hardneg.encoders.open.contract import saved_class
+from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError
+from hardneg.registry.plugins import not_installed
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
-_OTHERS = {"SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+_OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
+"""Families by the modules, saved classes and architectures that are theirs alone."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,13 @@ class Dense(FolderFamily):
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder of another family, also one that does not declare it."""
+        architectures = json_object(folder / "config.json").get("architectures") or ()
+        modules = module_folders(folder).values()
+        for family in (_OTHERS[name] for name in (saved_class(folder), *architectures, *modules) if name in _OTHERS):
+            if where := not_installed("encoders", family):
+                raise ModelError(f"model {folder}: it is of the family {family}, {where}")
         super().check_class(folder)
-        if family := next((_OTHERS[name] for name in module_folders(folder).values() if name in _OTHERS), None):
+        if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":

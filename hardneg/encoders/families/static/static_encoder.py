@@ -1,22 +1,32 @@
-"""An encoder whose network is a table: tokens looked up and averaged, with nothing put around a text."""
+"""An encoder whose network is a table: opened, made of a transformer's, and its tokens looked up and averaged."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.configuration import UNBOUNDED
-from hardneg.encoders.spec import Side
+from hardneg.encoders.families.static.static_files import TableFiles
+from hardneg.encoders.open.contract import UNBOUNDED
+from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
+from hardneg.encoders.open.model_files import load_options, weight_files
+from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.backend import WHOLE, TokenSource, cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.towers import route
+from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.formats.segments import Segments
+from hardneg.records.errors import ModelError
+from hardneg.runtime.seeding import SEED, generator
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+    from hardneg.encoders.families.static.static_family import Static
+    from hardneg.encoders.open.resolved import ResolvedModel
 
 
 class StaticEncoder(Encoder):
@@ -107,3 +117,139 @@ def table_module(tokenizer: "Tokenizer", table: Tensor) -> nn.Module:
 
     module: nn.Module = StaticEmbedding(tokenizer, embedding_weights=table.to(torch.float32))
     return module
+
+
+_NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")
+_WORDS = tuple(f"{name}.weight" for name in _NAMES)
+
+
+def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
+    """The static model of a folder, with the modules after its table, by its spec.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    """
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+    spec, contract = model.full, model.contract
+    for folder in {path.parent for path in files.weights}:
+        load_options(folder)  # refuses anything but tensors
+    if files.modules:
+        whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
+        modules = list(whole.float().children())
+    else:
+        modules = [table_module(Tokenizer.from_file(str(files.tokenizer)), read_table(files))]
+    encoder = _encoder(modules, spec, device)
+    with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
+    return encoder
+
+
+def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
+    """Builds a static model from the token table of a transformer.
+
+    Raises:
+        ModelError: its weights have no token table, or the folder cannot be opened.
+    """
+    from transformers import AutoTokenizer
+
+    spec, folder = model.full, model.path
+    tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelError(f"model {spec.name!r} has a slow tokenizer: name a model with a tokenizer.json")
+    table = word_embeddings(folder)
+    if options.untrained:
+        table = torch.from_numpy(generator(SEED, "untrained").standard_normal(table.shape, np.float32)) * table.std()
+    if options.dimensions is not None:
+        table = principal(table, min(options.dimensions, table.shape[1]))
+    if options.sif is not None:
+        table = table * sif_weights(len(table), options.sif)[:, None]
+    backend.no_truncation()
+    return _encoder([table_module(backend, table)], spec, device)
+
+
+def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
+    modules = folded(modules, spec.name)
+    whole = nn.Sequential(*modules)
+    sides = {side: route(whole, side) for side in SIDES}
+    for table, *_ in sides.values():
+        check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
+        bound(table.tokenizer, [spec.length(side) for side in SIDES])
+    if has_twins(whole):
+        arranged = [twins(*(with_head(sides[side], spec) for side in SIDES))]
+    else:
+        arranged = with_head(modules, spec)
+        arranged = [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
+    return StaticEncoder(assembled(arranged, spec, device), spec)
+
+
+def read_table(files: TableFiles) -> Tensor:
+    """float32 [V, d], the vector of each token id.
+
+    Source: the formats of `StaticEmbedding` of sentence-transformers and of model2vec: `embedding.weight`, or
+    `embeddings` with, for a vocabulary that shares rows, `mapping` (int [V], the row of each id) and `weights` (float
+    [V], what a row is multiplied with for an id).
+    """
+    held = {name: tensor for path in files.weights for name, tensor in _named(path)}
+    table = held.get("embedding.weight")
+    if table is None and "embeddings" in held:
+        table = held["embeddings"]
+        table = table[held["mapping"].long()] if "mapping" in held else table
+        table = table.float() * held["weights"].float()[:, None] if "weights" in held else table
+    if table is None or table.dim() != 2:
+        raise ModelError(f"model {files.folder}: no table of token vectors in its weights: copy the model again")
+    return table.float().contiguous()
+
+
+def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
+    """Yields the tensors of a file by name, one at a time."""
+    if path.suffix == ".safetensors":
+        from safetensors import safe_open
+
+        with safe_open(path, framework="pt") as file:
+            yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
+        return
+    load_options(path.parent)  # refuses what is not tensors alone
+    yield from torch.load(path, map_location="cpu", weights_only=True).items()
+
+
+def word_embeddings(folder: Path) -> Tensor:
+    """float32 [V, d], a transformer's own token table; nothing else of its weights is kept.
+
+    Raises:
+        ModelError: its weights have no such table.
+    """
+    for path in weight_files(folder):
+        for name, tensor in _named(path):
+            if name.endswith(_WORDS) and tensor.dim() == 2:
+                return tensor.float().contiguous()
+    raise ModelError(f"model {folder}: no token table in its weights: name another model, or leave encoder out")
+
+
+def principal(table: Tensor, dimensions: int) -> Tensor:
+    """float32 [V, dimensions]: the table less its mean row, in its first principal components.
+
+    The components come from the covariance over rows, the one of largest variance first; the largest entry of each is
+    positive, so that the result does not depend on the library's choice of signs.
+    """
+    centred = table.double() - table.double().mean(0)
+    _, directions = torch.linalg.eigh(centred.T @ centred / max(1, len(centred) - 1))
+    chosen = directions.flip(1)[:, :dimensions]
+    largest = chosen.gather(0, chosen.abs().argmax(0, keepdim=True))
+    projected: Tensor = centred @ (chosen * largest.sign())
+    return projected.float()
+
+
+def sif_weights(rows: int, coefficient: float) -> Tensor:
+    """float32 [rows]: a / (a + p) for each token, a the coefficient, p how often the token comes.
+
+    Ids are taken as ranks by frequency, and p as Zipf's law has it: p of rank r is (1 / r) / sum of 1 / r over all, r
+    from 2 on.
+
+    Source: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings (ICLR 2017), Eq. 3; frequencies
+    by Zipf's law as in model2vec.
+    """
+    inverse = 1.0 / torch.arange(2, rows + 2, dtype=torch.float64)
+    weights: Tensor = coefficient / (coefficient + inverse / inverse.sum())
+    return weights.float()

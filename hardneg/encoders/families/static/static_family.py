@@ -101,7 +101,7 @@ class Static(FolderFamily):
         Raises:
             ModelError: it does not support what its spec sets.
         """
-        from hardneg.encoders.families.static.load_static import make_static, open_static
+        from hardneg.encoders.families.static.static_encoder import make_static, open_static
 
         files = table_files(model.path)
         if files is None:

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.open.configuration import UNBOUNDED
-from hardneg.encoders.open.contract import CONFIG, Contract, own_prompts, own_similarity, saved_values
+from hardneg.encoders.open.contract import CONFIG, UNBOUNDED, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
 from hardneg.encoders.spec import SIDES
 from hardneg.records.errors import ModelError

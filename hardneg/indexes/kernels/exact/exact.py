@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -71,6 +72,10 @@ class ExactOptions:
         if self.where != torch.device("cuda") or world().size > 1:
             return [self.where]
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
+
+    def float32(self) -> AbstractContextManager[None]:
+        """Products of whole float32 numbers on the first device, inside the block."""
+        return float32_products(self.where)
 
     def for_few(self) -> "ExactOptions":
         """For an index that is searched again and again with a hundred queries or less, as a training loop does.

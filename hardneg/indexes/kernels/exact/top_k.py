@@ -126,3 +126,19 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
     if not np.isfinite(hits.scores[hits.rows >= 0]).all():
         raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
     return hits
+
+
+class BestRows:
+    """The best k rows of each query, part by part of the queries, in one pass over the rows."""
+
+    def __init__(self, parts: int, k: int) -> None:
+        """Without any rows; parts: of the queries, how many."""
+        self._k, self._best = k, list[Best | None]([None] * parts)
+
+    def add(self, part: int, scores: Tensor, start: int) -> None:
+        """Takes the scores of a part of the queries with a block of rows, float32 [q, b], from row `start` on."""
+        self._best[part] = merged(self._best[part], scores, start, self._k)
+
+    def hits(self, count: int) -> Hits:
+        """The lists of all queries, `count`. Raises ArtifactError for scores that are not finite."""
+        return best_hits(self._best, count, self._k)

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from hardneg.records.errors import MissingDependency
 
@@ -119,11 +118,6 @@ def start_java() -> None:
     configurator = jnius.autoclass("org.apache.logging.log4j.core.config.Configurator")
     configurator.setAllLevels("", jnius.autoclass("org.apache.logging.log4j.Level").ERROR)
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
-
-
-def java_reason(error: Any) -> str:
-    """Return the first line of a `jnius.JavaException`."""
-    return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
 
 
 def _options(java: Java) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.lucene.java import java_reason, start_java
+from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.records.errors import ArtifactError
 
 HELD = 1 << 15
@@ -63,6 +63,11 @@ def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str,
     mapper.getFactory().enable(autoclass("com.fasterxml.jackson.core.JsonGenerator$Feature").ESCAPE_NON_ASCII)
     lists = json.loads(mapper.writeValueAsString(results))
     return [lists.get(str(i), []) for i in range(count)]
+
+
+def java_reason(error: Any) -> str:
+    """Return the first line of a `jnius.JavaException`."""
+    return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
 
 
 def fill(

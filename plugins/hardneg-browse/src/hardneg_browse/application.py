@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from hardneg.plugin import HardnegError, replace_text
+from hardneg.plugin import HardnegError, atomic_write
 from hardneg_browse.browsed import PAGE, Browsed
 from hardneg_browse.guard import FORM_BYTES, Access, Guard
 from hardneg_browse.marks import Marks
@@ -130,7 +130,7 @@ def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count:
         judges=browsed.sources.judges,
         policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
     )
-    replace_text(target, content)
+    atomic_write.replace_text(target, content)
     return len(shown)
 
 

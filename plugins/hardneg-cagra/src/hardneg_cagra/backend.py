@@ -13,8 +13,7 @@ from hardneg.plugin import (
     Progress,
     RowLookup,
     UsageError,
-    load_faiss,
-    save_index,
+    compression,
 )
 from hardneg_cagra.device import GpuGraph, Links
 from hardneg_cagra.graph import as_faiss
@@ -68,12 +67,12 @@ class Cagra:
             MissingDependency: without cuVS or faiss.
         """
         vectors = FlatVectors.open(source)
-        load_faiss()
+        compression.load_faiss()
         if len(vectors) <= self.intermediate:
             problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
             raise UsageError(f"cagra: {problem}")
         graph = Links(self.degree, self.intermediate, self.algorithm).of(vectors)
-        return save_index(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
+        return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
@@ -94,7 +93,7 @@ class CagraSearcher(CompressedSearcher):
             ArtifactError: a file is missing, damaged, or of another kind.
         """
         opened = CompressedSearcher.open(path)
-        if not isinstance(opened.index, load_faiss().IndexHNSWFlat):
+        if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
             raise ArtifactError(f"{path / 'index'}: not a graph: build one, or open it as its own kind")
         return cls(path, opened.index, width=width)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, MissingDependency, UsageError, load_faiss, vector_blocks
+from hardneg.plugin import FlatVectors, MissingDependency, UsageError, compression, index_checks
 from hardneg_cagra.graph import links_of
 
 _MOST = 512  # hits of a search, and near vectors that it holds
@@ -64,7 +64,7 @@ def _on_gpu(vectors: FlatVectors) -> Any:
     import torch
 
     held = torch.empty((len(vectors), vectors.dimension), device=_BUILT_ON)
-    for start, block in vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
+    for start, block in index_checks.vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
         held[start : start + len(block)] = torch.from_numpy(block)
     torch.cuda.synchronize()  # cuVS has a stream of its own
     return held
@@ -83,7 +83,7 @@ class GpuGraph:
         """The vectors, and cuVS's index, which only points to them."""
         import torch
 
-        faiss, storage = load_faiss(), load_faiss().downcast_index(self.index.storage)
+        faiss, storage = compression.load_faiss(), compression.load_faiss().downcast_index(self.index.storage)
         flat = faiss.rev_swig_ptr(storage.get_xb(), storage.ntotal * storage.d).reshape(storage.ntotal, storage.d)
         with torch.cuda.device(self.device):
             vectors = torch.from_numpy(flat).to(self.device)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, Progress, encode_blocks, faiss_threads, generator, load_faiss, reserve_vectors
+from hardneg.plugin import FlatVectors, Progress, compression, generator
 
 
 def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, seed: int, progress: Progress) -> Any:
@@ -22,10 +22,10 @@ def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, se
         ef_search: how many near vectors a search holds; it is stored in the index.
         seed: of the draw of vectors that are on upper levels.
     """
-    faiss, links = load_faiss(), graph.shape[1] // 2
+    faiss, links = compression.load_faiss(), graph.shape[1] // 2
     index = faiss.IndexHNSWFlat(vectors.dimension, links, faiss.METRIC_INNER_PRODUCT)
-    reserve_vectors(faiss.downcast_index(index.storage), len(vectors))
-    for _ in encode_blocks(vectors, index.storage.add, progress):
+    compression.make_room(faiss.downcast_index(index.storage), len(vectors))
+    for _ in compression.encode_blocks(vectors, index.storage.add, progress):
         pass
     index.ntotal, index.hnsw.efSearch = len(vectors), ef_search
     if len(vectors) == 0:
@@ -38,16 +38,16 @@ def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, se
 
 def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
     """An HNSW graph of some vectors of the index, the same on any number of threads."""
-    faiss = load_faiss()
+    faiss = compression.load_faiss()
     small = faiss.IndexHNSWFlat(index.d, links, faiss.METRIC_INNER_PRODUCT)
-    with faiss_threads(1):
+    with compression.threads(1):
         small.add(index.storage.reconstruct_batch(rows))
     return small
 
 
 def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small: Any) -> None:
     """Writes the links: `graph` on level 0, and those of `small` one level above its own."""
-    faiss = load_faiss()
+    faiss = compression.load_faiss()
     heights = np.ones(len(graph), np.int32)
     above = faiss.vector_to_array(small.hnsw.levels)
     heights[upper] += above
@@ -70,7 +70,7 @@ def _link_upper(
         above: int32 [S], on how many levels each vector of `small` is.
         places: int64 [S, levels, slots], where the links of each stand in `links`.
     """
-    faiss = load_faiss()
+    faiss = compression.load_faiss()
     theirs, begin = faiss.vector_to_array(small.neighbors), faiss.vector_to_array(small.offsets).astype(np.int64)
     for level in range(int(above.max())):
         there = np.flatnonzero(above > level)
@@ -81,7 +81,7 @@ def _link_upper(
 
 def links_of(index: Any) -> NDArray[np.uint32]:
     """The graph on the lowest level of an index of `as_faiss`: uint32 [N, degree]."""
-    faiss, hnsw = load_faiss(), index.hnsw
+    faiss, hnsw = compression.load_faiss(), index.hnsw
     starts, width = faiss.vector_to_array(hnsw.offsets).astype(np.int64), hnsw.nb_neighbors(0)
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
     neighbours: NDArray[np.uint32] = links[starts[:-1, None] + np.arange(width)].astype(np.uint32)

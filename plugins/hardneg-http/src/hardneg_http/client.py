@@ -6,13 +6,13 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ModelServer
+from hardneg.plugin import model_server
 from hardneg_http.answer import BadAnswer, vectors_of
 
 _BASE, _A_TEXT = 1, 1  # MiB of an answer
 
 
-class EmbeddingClient(ModelServer):
+class EmbeddingClient(model_server.ModelServer):
     """Asks one server; several threads may use it."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> NDArray[np.float32]:

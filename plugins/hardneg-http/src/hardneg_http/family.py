@@ -10,8 +10,8 @@ from hardneg.plugin import (
     ModelError,
     ModelSpec,
     ResolvedModel,
-    check_server_address,
     digest,
+    model_server,
     whole_prompts,
 )
 
@@ -69,7 +69,7 @@ class Http:
     cache: float = 10.0
 
     def __post_init__(self) -> None:
-        check_server_address(self.url, "http://localhost:8080/v1")
+        model_server.check_address(self.url, "http://localhost:8080/v1")
         for name in ("dimensions", "characters", "batch", "batch_characters", "in_flight", "timeout", "deadline"):
             if (value := getattr(self, name)) is not None and value <= 0:
                 raise ValueError(f"{name}: {value} must be above 0")
@@ -117,14 +117,13 @@ class Http:
 
     def client(self, spec: ModelSpec) -> "EmbeddingClient":
         """Who asks the server. Raises ModelError where the variable holds no key."""
-        from hardneg.plugin import Endpoint, server_key
         from hardneg_http.client import EmbeddingClient
 
         said: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
         if self.dimensions is not None:
             said["dimensions"] = self.dimensions
-        key, url = server_key(spec.name, self.key), self.url.rstrip("/")
-        return EmbeddingClient(Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
+        key, url = model_server.key_of(spec.name, self.key), self.url.rstrip("/")
+        return EmbeddingClient(model_server.Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
         """The model, asked for one vector; device and precision are the server's own.

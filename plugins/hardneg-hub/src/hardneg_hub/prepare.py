@@ -22,7 +22,7 @@ from hardneg.plugin import (
     StoredCollection,
     UsageError,
     WriteOptions,
-    module_folders,
+    model_files,
     read_negatives,
     write_form,
 )
@@ -209,7 +209,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
 
 def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
     folder = pushed.folder
-    modules, known = {folder, *module_folders(folder)}, matching(*_MODEL_FILES)
+    modules, known = {folder, *model_files.module_folders(folder)}, matching(*_MODEL_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
         if not any(path.parent.glob("*.safetensors")):
             raise ModelError(f"{path}: is a pickle, which may hold code: save the model with safetensors, then push it")

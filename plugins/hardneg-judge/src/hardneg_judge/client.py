@@ -3,14 +3,14 @@
 import json
 from threading import Event
 
-from hardneg.plugin import ModelServer
+from hardneg.plugin import model_server
 from hardneg_judge.journal import Answer
 
 _MOST = 4  # MiB of an answer
 _TOKENS = 1 << 40  # no answer has so many
 
 
-class ChatClient(ModelServer):
+class ChatClient(model_server.ModelServer):
     """Asks one model of one server; several threads may use it."""
 
     def ask(self, message: str, ended: Event | None = None) -> Answer:

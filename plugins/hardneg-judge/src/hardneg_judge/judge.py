@@ -37,9 +37,9 @@ from hardneg.plugin import (
     StoredCollection,
     Task,
     Trait,
+    atomic_write,
     configure,
     join_negatives,
-    link_file,
     marked_references,
     open_collection,
     open_queries,
@@ -47,7 +47,6 @@ from hardneg.plugin import (
     positives_by_query,
     read_negatives,
     recording_drops,
-    replacing,
     source_of,
     write_negatives,
 )
@@ -201,11 +200,11 @@ class JudgedBlocks(StageBlocks):
             raise DataError(f"{self.context.name}: {problem}")
         joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
         write_negatives(folder / NEGATIVES, recording_drops(joined, folder / DROPPED))
-        with replacing(folder / JUDGEMENTS) as file:
+        with atomic_write.replacing(folder / JUDGEMENTS) as file:
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             file.writelines(self.store.texts(JUDGEMENTS, count))
         if (queries := self.context.inputs["negatives"].folder / QUERIES).exists():
-            link_file(queries, folder / QUERIES)
+            atomic_write.link_file(queries, folder / QUERIES)
         return {name: round(value, 6) if name.endswith(": cost") else value for name, value in facts.items()}
 
     def judged(self, mined: Sequence[Negatives], levels: Mapping[str, Opened]) -> Iterator[Judged]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hardneg.plugin import check_server_address, digest
+from hardneg.plugin import digest, model_server
 
 if TYPE_CHECKING:
     from hardneg_judge.session import ChatSession
@@ -56,7 +56,7 @@ class ChatServer:
     deadline: float = field(default=600.0, compare=False)
 
     def __post_init__(self) -> None:
-        check_server_address(self.url, "http://localhost:8000/v1")
+        model_server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not _VARIABLE.fullmatch(self.key):
             raise ValueError("key: is no name of an environment variable: name the one that holds the API key")
         for name in _ABOVE_0:
@@ -73,14 +73,14 @@ class ChatServer:
         Raises:
             ModelError: there is no key.
         """
-        from hardneg.plugin import Endpoint, cache_folder, server_key
+        from hardneg.plugin import cache_folder
         from hardneg_judge.client import ChatClient
         from hardneg_judge.journal import AnswerJournal
         from hardneg_judge.session import ChatSession
 
-        key, said = server_key(self.model, self.key), self._said(passages)
+        key, said = model_server.key_of(self.model, self.key), self._said(passages)
         journal = AnswerJournal(cache_folder() / "answers" / f"{digest([self.revision, said])}.jsonl")
-        endpoint = Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
+        endpoint = model_server.Endpoint(self.url.rstrip("/"), key, said, self.timeout, self.deadline, self.in_flight)
         return ChatSession(ChatClient(endpoint), journal)
 
     def cost(self, read: float, written: float) -> float:

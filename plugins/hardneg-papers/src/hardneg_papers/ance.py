@@ -283,8 +283,8 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
     Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
     2109.10086, section 4, for the model. To expect from the paper preset: no paper has figures of the two together.
 
-    all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own embeddings. The row "as shipped" is
-    that model before any training.
+    It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made
+    of its own embeddings. The row "as shipped" is that model before any training.
     """
     title = "ANCE for SPLADE"
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}

@@ -67,14 +67,29 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
     To expect from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10 .759, nDCG@1000 .711;
     CoRT+BM25 reranked .870, .540, .757, .744. The columns of 2019: cort-electra-passage.
     """
-    book = Book.of("cort-electra-passage", preset, "CoRT and ELECTRA, TREC 2020 DL")
+    book = _complementing("CoRT and ELECTRA, TREC 2020 DL", preset)
+    reranked = {"BM25": "bm25-reranked", "CoRT+BM25": "cort-bm25-reranked"}
+    counts = [16, 32, 64, 128, 256, 512, 1000] if preset == "paper" else [2, 4, 8, 16, 30]
+    fewer = {"first": {"BM25": "bm25", "CoRT+BM25": "cort-bm25"}, "reranked": reranked, "counts": counts}
+    book.change("first-stages", analysis={"candidates": fewer})
     _take_dl20(book, preset)
     return book.tree()
 
 
+def _complementing(title: str, preset: str) -> Book:
+    """CoRT and ELECTRA, and how much each ranker finds that nobody judged, and how much of the other's list."""
+    book = Book.of("cort-electra-passage", preset, title)
+    runs = {"BM25": "bm25", "CoRT": "cort-test", "CoRT+BM25": "cort-bm25"}
+    unjudged = {"runs": runs, "against": "BM25", "metrics": ["precision@10"]}
+    level = {"relevance_level": 2} if preset == "paper" else {}
+    book.add("complement", "analyze", analysis={"unjudged": unjudged}, **level)
+    book.stages["report"]["analyses"] = {"complement": "complement", "first stages": "first-stages"}
+    return book
+
+
 def _without_reranker(title: str, preset: str) -> Book:
     """CoRT and BM25, without what ELECTRA makes of them."""
-    book = Book.of("cort-electra-passage", preset, title)
+    book = _complementing(title, preset)
     candidates = ("bm25-candidates", "cort-candidates", "mixed-candidates", "mixed-negatives")
     _leave_out(book, *candidates, "reranker", "bm25-reranked", "cort-bm25-reranked", "first-stages")
     demo, paper = ["mrr@10", "ndcg@10", "recall@100"], ["ndcg@1000", "recall@100", "recall@200", "recall@1000"]

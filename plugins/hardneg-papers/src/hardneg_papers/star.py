@@ -139,8 +139,8 @@ def star_splade(preset: DemoSmallOrPaper = "demo") -> Tree:
     Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, for the negatives. To expect from the
     paper preset's warm-up: MRR@10 .340, R@1k .965 on the dev queries (SPLADE-max, the paper's Table 1; not run by us).
 
-    all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own embeddings. The row "as shipped" is
-    that model before any training.
+    It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made
+    of its own embeddings. The row "as shipped" is that model before any training.
     """
     paper: Book | None = None
     steps: Tree = {"max_steps": 150000, "batch_size": 128, "learning_rate": 2e-5, "warmup_steps": 6000}

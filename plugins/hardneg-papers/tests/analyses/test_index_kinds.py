@@ -10,8 +10,7 @@ from hardneg_papers.analyses.errors import Errors
 from hardneg_papers.analyses.projection import Projection
 
 from hardneg.analysis.inputs import Files, System
-from hardneg.indexes.backends.approximate import Hnsw, IvfFlat, IvfPq
-from hardneg.indexes.backends.compressed import Fp16, Sq8
+from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.dense import DenseIndex

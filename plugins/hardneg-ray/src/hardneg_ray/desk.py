@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from hardneg.plugin import CHOICES, SCRATCH, replace_text
+from hardneg.plugin import CHOICES, SCRATCH, atomic_write
 
 
 def choices_file(folder: Path) -> Path:
@@ -37,7 +37,7 @@ class Desk:
         """What holds for all: the first proposal."""
         if subject not in self._choices:
             self._choices[subject] = proposal
-            replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
+            atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
         return self._choices[subject]
 
     def files(self, folder: Path) -> list[tuple[str, int]]:

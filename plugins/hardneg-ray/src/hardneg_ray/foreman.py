@@ -20,7 +20,7 @@ from hardneg.plugin import (
     StageSpec,
     Task,
     UsageError,
-    replace_text,
+    atomic_write,
 )
 from hardneg_ray.cluster import Cluster, ClusterLost
 from hardneg_ray.crew import Crew, Lost, Member
@@ -87,7 +87,7 @@ class Foreman:
         folders = [context.folder, *(item.path for item in context.inputs.values() if item.path is not None)]
         desk = cluster.beside_driver(Desk).remote(choices_file(context.folder), folders)
         quiet = replace(context, progress=Silent(), device=device)
-        replace_text(token_file(context.folder), token := uuid.uuid4().hex)
+        atomic_write.replace_text(token_file(context.folder), token := uuid.uuid4().hex)
         common = Assignment(quiet, token, shared, cluster.options.store, manifests(context.inputs), desk)
         crew = Crew(cluster, common, needs)
         total, left = sum(blocks.sizes), sum(blocks.sizes[number] for number in missing)

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 from hardneg.plugin import (
     Document,
     ModelError,
-    check_model_files,
     forget_last_call,
+    loading,
     locate_model,
-    most_positions,
+    model_files,
     opening_model,
-    read_json,
-    weight_options,
     writing_model,
 )
 from hardneg_reader.options import ReaderSpec
@@ -76,7 +74,7 @@ class Reader:
             ModelError: the model is not there, or cannot be read with.
         """
         folder = locate_model(spec.start.name, spec.start.revision).fetched().path
-        check_model_files(folder)
+        model_files.check_files(folder)
         with opening_model("the reader", folder, seed):
             return cls._of(folder, spec, device)
 
@@ -92,7 +90,7 @@ class Reader:
         if not (folder / _SPEC).is_file():
             raise ModelError(f"reader {folder}: no {_SPEC} there: name a folder that a reader was saved in")
         with opening_model("the reader", folder):
-            lengths = read_json(folder / _SPEC)
+            lengths = model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
             load_model(reader.module.selection, str(folder / _SELECTION), device=str(reader.device))
         return reader
@@ -131,7 +129,7 @@ class Reader:
 
         local = {"local_files_only": True, "trust_remote_code": False}
         body = AutoModelForQuestionAnswering.from_pretrained(
-            str(folder), dtype=torch.float32, **weight_options(folder), **local
+            str(folder), dtype=torch.float32, **model_files.load_options(folder), **local
         )
         tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
         _check(body, tokenizer, spec)
@@ -143,6 +141,6 @@ def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
         raise ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
     if not tokenizer.is_fast:
         raise ModelError(f"reader {spec.name!r}: its tokenizer does not tell places in a text: use another model")
-    most = most_positions(body)
+    most = loading.positions(body)
     if most is not None and spec.length > most:
         raise ModelError(f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it")

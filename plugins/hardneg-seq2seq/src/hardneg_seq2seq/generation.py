@@ -18,13 +18,12 @@ from hardneg.plugin import (
     ModelError,
     Written,
     best_device,
-    check_model_files,
     generator,
     locate_model,
+    model_files,
     opening_model,
     token_batches,
     usual_tokens_per_batch,
-    weight_options,
 )
 
 if TYPE_CHECKING:
@@ -70,14 +69,16 @@ class Generation:
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         folder = locate_model(options.source, options.revision, fetch=True).path
-        check_model_files(folder)
+        model_files.check_files(folder)
         target = torch.device(device or best_device())
         half = options.precision == "bf16"
         if options.precision == "auto":
             half = target.type == "cuda" and torch.cuda.is_bf16_supported()
         with opening_model(f"seq2seq: {options.source}", folder):
             dtype = torch.bfloat16 if half else torch.float32
-            network = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=dtype, **weight_options(folder), **_LOCAL)
+            network = AutoModelForSeq2SeqLM.from_pretrained(
+                folder, dtype=dtype, **model_files.load_options(folder), **_LOCAL
+            )
             tokenizer = AutoTokenizer.from_pretrained(folder, **_LOCAL)
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         if tokenizer.pad_token is None:

@@ -6,7 +6,7 @@ import pytest
 from encoders.families.static.changed_files import cut_at
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
-from tiny import HIDDEN, tiny_model2vec, tiny_multi_vector, tiny_static
+from tiny import BY_FAMILY, HIDDEN, tiny_model2vec, tiny_multi_vector, tiny_static
 
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
@@ -42,7 +42,7 @@ def test_what_cannot_be_had(tmp_path: Path, damage, options, told):
         load_learner(ModelSpec(str(folder), **options))
 
 
-@pytest.mark.parametrize("kind", ["dense", "sparse", "multi-vector"])
+@pytest.mark.parametrize("kind", [each for each in BY_FAMILY if each != "static"])
 def test_a_static_folder_is_no_other_kind(static: Path, tmp_path: Path, kind):
     for folder in (static, tiny_model2vec(tmp_path / "model2vec")):
         spec, told = ModelSpec(str(folder), encoder=PluginSetting(kind)), f"a static model, not a {kind} encoder"

@@ -7,8 +7,8 @@ from encoders.families.static.changed_files import cut_at
 from safetensors.torch import load_file
 from tiny import HIDDEN, tiny_static
 
-from hardneg.cli.contracts import contract_lines
-from hardneg.encoders.open.configuration import UNBOUNDED
+from hardneg.cli.doctor import contract_lines
+from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.families.static.load_static import principal, sif_weights, word_embeddings
-from hardneg.encoders.open.configuration import UNBOUNDED
+from hardneg.encoders.families.static.static_encoder import principal, sif_weights, word_embeddings
+from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import ModelError, PluginError

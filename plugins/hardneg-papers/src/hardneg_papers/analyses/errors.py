@@ -379,16 +379,16 @@ def errors_of_positives(
     Returns:
         int64 [positives]: pi(d+) - delta(d+) - 1 of equation 3.
     """
-    from hardneg.plugin import counts_above, pair_scores
+    from hardneg.plugin import exact_ranks
 
-    score = pair_scores(corpus, queries, known.query, known.row, device)
+    score = exact_ranks.pair_scores(corpus, queries, known.query, known.row, device)
     order = np.lexsort((known.row, -score, known.query))
     first = np.searchsorted(known.query, known.query[order])
     known_above = np.empty(len(order), np.int64)
     known_above[order] = np.arange(len(order)) - first
     chosen = known.positive
     pairs = known.query[chosen], known.row[chosen], score[chosen]
-    return counts_above(corpus, queries, pairs, device) - known_above[chosen]
+    return exact_ranks.counts_above(corpus, queries, pairs, device) - known_above[chosen]
 
 
 def _panel(axes: Any, label: str, buckets: Sequence[Bucket]) -> None:

@@ -21,7 +21,7 @@ from hardneg.plugin import (
     UsageError,
     figures,
     numbers,
-    suggestion,
+    wording,
 )
 
 _FIRST = "By default the first one that was evaluated."
@@ -42,7 +42,7 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
     metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
     metric = wanted or metrics[0]
     if metric not in metrics:
-        message = f"{metric!r} was not evaluated{suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+        message = f"{metric!r} was not evaluated{wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
         raise UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
@@ -164,7 +164,7 @@ def matrix(cells: Mapping[str, Mapping[str, str]], means: Mapping[str, float]) -
     for row, named in cells.items():
         for column, label in named.items():
             if label not in means:
-                raise UsageError(f"{row}.{column}: no system {label!r} was evaluated{suggestion(label, means)}")
+                raise UsageError(f"{row}.{column}: no system {label!r} was evaluated{wording.suggestion(label, means)}")
     columns = list(dict.fromkeys(column for named in cells.values() for column in named))
     values = [[means[named[column]] if column in named else None for column in columns] for named in cells.values()]
     return {"rows": list(cells), "columns": columns, "values": values}
@@ -221,7 +221,7 @@ class AcrossCollections(Analysis):
             raise UsageError(f"{inputs.location('evaluations')}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
-            known = f"{suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
+            known = f"{wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
             raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
         for system in everywhere:
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:

@@ -8,17 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from hardneg.plugin import (
-    FILTER_RULES,
-    Analysis,
-    AnalysisInputs,
-    Candidates,
-    Name,
-    Option,
-    Reference,
-    Table,
-    suggestion,
-)
+from hardneg.plugin import FILTER_RULES, Analysis, AnalysisInputs, Candidates, Name, Option, Reference, Table, wording
 from hardneg_papers.analyses.shared import percent
 
 Thresholds = Mapping[str, Sequence[float]]
@@ -35,7 +25,9 @@ _QUERIES = 4096
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
         if name not in FILTER_RULES:
-            raise ValueError(f"no filter {name!r}{suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}")
+            raise ValueError(
+                f"no filter {name!r}{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
+            )
     return thresholds
 
 

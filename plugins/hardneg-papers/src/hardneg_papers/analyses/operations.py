@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hardneg.plugin import Analysis, AnalysisInputs, Name, Option, Reference, Table, UsageError, figures, suggestion
+from hardneg.plugin import Analysis, AnalysisInputs, Name, Option, Reference, Table, UsageError, figures, wording
 
 _UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
 _UNITS |= {"model": ("steps", "step")}
@@ -122,7 +122,9 @@ def totals(results: Sequence[Mapping[str, Any]], named: Mapping[str, Sequence[st
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
         if lacking := [name for name in names if name not in known]:
-            message = f"no operation {lacking[0]!r}{suggestion(lacking[0], known)}; there are: {', '.join(known)}"
+            message = (
+                f"no operation {lacking[0]!r}{wording.suggestion(lacking[0], known)}; there are: {', '.join(known)}"
+            )
             raise UsageError(f"{label}: {message}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:

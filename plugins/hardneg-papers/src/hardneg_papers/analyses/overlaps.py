@@ -19,7 +19,7 @@ from hardneg.plugin import (
     negatives_overlap,
     read_negatives,
     run_overlap,
-    suggestion,
+    wording,
 )
 from hardneg_papers.analyses.shared import MeasuredRuns, percent
 
@@ -123,7 +123,7 @@ class Unjudged(Analysis):
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
         if self.against is not None and self.against not in self.runs:
-            named = f"no run is labelled {self.against}{suggestion(self.against, self.runs)}"
+            named = f"no run is labelled {self.against}{wording.suggestion(self.against, self.runs)}"
             raise ValueError(f"against: {named}; runs has {', '.join(self.runs)}")
         return self
 

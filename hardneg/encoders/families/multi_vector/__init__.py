@@ -1,1 +1,0 @@
-"""Late-interaction encoders: a vector for each token, compared by MaxSim."""

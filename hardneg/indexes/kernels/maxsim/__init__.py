@@ -1,1 +1,0 @@
-"""MaxSim, by which documents with a vector for each token are scored."""

@@ -1,0 +1,390 @@
+"""Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hardneg.plugin import (
+    DataError,
+    Document,
+    Judgement,
+    Membership,
+    Progress,
+    Query,
+    Silent,
+    Task,
+    hash_index,
+    id_pairs,
+    source_files,
+    text_lines,
+)
+from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
+
+_BLOCK, _LINE_BITS = 4096, 48
+_HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
+_STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
+_TEXTS = np.dtype([(name, np.uint64) for name in ("at", "id", "text", "folded", "own", "number")])
+"""A document or query: its location, and hashes of its id, its text, its folded text, and of id and text together.
+
+An empty text has the hash 0. number: how many queries were read before.
+"""
+_JUDGED = np.dtype([("at", np.uint64), ("query", np.uint64), ("pair", np.uint64), ("relevance", np.int64)])
+
+Hashes = NDArray[np.uint64]
+Rows = NDArray[Any]
+"""Rows of `_TEXTS` or of `_JUDGED`."""
+Located = Sequence[tuple[int, Any]]
+"""Records, each with its location: the number of its part and its line in that, as one integer."""
+
+
+def check(
+    parts: Iterable[source_files.Part], progress: Progress | None = None, contents: Contents | None = None
+) -> Iterator[Problem]:
+    """The problems of a collection's parts, as a stream; those that need the whole collection come last.
+
+    Two ids or texts count as the same where their 64-bit hashes are: among 10 million, one false alarm in 400,000
+    collections.
+
+    Args:
+        parts: documents first, and queries before the judgements about them.
+        progress: shows the records of each part going by.
+        contents: filled with what was read; complete when the stream has ended.
+    """
+    checker = _Checker(Contents() if contents is None else contents)
+    for part in parts:
+        with (progress or Silent()).task(Path(part.name).name, None, "records") as task:
+            yield from checker.read(part, task)
+    yield from checker.finish()
+
+
+class _Table:
+    """Rows of numbers, appended in blocks."""
+
+    def __init__(self, columns: np.dtype[Any]) -> None:
+        self._columns, self._content = columns, bytearray()
+
+    def add(self, located: Located, **columns: Any) -> None:
+        block = np.zeros(len(located), self._columns)
+        block["at"] = [location for location, _ in located]
+        for name, values in columns.items():
+            block[name] = values
+        self._content += block.tobytes()
+
+    @property
+    def rows(self) -> Rows:
+        return np.frombuffer(self._content, self._columns)
+
+
+class _Members(NamedTuple):
+    """The queries of one split: rows of `_TEXTS`, and the locations of their first judgements, or their own."""
+
+    split: str
+    rows: Rows
+    lines: Hashes
+
+
+class _Checker:
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._parts: list[source_files.Part] = []
+        self._documents = _Table(_TEXTS)
+        self._queries: dict[str | None, _Table] = {}
+        self._query_ids: list[pa.Array] = []
+        self._asked = 0
+        self._judged: dict[str, _Table] = {}
+        self._known: dict[str, Hashes] = {}
+        self._groups: dict[tuple[int, str], str] = {}
+
+    def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
+        self._parts.append(part)
+        base, count, empty = len(self._parts) - 1 << _LINE_BITS, 0, True
+        if part.split is not None and part.split not in self._contents.splits:
+            self._contents.splits[part.split] = SplitContents()
+            if reason := source_files.split_problem(part.split):
+                yield Problem("names of splits", part.name, 0, reason)
+        self._contents.parts.append(part.name)
+        records = _opened(part)
+        while block := list(islice(records, _BLOCK)):
+            yield from (unreadable(item, part.name, line) for line, item in block if isinstance(item, DataError))
+            for kind, take in (
+                (Document, self._take_documents),
+                (Query, self._take_queries),
+                (Judgement, self._take_judgements),
+                (id_pairs.Exclusion, self._exclusions),
+                (Membership, self._memberships),
+            ):
+                if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
+                    count += len(located)
+                    yield from take(located, part.split)
+            empty = False
+            task.advance(len(block))
+        if part.split is None and empty:
+            yield Problem("files that hold nothing", part.name, 0, "there is nothing in it", warning=True)
+        if part.split is not None and not count:
+            yield _nothing_to_judge_by(part, "nothing in it that can be read")
+
+    def finish(self) -> Iterator[Problem]:
+        members = [self._members(split) for split in self._contents.splits]
+        self._count(members)
+        yield from self._repeated_ids(self._documents.rows, "document")
+        for table in self._queries.values():
+            yield from self._repeated_ids(table.rows, "query")
+        yield from self._other_texts(members)
+        leaked = set[int]()
+        for one, other in combinations(members, 2):
+            if not (one.split.startswith(f"{other.split}.") or other.split.startswith(f"{one.split}.")):
+                yield from self._shared(one, other, leaked)
+        yield from self._repeated_texts(self._documents.rows, "document", set())
+        yield from self._repeated_texts(_joined(self._queries.values()), "query", leaked)
+        for table in self._judged.values():
+            yield from self._judged_twice(table.rows)
+        yield from self._nothing()
+
+    def _at(self, location: int) -> tuple[str, int]:
+        location = int(location)
+        return self._parts[location >> _LINE_BITS].name, location & (1 << _LINE_BITS) - 1
+
+    def _place(self, location: int) -> str:
+        return "{}:{}".format(*self._at(location))
+
+    def _problem(self, category: str, location: int, reason: str, warning: bool = False) -> Problem:
+        return Problem(category, *self._at(location), reason, warning)
+
+    def _take_documents(self, located: Located, split: str | None) -> Iterator[Problem]:
+        _add_texts(self._documents, located, [item.contents for _, item in located])
+        return self._text_problems(located)
+
+    def _take_queries(self, located: Located, split: str | None) -> Iterator[Problem]:
+        table = self._queries.setdefault(split, _Table(_TEXTS))
+        numbers = np.arange(self._asked, self._asked + len(located))
+        own = _add_texts(table, located, [item.text for _, item in located], numbers)
+        self._query_ids.append(pa.array([item.query_id for _, item in located], pa.string()))
+        self._asked += len(located)
+        for i in np.flatnonzero(hash_index.among(self._every["own"], own)).tolist():
+            location, item = located[i]
+            reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
+            yield self._problem("queries that are documents", location, reason, warning=True)
+        yield from self._text_problems(located)
+
+    def _text_problems(self, located: Located) -> Iterator[Problem]:
+        for location, item in located:
+            name, contents = item[0], item.contents if isinstance(item, Document) else item.text
+            if not text_lines.one_word(name):
+                yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
+            elif not name.isprintable():
+                yield self._problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
+            if name.lower() in _HEADS and self._at(location)[1] == 1:
+                yield self._problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
+            if not contents.strip():
+                yield self._problem("empty texts", location, f"{name} has no text")
+            elif not item.text.strip():
+                yield self._problem("titles without text", location, f"{name} has a title alone", warning=True)
+            strange = not contents.isprintable() or "\ufffd" in contents
+            if strange and (match := _STRANGE.search(contents)):
+                reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
+                category = "control and replacement characters in texts"
+                yield self._problem(category, location, reason, warning=True)
+
+    def _take_judgements(self, located: Located, split: str | None) -> Iterator[Problem]:
+        """All documents, and the queries of the split, have been read."""
+        split = split or ""
+        if split not in self._known:
+            tables = [self._queries[name] for name in (split, None) if name in self._queries]
+            self._known[split] = np.unique(_joined(tables)["id"])
+        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        for i in np.flatnonzero(~hash_index.among(self._known[split], queries)).tolist():
+            reason = f"query {located[i][1].query_id!r} is not among the queries"
+            yield self._problem("judgements of unknown queries", located[i][0], reason)
+        for i in np.flatnonzero(~hash_index.among(self._every["documents"], documents)).tolist():
+            reason = f"document {located[i][1].doc_id!r} is not in the corpus"
+            yield self._problem("judgements of unknown documents", located[i][0], reason)
+        pairs, relevance = (
+            hash_index.hash_texts(_pair(item) for _, item in located),
+            [item.relevance for _, item in located],
+        )
+        self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
+
+    def _exclusions(self, located: Located, split: str | None) -> Iterator[Problem]:
+        """All other parts have been read."""
+        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
+        known = hash_index.among(self._every_query, queries) & hash_index.among(self._every["documents"], documents)
+        relevant = hash_index.among(self._every_relevant, hash_index.hash_texts(_pair(item) for _, item in located))
+        for location, item in (located[i] for i in np.flatnonzero(~known).tolist()):
+            reason = f"query {item.query_id!r} or document {item.doc_id!r} is unknown"
+            yield self._problem("exclusions that exclude nothing", location, reason, warning=True)
+        for location, item in (located[i] for i in np.flatnonzero(relevant).tolist()):
+            reason = f"document {item.doc_id!r} is relevant to query {item.query_id!r}: leave one of the two out"
+            yield self._problem("excluded documents that are relevant", location, reason)
+
+    def _memberships(self, located: Located, split: str | None) -> Iterator[Problem]:
+        """All documents, queries and judgements have been read."""
+        ids, file = hash_index.hash_texts(item.member_id for _, item in located), len(self._parts) - 1
+        known = hash_index.among(self._every_query, ids) | hash_index.among(self._every["documents"], ids)
+        for (location, item), there in zip(located, known.tolist(), strict=True):
+            group = self._groups.setdefault((file, item.member_id), item.group)
+            if group != item.group:
+                yield self._problem(
+                    "ids in two groups", location, id_pairs.two_groups(item.member_id, group, item.group)
+                )
+            if not there:
+                reason = f"{item.member_id!r} is neither a document nor a query"
+                yield self._problem("groups of nothing", location, reason, warning=True)
+
+    @cached_property
+    def _every(self) -> Mapping[str, Hashes]:
+        """Hashes of all documents' ids, and of ids and texts together, ascending. All documents have been read."""
+        rows = self._documents.rows
+        return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
+
+    @cached_property
+    def _every_query(self) -> Hashes:
+        return np.unique(_joined(self._queries.values())["id"])
+
+    @cached_property
+    def _every_relevant(self) -> Hashes:
+        rows = _joined(self._judged.values(), _JUDGED)
+        return np.unique(rows["pair"][rows["relevance"] > 0])
+
+    def _members(self, split: str) -> _Members:
+        """Of the split's own queries and those of all splits, the ones that it judges; unjudged, all of its own."""
+        names = (split, None) if split in self._judged else (split,)
+        rows = _joined(self._queries[name] for name in names if name in self._queries)
+        if split not in self._judged:
+            return _Members(split, rows, rows["at"])
+        judged = self._judged[split].rows
+        named, first = np.unique(judged["query"], return_index=True)
+        rows = rows[hash_index.among(named, rows["id"])]
+        return _Members(split, rows, judged["at"][first][np.searchsorted(named, rows["id"])])
+
+    def _count(self, members: Sequence[_Members]) -> None:
+        self._contents.documents = len(self._documents.rows)
+        for split, rows, _ in members:
+            counts = self._contents.splits[split]
+            counts.queries = len(rows)
+            judged = [self._judged[split]] if split in self._judged else []
+            relevance = _joined(judged, _JUDGED)["relevance"]
+            counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
+            counts.negative = len(relevance) - counts.relevant - counts.zero
+        used = np.unique(np.concatenate([np.empty(0, np.uint64), *(rows["at"] for _, rows, _ in members)]))
+        self._contents.unjudged = int((~hash_index.among(used, _joined(self._queries.values())["at"])).sum())
+
+    def _nothing(self) -> Iterator[Problem]:
+        if not self._contents.documents:
+            yield Problem("nothing to search", self._parts[0].name, 0, "no document that can be read")
+        for split, counts in self._contents.splits.items():
+            if split in self._judged and not counts.relevant:
+                part = self._parts[int(self._judged[split].rows["at"][0]) >> _LINE_BITS]
+                yield _nothing_to_judge_by(part, f"none of the {counts.zero + counts.negative} is above zero")
+        if not self._judged and not self._contents.splits:
+            yield Problem("nothing to judge by", self._parts[-1].name, 0, "no split", warning=True)
+
+    def _repeated_ids(self, rows: Rows, what: str) -> Iterator[Problem]:
+        for first, again in _repeats(rows["id"]):
+            reason = f"the {what} id of {self._place(rows['at'][first])} stands here again"
+            yield self._problem(f"{what} ids that stand twice", rows["at"][again], reason)
+
+    def _repeated_texts(self, rows: Rows, what: str, reported: set[int]) -> Iterator[Problem]:
+        same = f"{what} texts under two ids", "the same text as {}, under another id"
+        alike = f"{what} texts that differ in case alone", "the text of {}, but for case and form, under another id"
+        for (category, reason), values in ((same, rows["text"]), (alike, rows["folded"])):
+            for first, again in _repeats(values):
+                location = rows["at"][again]
+                if values[again] and rows["id"][first] != rows["id"][again] and location not in reported:
+                    reported.add(location)
+                    there = self._place(int(rows["at"][first]))
+                    yield self._problem(category, location, reason.format(there), warning=True)
+
+    def _judged_twice(self, rows: Rows) -> Iterator[Problem]:
+        for first, again in _repeats(rows["pair"]):
+            before, now = rows["relevance"][first], rows["relevance"][again]
+            location, earlier = rows["at"][again], self._place(int(rows["at"][first]))
+            if before == now:
+                yield self._problem("judgements that stand twice", location, f"as at {earlier}", warning=True)
+            else:
+                reason = f"relevance {now}, but {before} at {earlier}"
+                yield self._problem("judgements that contradict each other", location, reason)
+
+    def _other_texts(self, members: Sequence[_Members]) -> Iterator[Problem]:
+        """Ids that splits give different texts."""
+        rows = np.concatenate([np.empty(0, _TEXTS), *(each.rows for each in members)])
+        owner = np.repeat(np.arange(len(members)), [len(each.rows) for each in members])
+        for first, again in _repeats(rows["id"]):
+            if owner[first] != owner[again] and rows["text"][first] != rows["text"][again]:
+                reason = f"another text than at {self._place(rows['at'][first])}, under the same id"
+                yield self._problem("query ids with two texts", rows["at"][again], reason)
+
+    def _shared(self, one: _Members, other: _Members, leaked: set[int]) -> Iterator[Problem]:
+        """Queries of two splits, by id, and then by text under another id, whose locations go into `leaked`."""
+        ids = pa.chunked_array(self._query_ids, pa.string())
+        for a, b in _matches(one.rows["id"], other.rows["id"], other.lines):
+            name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
+            reason = f"query {name!r} is judged here, in {other.split}, and in {one.split} at {there}"
+            yield self._problem("queries in two splits", other.lines[b], reason)
+        in_both = hash_index.among(np.unique(one.rows["id"]), other.rows["id"])
+        for a, b in _matches(one.rows["folded"], other.rows["folded"], other.lines):
+            first, second = one.rows[a], other.rows[b]
+            if in_both[b] or not second["folded"]:
+                continue
+            leaked.add(int(second["at"]))
+            own, theirs = (ids[each["number"]].as_py() for each in (second, first))
+            same = "the text" if first["text"] == second["text"] else "the text, but for case and form,"
+            reason = f"query {own!r} of {other.split} has {same} of query {theirs!r} of {one.split} at"
+            places = " and ".join(self._place(each["at"]) for each in (second, first))
+            reason = f"{reason} {self._place(one.lines[a])}; texts at {places}"
+            yield self._problem("leakage between splits", other.lines[b], reason, warning=True)
+
+
+def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers: Any = 0) -> Hashes:
+    """Adds documents or queries; returns hashes of their ids and texts together, titles aside."""
+    texts = [hash_index.normalise(text) for text in contents]
+    filled = np.array([bool(text) for text in texts])
+    own = hash_index.hash_texts(f"{item[0]} {hash_index.normalise(item.text)}" for _, item in located)
+    text, folded = (
+        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(hash_index.fold, texts))
+    )
+    ids = hash_index.hash_texts(item[0] for _, item in located)
+    table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
+    return own
+
+
+def _joined(tables: Iterable[_Table], columns: np.dtype[Any] = _TEXTS) -> Rows:
+    return np.concatenate([np.empty(0, columns), *(table.rows for table in tables)])
+
+
+def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
+    """For each value that was there before: the position of its first, and its own, in the order of its own."""
+    _, position, number = np.unique(values, return_index=True, return_inverse=True)
+    first = position[number]
+    again = np.flatnonzero(first != np.arange(len(values)))
+    return zip(first[again].tolist(), again.tolist(), strict=True)
+
+
+def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
+    """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
+    values, position = np.unique(first, return_index=True)
+    shared = np.flatnonzero(hash_index.among(values, second))
+    shared = shared[np.argsort(lines[shared], stable=True)]
+    found = position[np.searchsorted(values, second[shared])]
+    return zip(found.tolist(), shared.tolist(), strict=True)
+
+
+def _pair(item: Judgement | id_pairs.Exclusion) -> str:
+    return f"{item.query_id} {item.doc_id}"
+
+
+def _nothing_to_judge_by(part: source_files.Part, reason: str) -> Problem:
+    return Problem("nothing to judge by", part.name, 0, f"split {part.split}: {reason}", warning=True)
+
+
+def _opened(part: source_files.Part) -> Iterator[tuple[int, source_files.Record | DataError]]:
+    try:
+        yield from part.read()
+    except DataError as error:
+        yield 0, error

@@ -1,0 +1,117 @@
+"""`hardneg data check` and `hardneg data fetch`: every mistake of a dataset; published files."""
+
+import json
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hardneg.plugin import DataError, checked_tree, progress_bars, say, source_files, wording
+from hardneg_datasets.check import check
+from hardneg_datasets.fetching import fetch, find_published
+from hardneg_datasets.problems import Contents, Problem
+
+_MOST_FILES = 20
+_UNPACKED = 4  # an archive of texts unpacks to about three times its size, beside itself
+
+
+def check_dataset(
+    dataset: str = typer.Argument(help="beir:FOLDER, documents:FOLDER, hf:ID, or another loader's."),
+    settings: list[str] = typer.Option(
+        [], "--set", metavar="PATH=VALUE", help="An option of the loader, such as dataset.url=true."
+    ),
+    limit: int = typer.Option(10, min=0, help="How many problems of each category to print; all are counted."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+) -> None:
+    """Report every mistake of a dataset with its file and line; exit code 4 where there are errors.
+
+    Errors are refused, left out, or make figures wrong; warnings are accepted as they are.
+
+    Example: hardneg data check beir:scifact
+    """
+    stages = {"negatives": {"stage": "mine", "miner": "random"}}
+    tree = {"dataset": dataset, "model": {"name": "none"}, "stages": stages}
+    loader = checked_tree(tree, settings, "hardneg data check").plugins["dataset", "loader"]
+    folder, contents = Path(str(getattr(loader, "source", ""))).expanduser(), Contents()
+    found = _counted(check(source_files.parts_of(loader.load()), progress_bars(), contents), limit)
+    found["read"] = _read(contents, folder if getattr(loader, "source", "") and folder.is_dir() else None)
+    say(json.dumps(found, indent=1) if as_json else "\n".join(_findings(found)))
+    if found["errors"]:
+        raise typer.Exit(DataError.exit_code)
+
+
+def fetch_dataset(
+    name: str = typer.Argument(help="msmarco-passage, msmarco-document or nq."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="The folder; default data/NAME."),
+) -> None:
+    """Download a dataset's published files, resuming where it stopped, and check the size and digest of each.
+
+    Example: hardneg data fetch msmarco-passage
+    """
+    folder = output or Path("data") / name
+    known = find_published(name)
+    wanted = sum(file.bytes * (_UNPACKED if file.members else 1) for file in known.files)
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if there != folder.absolute() and wanted > (free := shutil.disk_usage(there).free):
+        shortage = f"{wording.size(wanted)} are needed, {wording.size(free)} are free"
+        raise DataError(f"{folder}: {shortage}; choose another folder with --output")
+    told = progress_bars()
+    told.note(f"into {folder}; the terms of use: {known.terms}")
+    for file in known.files:
+        new = fetch(file, folder, told)
+        told.note(f"{file.name}: {'fetched, as published' if new else 'there already, as published'}")
+    say(f"--dataset {known.loader}:{folder}")
+
+
+def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
+    """Problems counted by category, the first `limit` of each kept."""
+    counts, first = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], list[dict[str, Any]]](list)
+    for problem in problems:
+        key = problem.category, problem.warning
+        counts[key] += 1
+        if counts[key] <= limit:
+            first[key].append(asdict(problem))
+    kinds = [{"kind": key[0], "warning": key[1], "count": counts[key], "first": first[key]} for key in counts]
+    warnings = sum(count for (_, warning), count in counts.items() if warning)
+    return {"errors": counts.total() - warnings, "warnings": warnings, "kinds": kinds}
+
+
+def _read(contents: Contents, folder: Path | None) -> dict[str, Any]:
+    """What was read. folder: where the dataset's files are, if it is of files, which are named relative to it."""
+
+    def named(paths: Iterable[Path]) -> list[str]:
+        return [str(path.relative_to(folder) if folder and path.is_relative_to(folder) else path) for path in paths]
+
+    return {
+        "documents": contents.documents,
+        "splits": {split: asdict(part) for split, part in contents.splits.items()},
+        "queries without judgements": contents.unjudged,
+        "files": named(contents.files()),
+        "files not read": named(contents.not_read(folder) if folder else ()),
+    }
+
+
+def _findings(found: Mapping[str, Any]) -> Iterator[str]:
+    for kind in sorted(found["kinds"], key=lambda kind: bool(kind["warning"])):
+        yield f"{'warning' if kind['warning'] else 'error'}: {kind['kind']}: {kind['count']:,}"
+        yield from (f"  {Problem(**problem)}" for problem in kind["first"])
+        if (more := kind["count"] - len(kind["first"])) > 0:
+            yield f"  and {more:,} more; --limit {kind['count']} prints all"
+    read = found["read"]
+    yield f"read: {wording.counted(read['documents'], 'document')}"
+    for split, part in read["splits"].items():
+        judged = {"relevant": part["relevant"], "zero": part["zero"], "below zero": part["negative"]}
+        parts = ", ".join(f"{count:,} {name}" for name, count in judged.items() if count or name != "below zero")
+        judgements = wording.counted(sum(judged.values()), "judgement")
+        yield f"  {split}: {wording.counted(part['queries'], 'query', 'queries')}, {judgements} ({parts})"
+    if unjudged := read["queries without judgements"]:
+        yield f"  {wording.counted(unjudged, 'query', 'queries')} that no judgement names"
+    for what, key in (("files read", "files"), ("files not read", "files not read")):
+        if names := read[key]:
+            more = f" and {len(names) - _MOST_FILES:,} more" if len(names) > _MOST_FILES else ""
+            yield f"{what}: {', '.join(names[:_MOST_FILES])}{more}"
+    yield f"{wording.counted(found['errors'], 'error')}, {wording.counted(found['warnings'], 'warning')}"

@@ -1,0 +1,159 @@
+"""The published files of known datasets, each known by its digest."""
+
+import json
+import os
+import shutil
+import tarfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from pydantic import TypeAdapter
+
+from hardneg.plugin import DataError, Progress, Task, UsageError, wording
+
+_BLOCK = 1 << 16
+_SECONDS = 60.0
+_RETRIES = 2
+_TABLE = Path(__file__).with_name("downloads.json")
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file.
+
+    url: where it is. name: its name in the dataset's folder. size: its bytes; about: roughly, where no more is known.
+    md5: its published digest; lines: how many it has, where no digest is published. members: what of an archive is
+    unpacked.
+    """
+
+    url: str
+    name: str
+    size: int = 0
+    about: int = 0
+    md5: str = ""
+    lines: int = 0
+    members: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """How large it is, exactly or roughly."""
+        return self.size or self.about
+
+
+@dataclass(frozen=True)
+class Published:
+    """A dataset: the loader that reads its folder, where its terms are, and its files."""
+
+    loader: str
+    terms: str
+    files: tuple[Download, ...]
+
+
+def published() -> Mapping[str, Published]:
+    """All known datasets, by name."""
+    rows = json.loads(_TABLE.read_text(encoding="utf-8"))
+    return TypeAdapter(dict[str, Published]).validate_python(
+        {name: row for name, row in rows.items() if isinstance(row, dict)}
+    )
+
+
+def find_published(name: str) -> Published:
+    """The dataset of a name.
+
+    Raises:
+        UsageError: there is none, with what there is.
+    """
+    known = published()
+    if name not in known:
+        choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
+        raise UsageError(f"no dataset {name!r} can be fetched{wording.suggestion(name, known)}; {choices}")
+    return known[name]
+
+
+def fetch(download: Download, folder: Path, progress: Progress) -> bool:
+    """Brings one file, and unpacks it if it is an archive, which stays; False where it was there already.
+
+    Raises:
+        DataError: it cannot be reached, stops, or is another file than the published one; then it is not taken.
+    """
+    import pooch
+
+    registry = {download.name: f"md5:{download.md5}" if download.md5 else None}
+    files = pooch.create(folder, "", registry=registry, urls={download.name: download.url}, retry_if_failed=_RETRIES)
+    actions: list[str] = []
+
+    def bring(url: str, target: str, _: object) -> None:
+        partial = folder / f"{download.name}.partial"
+        have = partial.stat().st_size if partial.exists() else 0
+        with progress.task(download.name, download.bytes or None, "bytes", have) as task, partial.open("ab") as file:
+            if not download.size or have < download.size:
+                _append(url, _Counted(file, task), have)
+        os.replace(partial, target)
+
+    pooch.get_logger().setLevel("ERROR")
+
+    def note(path: str, action: str, _: object) -> str:
+        actions.append(action)
+        return path
+
+    try:
+        path = files.fetch(download.name, note, bring)
+    except (OSError, ValueError) as error:
+        raise DataError(f"{download.url}: {wording.first_line(error)}; the same command tries again") from error
+    new = _unpack(download, Path(path)) if download.members else False
+    with Path(path).open("rb") as file:
+        count = sum(bool(line.strip()) for line in file) if download.lines else 0
+    if count != download.lines:
+        Path(path).unlink()
+        raise DataError(f"{download.url}: has {count:,} lines, not the published {download.lines:,}: it is not taken")
+    return new or actions != ["fetch"]
+
+
+class _Counted:
+    """A file that is written to, and its progress."""
+
+    def __init__(self, file: IO[bytes], task: Task) -> None:
+        self._file, self._task = file, task
+
+    def write(self, block: bytes) -> None:
+        self._file.write(block)
+        self._task.advance(len(block))
+
+    def flush(self) -> None:
+        self._file.flush()
+
+
+def _append(url: str, file: _Counted, have: int) -> None:
+    """Appends the bytes after those that are there."""
+    from pooch import HTTPDownloader
+
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+    try:
+        HTTPDownloader(chunk_size=_BLOCK, headers=headers, timeout=_SECONDS)(url, file, None)
+    except OSError as error:
+        if getattr(getattr(error, "response", None), "status_code", 0) != 416:  # else there is nothing more
+            raise
+
+
+def _unpack(download: Download, archive: Path) -> bool:
+    """Writes the named members, each whole or not at all, into the archive's own folder; False if all were there."""
+    new = False
+    try:
+        with tarfile.open(archive) as tar:
+            members = {Path(member.name).name: member for member in tar if member.isfile()}
+            if lacking := [name for name in download.members if name not in members]:
+                raise DataError(f"{archive}: the archive lacks {', '.join(lacking)}")
+            for name in download.members:
+                path, partial = archive.with_name(name), archive.with_name(f"{name}.partial")
+                if path.is_file() and path.stat().st_size == members[name].size:
+                    continue
+                with cast(IO[bytes], tar.extractfile(members[name])) as source, partial.open("wb") as target:
+                    shutil.copyfileobj(source, target, _BLOCK)
+                partial.rename(path)
+                new = True
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"{archive}: cannot be unpacked: {wording.first_line(error)}") from error
+    return new

@@ -1,0 +1,119 @@
+"""MS MARCO's passages and documents as their tab-separated files, each maybe with `.gz`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from hardneg.plugin import DataError, Document, digest, queries, source_files, text_lines, wording
+from hardneg_datasets.paired import paired
+
+_SMALL = ".small"
+_CORPUS = "msmarco-docs.tsv"
+
+
+@dataclass(frozen=True)
+class MsMarcoPassage:
+    """A folder with `collection.tsv`, and `queries.SPLIT.tsv` and `qrels.SPLIT.tsv` for each split.
+
+    The official names serve as they are: `queries.dev.small.tsv` and `qrels.dev.small.tsv` are the split
+    `dev`, unless there is a complete `dev` beside them; then they are the split `dev.small`. Queries without
+    judgements (many of `queries.train.tsv`, all of `queries.eval.tsv`) are left out and noted.
+
+    Source: Bajaj et al., "MS MARCO: A Human Generated MAchine Reading COmprehension Dataset", 2016.
+
+    Args:
+        source: the folder; each file as it is or as `.gz`.
+        judged: false reads the passages alone, of a folder that has no qrels.
+    """
+
+    source: str
+    judged: bool = True
+    version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"judged"})
+    known_by: ClassVar[tuple[str, ...]] = ("collection.tsv", "collection.tsv.gz")
+
+    def load(self) -> source_files.PartedCollection:
+        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        folder = Path(self.source).expanduser()
+        corpus = text_lines.find_file(folder, "collection.tsv")
+        if corpus is None:
+            raise DataError(
+                f"{folder}: neither collection.tsv nor collection.tsv.gz; `hardneg data fetch msmarco-passage`"
+            )
+        if not self.judged:
+            return source_files.PartedCollection([source_files.line_part(corpus, _passage)], {}, {})
+        whole = paired(folder, [source_files.line_part(corpus, _passage)], {})
+        known = whole.queries_in
+        shorter = {name: name.removesuffix(_SMALL) for name in known}
+        named = {name if short in known else short: name for name, short in shorter.items()}
+        order = {split: named[split] for split in source_files.order_splits(named)}
+        queries, qrels = ({split: of[name] for split, name in order.items()} for of in (known, whole.qrels_in))
+        return replace(whole, queries_in=queries, qrels_in=qrels)
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the files that are read."""
+        return digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
+
+    def size_hint(self) -> int:
+        """About how many passages there are, from the first lines and the size of the collection file."""
+        return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
+
+
+def _passage(path: Path, number: int, line: str) -> Document:
+    return Document(*queries.query_line(path, number, line))
+
+
+@dataclass(frozen=True)
+class MsMarcoDocument:
+    """A folder with `msmarco-docs.tsv` (id, URL, title, body), and topics and qrels for each split.
+
+    The official names serve as they are: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
+    split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`; so do `queries.SPLIT.tsv` or
+    `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt`. Queries without judgements are left out and noted.
+
+    Source: Craswell et al., "Overview of the TREC 2019 Deep Learning Track", 2020.
+
+    Args:
+        source: the folder; each file as it is or as `.gz`.
+        url: whether a document's text begins with its URL.
+        splits: for each split its topics and its qrels, as file names in the folder; empty finds them by their names.
+    """
+
+    source: str
+    url: bool = False
+    splits: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    version: ClassVar[int] = 1
+    known_by: ClassVar[tuple[str, ...]] = (_CORPUS, f"{_CORPUS}.gz")
+
+    def load(self) -> source_files.PartedCollection:
+        """The collection, opened for streaming. Raises DataError where a file is missing."""
+        corpus = self._corpus()
+        return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)
+
+    def fingerprint(self) -> str:
+        """A digest of the bytes of the files that are read, of their splits, and of `url`."""
+        collection, root = self.load(), self._corpus().parent
+        return digest(["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)])
+
+    def size_hint(self) -> int:
+        """About how many documents there are, from the first lines and the size of the corpus file."""
+        return text_lines.estimate_lines(self._corpus())
+
+    def _corpus(self) -> Path:
+        folder = Path(self.source).expanduser()
+        corpus = text_lines.find_file(folder, _CORPUS)
+        if corpus is None:
+            raise DataError(f"{folder}: neither {_CORPUS} nor {_CORPUS}.gz; `hardneg data fetch msmarco-document`")
+        return corpus
+
+
+def _document(with_url: bool, path: Path, number: int, line: str) -> Document:
+    cells = line.split("\t")
+    if len(cells) != 4:
+        raise DataError.at(
+            path, number, f"{wording.counted(len(cells), 'column')}; an id, a URL, a title and a body are expected"
+        )
+    doc_id, url, title, body = cells
+    return Document(text_lines.checked_id(path, number, doc_id), f"{url} {body}" if with_url else body, title)

@@ -1,0 +1,116 @@
+"""Tevatron's tables on the Hugging Face hub, or in local folders of the same layout."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from hardneg.plugin import Answers, DataError, Document, Judgement, Query, digest, hub_tables, source_files
+
+_CORPUS = hub_tables.HubTable()
+
+
+@dataclass(frozen=True)
+class Tevatron(hub_tables.TableLoader):
+    """A table whose rows hold a query and its passages, and a table of the corpus, streamed with `datasets`.
+
+    A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and maybe `answers`; a row of the corpus
+    `docid`, `text` and maybe `title`. The positives are the judgements (relevance 1); `negative_passages` are left out
+    and counted. Nothing of a repository is executed: one that has a loading script is read from its converted
+    branch, `revision="refs/convert/parquet"`, which holds a part alone of large tables and is refused then.
+
+    Args:
+        source: a hub id, or a local folder of the same layout.
+        revision: branch, tag or commit of the repository.
+        corpus: the table of documents, where it is not the repository or folder `source`-corpus.
+        config: the configuration of `source` that holds the rows, where there are several.
+    """
+
+    source: str
+    revision: str | None = None
+    corpus: hub_tables.HubTable = _CORPUS
+    config: str | None = None
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "hub"
+
+    def load(self) -> "TevatronCollection":
+        """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
+        documents, rows = hub_tables.row_part(*self.corpus_rows(), _document), self.tables()[1]
+        splits = hub_tables.open_table(rows)
+        return TevatronCollection.of(
+            rows.title, documents, {split: splits[split] for split in source_files.order_splits(splits)}
+        )
+
+    def fingerprint(self) -> str:
+        """A digest of the local files, or of the hub's commits, and of the tables' names."""
+        tables = self.tables()
+        layout = [[table.config, table.split] for table in tables]
+        return digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
+
+    def tables(self) -> tuple[hub_tables.HubTable, hub_tables.HubTable]:
+        """Corpus and rows."""
+        corpus = self.corpus
+        if corpus.repo is None:
+            source = self.source.rstrip("/")
+            # the converted branch is in any repository; a commit or tag of this one is not in the other
+            branch = self.revision if (self.revision or "").startswith(hub_tables.CONVERTED) else None
+            corpus = replace(corpus, repo=f"{source}-corpus", revision=corpus.revision or branch)
+        return corpus, hub_tables.HubTable(repo=self.source, config=self.config, revision=self.revision)
+
+
+@dataclass(frozen=True)
+class TevatronCollection(source_files.PartedCollection):
+    """The opened tables: the corpus, and the rows by split, with the negatives that each was found to hold."""
+
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    negatives: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, title: str, documents: source_files.Part, rows: Mapping[str, Any]) -> "TevatronCollection":
+        """The collection of a corpus, and of rows of splits that errors call `title`."""
+        negatives = dict.fromkeys(rows, 0)
+        opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
+        queries = {split: hub_tables.row_part(*table, _query, split) for split, table in opened.items()}
+        judged = {
+            split: hub_tables.row_part(*table, partial(_judgements, negatives, split), split)
+            for split, table in opened.items()
+        }
+        return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The answers to the queries of one split, where the rows have them."""
+        where = self.queries_in[split].name
+        for number, row in hub_tables.numbered_rows(where, self.rows[split]):
+            answers = row.get("answers") or ()
+            if isinstance(answers, str) or not all(isinstance(answer, str) for answer in answers):
+                raise DataError.at(where, number, "column 'answers' must hold lists of texts")
+            yield Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
+
+    def notes(self) -> Sequence[str]:
+        """How many negatives the rows hold."""
+        words = "negatives left out: a collection holds positives alone"
+        found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
+        return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
+
+
+def _document(where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
+    title = hub_tables.text_cell(where, number, row, "title") if row.get("title") is not None else ""
+    yield Document(
+        hub_tables.id_cell(where, number, row, "docid"), hub_tables.text_cell(where, number, row, "text"), title
+    )
+
+
+def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
+    yield Query(hub_tables.id_cell(where, number, row, "query_id"), hub_tables.text_cell(where, number, row, "query"))
+
+
+def _judgements(
+    negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
+) -> Iterator[Judgement]:
+    """Relevance 1 for each positive passage; negative ones are counted."""
+    before = negatives[split] if number > 1 else 0  # a table may be read again
+    negatives[split] = before + len(row.get("negative_passages") or ())
+    query_id, passages = hub_tables.id_cell(where, number, row, "query_id"), row.get("positive_passages")
+    if not isinstance(passages, list) or not all(isinstance(passage, dict) for passage in passages):
+        raise DataError.at(where, number, "column 'positive_passages' must hold lists of passages")
+    yield from (Judgement(query_id, hub_tables.id_cell(where, number, passage, "docid"), 1) for passage in passages)

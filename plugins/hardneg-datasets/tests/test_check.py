@@ -1,0 +1,302 @@
+"""Every mistake of a collection, each with its place."""
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from broken import FAULTS, write_broken
+from hardneg_datasets.check import check
+from hardneg_datasets.msmarco import MsMarcoPassage
+from hardneg_datasets.problems import Contents, Problem, SplitContents
+
+from hardneg.datasets.beir import Beir
+from hardneg.formats.collection import write_collection
+from hardneg.formats.source_files import parts_of
+from hardneg.records.errors import DataError
+from hardneg.records.types import Collection, Document, Judgement, Query
+from hardneg.runtime.progress import Silent
+
+CORPUS = ["d1", "d2", "d3"]
+
+
+def problems(folder: Path) -> list[Problem]:
+    return list(check(parts_of(Beir(str(folder)).load())))
+
+
+def write(folder: Path, corpus: str, queries: str, **qrels: str) -> Path:
+    (folder / "corpus.jsonl").write_text(corpus)
+    (folder / "queries.jsonl").write_text(queries)
+    (folder / "qrels").mkdir()
+    for split, text in qrels.items():
+        (folder / "qrels" / f"{split}.tsv").write_text(text)
+    return folder
+
+
+GOOD = '{"_id": "d1", "text": "river"}\n{"_id": "d2", "title": "t", "text": "bridge"}\n'
+ASKED = '{"_id": "q1", "text": "water"}\n'
+
+
+def test_a_good_collection_has_none(tmp_path: Path) -> None:
+    assert problems(write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")) == []
+
+
+def test_nine_faults_at_once(tmp_path: Path) -> None:
+    write_broken(tmp_path)
+    found = problems(tmp_path)
+    told = {(item.category, Path(item.file).name, item.line) for item in found}
+    assert told >= FAULTS
+    assert {kind for kind, _, _ in told} == {kind for kind, _, _ in FAULTS}
+    assert [item.category for item in found if item.warning] == ["document texts under two ids"]
+
+
+def test_judgements(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d1 1\nq1 0 d1 2\nq9 0 d2 1\nq1 0 d2 x\n")
+    assert [(item.category, item.line, item.warning) for item in problems(tmp_path)] == [
+        ("relevance that is no whole number", 5, False),
+        ("judgements of unknown queries", 4, False),
+        ("judgements that stand twice", 2, True),
+        ("judgements that contradict each other", 3, False),
+    ]
+
+
+def test_excluded_documents(tmp_path: Path) -> None:
+    folder = write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\nq1 0 d2 0\n")
+    (folder / "excluded.tsv").write_text("query_id\tdoc_id\nq1\td2\nq1\td1\nq9\td2\nq1\tor d2\nq1 d9\n")
+    assert [(item.category, item.line, item.warning) for item in problems(folder)] == [
+        ("lines that cannot be read", 5, False),
+        ("exclusions that exclude nothing", 4, True),
+        ("exclusions that exclude nothing", 6, True),
+        ("excluded documents that are relevant", 3, False),
+    ]
+    contents = Contents()
+    assert list(check(parts_of(Beir(str(folder)).load()), contents=contents)) and contents.not_read(folder) == []
+
+
+def test_queries_that_are_documents(tmp_path: Path) -> None:
+    rows = [
+        {"_id": "d1", "text": "keep  cats"},
+        {"_id": "d2", "title": "t", "text": "dogs"},
+        {"_id": "d3", "text": "u"},
+    ]
+    asked = [{"_id": "d1", "text": "keep cats"}, {"_id": "d2", "text": "dogs"}, {"_id": "d3", "text": "other"}]
+    corpus, queries = ("".join(f"{json.dumps(row)}\n" for row in each) for each in (rows, asked))
+    write(tmp_path, corpus, queries, test="d1 0 d2 1\nd2 0 d1 1\nd3 0 d1 1\n")
+    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [("queries that are documents", 1, True), ("queries that are documents", 2, True)]
+
+
+def test_texts(tmp_path: Path) -> None:
+    rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
+    write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
+    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [("empty texts", 1, False), ("titles without text", 2, True)]
+
+
+def test_nothing_that_can_be_read(tmp_path: Path) -> None:
+    write(tmp_path, "no\n", ASKED, test="query-id\tcorpus-id\tscore\n")
+    found = Counter(item.category for item in problems(tmp_path))
+    assert found == {"lines that are not JSON objects": 1, "nothing to search": 1, "nothing to judge by": 1}
+
+
+class Streamed:
+    """A collection of a plugin that knows nothing of parts."""
+
+    def documents(self) -> Iterator[Document]:
+        yield from [Document("a b", "one"), Document("c", "two"), Document("c", "three")]
+        raise DataError("shelf:7: not UTF-8 (torn)")
+
+    def splits(self) -> list[str]:
+        return ["dev", "dev.small", "test"]
+
+    def queries(self, split: str) -> Iterator[Query]:
+        yield Query("q", "where")
+
+    def qrels(self, split: str) -> Iterator[Judgement]:
+        yield Judgement("q", "c", 1)
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def test_streams_are_checked_to_their_first_error() -> None:
+    found = list(check(parts_of(Streamed())))
+    assert [str(item) for item in found] == [
+        "documents:4: shelf:7: not UTF-8 (torn)",
+        "documents:1: id 'a b' is empty or holds white space or control characters",
+        "documents:3: the document id of documents:2 stands here again",
+        "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
+        "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
+    ]
+
+
+def test_an_error_before_the_first_record_is_at_the_first_place() -> None:
+    class Torn(Streamed):
+        def documents(self) -> Iterator[Document]:
+            raise DataError("shelf:1: not UTF-8 (torn)")
+            yield
+
+    assert str(next(iter(check(parts_of(Torn()))))) == "documents:1: shelf:1: not UTF-8 (torn)"
+
+
+@pytest.mark.parametrize("cut", [5, 40])
+def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
+    write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
+    (tmp_path / "corpus.jsonl").unlink()
+    (tmp_path / "corpus.jsonl.gz").write_bytes(gzip.compress(GOOD.encode() * 40)[:-cut])
+    assert "files that are cut off or damaged" in {item.category for item in problems(tmp_path)}
+
+
+def told(folder: Path) -> list[tuple[str, str, bool]]:
+    return [(item.category, str(item).replace(f"{folder}/", ""), item.warning) for item in problems(folder)]
+
+
+def rows(**texts: str) -> str:
+    return "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in texts.items())
+
+
+def test_a_query_of_two_splits_is_told_with_both_judgements(tmp_path: Path) -> None:
+    qrels = {"train": "q2 0 d1 1\nq1 0 d1 0\nq1 0 d2 1\n", "test": "q1 0 d1 1\nq1 0 d2 1\n"}
+    write(tmp_path, GOOD, rows(q1="a", q2="b"), **qrels)
+    reason = "query 'q1' is judged here, in test, and in train at qrels/train.tsv:2"
+    assert told(tmp_path) == [("queries in two splits", f"qrels/test.tsv:1: {reason}", False)]
+
+
+def test_leakage_by_text(tmp_path: Path) -> None:
+    texts = {"q1": "What  is it?", "q2": "ﬁne", "q3": "other", "q4": "what is\tit?", "q5": "FINE", "q6": "What is it?"}
+    qrels = {"train": "q1 0 d1 1\nq2 0 d1 1\n", "dev": "q3 0 d1 1\nq5 0 d1 1\n", "test": "q6 0 d2 1\nq4 0 d1 1\n"}
+    write(tmp_path, GOOD, rows(**texts), **qrels)
+    kind, texts_at = "leakage between splits", "texts at queries.jsonl:{} and queries.jsonl:{}"
+    alike = "qrels/test.tsv:2: query 'q4' of test has the text, but for case and form, of query 'q1' of train at"
+    others = "qrels/dev.tsv:2: query 'q5' of dev has the text, but for case and form, of query 'q2' of train at"
+    same = "qrels/test.tsv:1: query 'q6' of test has the text of query 'q1' of train at"
+    assert told(tmp_path) == [
+        (kind, f"{others} qrels/train.tsv:2; {texts_at.format(5, 2)}", True),
+        (kind, f"{same} qrels/train.tsv:1; {texts_at.format(6, 1)}", True),
+        (kind, f"{alike} qrels/train.tsv:1; {texts_at.format(4, 1)}", True),
+    ]
+
+
+def test_texts_that_differ_in_case_alone(tmp_path: Path) -> None:
+    corpus = rows(d1="The River", d2="the river", d3="the  RIVER", d4="the river ", d5="THE SEA")
+    write(tmp_path, corpus, rows(q1="ask", q2="Ask", q3="ask"), test="q1 0 d1 1\nq2 0 d1 1\nq3 0 d1 1\n")
+    alone, under_two = "texts that differ in case alone", "texts under two ids"
+    assert [(item.category, item.line, item.reason) for item in problems(tmp_path)] == [
+        (f"document {under_two}", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
+        (f"document {alone}", 2, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
+        (f"document {alone}", 3, f"the text of {tmp_path}/corpus.jsonl:1, but for case and form, under another id"),
+        (f"query {under_two}", 3, f"the same text as {tmp_path}/queries.jsonl:1, under another id"),
+        (f"query {alone}", 2, f"the text of {tmp_path}/queries.jsonl:1, but for case and form, under another id"),
+    ]
+
+
+def test_characters_that_no_text_has(tmp_path: Path) -> None:
+    corpus = rows(d1="two\nlines\tand\r\na form\x0cfeed, é 文 \u200d", d2="nul\0", d3="caf\ufffd", d4="it\x92s \x1b[0m")
+    write(tmp_path, corpus, rows(q1="\x07bell"), test="q1 0 d1 1\n")
+    category = "control and replacement characters in texts"
+    places = ["corpus.jsonl:2: d2 holds U+0000, at character 4", "corpus.jsonl:3: d3 holds U+FFFD, at character 4"]
+    places += ["corpus.jsonl:4: d4 holds U+0092, at character 3", "queries.jsonl:1: q1 holds U+0007, at character 1"]
+    assert told(tmp_path) == [(category, place, True) for place in places]
+
+
+def test_ids_with_invisible_characters(tmp_path: Path) -> None:
+    write(tmp_path, GOOD + rows(**{"d\u200b3": "tree"}), ASKED, test="q1 0 d1 1\n")
+    assert told(tmp_path) == [("ids with invisible characters", "corpus.jsonl:3: id 'd\\u200b3'", True)]
+
+
+def test_heads_that_are_read_as_records(tmp_path: Path) -> None:
+    (tmp_path / "collection.tsv").write_text("docid\ttext\n1\tone\n2\ttwo\nid\tthree\n")
+    (tmp_path / "queries.test.tsv").write_text("qid\tquery\n7\ta\n")
+    (tmp_path / "qrels.test.tsv").write_text("7 0 1 1\n")
+    found = list(check(parts_of(MsMarcoPassage(str(tmp_path)).load())))
+    assert [(item.category, Path(item.file).name, item.line, item.reason) for item in found] == [
+        ("heads read as records", "collection.tsv", 1, "'docid' is read as an id"),
+        ("heads read as records", "queries.test.tsv", 1, "'qid' is read as an id"),
+    ]
+
+
+def test_an_empty_file_among_others(tmp_path: Path) -> None:
+    write(tmp_path, "", ASKED, test="q1 0 d1 1\n")
+    assert ("files that hold nothing", "corpus.jsonl: there is nothing in it", True) in told(tmp_path)
+
+
+def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:
+    corpus = GOOD + '{"_id": "d3", "text": "a", "_id": "d4"}\n[1,\n{\n'
+    write(tmp_path, corpus, ASKED, test="q1,d1,1\n", train="q1 0 d1 1\n", dev="query\tdocument\tgrade\n")
+    found = {(item.category, item.line): item.reason for item in problems(tmp_path)}
+    assert found["lines that cannot be read", 3] == "the key '_id' stands twice in this object; keep one"
+    assert found["lines that are not JSON objects", 4] == "not JSON: an array; write one object a line"
+    assert "over several lines" in found["lines that are not JSON objects", 5]
+    assert found["wrong numbers of columns", 1].startswith("1 column; qrels have 4 (TREC) or 3 (BEIR)")
+    assert found["relevance that is no whole number", 1].endswith("; a header ends in label, rel, relevance, score")
+
+
+def test_splits_without_anything_relevant(tmp_path: Path) -> None:
+    qrels = {"dev": "query-id\tcorpus-id\tscore\n", "test": "q1 0 d1 0\nq1 0 d2 -1\n"}
+    write(tmp_path, GOOD, ASKED, train="q1 0 d1 1\n", **qrels)
+    found = [item for item in told(tmp_path) if item[0] == "nothing to judge by"]
+    assert found == [
+        ("nothing to judge by", "qrels/dev.tsv: split dev: nothing in it that can be read", True),
+        ("nothing to judge by", "qrels/test.tsv: split test: none of the 2 is above zero", True),
+    ]
+
+
+def test_what_was_read(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, rows(q1="a", q2="b", q3="c"), train="q1 0 d1 2\nq1 0 d2 0\n", test="q2 0 d1 1\nq2 0 d2 -1\n")
+    (tmp_path / "qrels" / "extra.tsv.txt").touch()
+    (tmp_path / "queries.csv").touch()
+    contents = Contents()
+    assert list(check(parts_of(Beir(str(tmp_path)).load()), contents=contents)) == []
+    assert (contents.documents, contents.unjudged) == (2, 1)
+    assert contents.splits == {"train": SplitContents(1, 1, 1, 0), "test": SplitContents(1, 1, 0, 1)}
+    read = ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"]
+    assert [str(path.relative_to(tmp_path)) for path in contents.files()] == read
+    assert contents.not_read(tmp_path) == [tmp_path / "qrels" / "extra.tsv.txt", tmp_path / "queries.csv"]
+
+
+def beir(folder: Path, corpus: list[str] = CORPUS, train: str = "q1 0 d1 1\n", test: str = "test") -> Collection:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text("".join(f'{{"_id": "{name}", "text": "{name}"}}\n' for name in corpus))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}\n')
+    (folder / "qrels" / "train.tsv").write_text(train)
+    (folder / "qrels" / f"{test}.tsv").write_text("q2 0 d2 1\n")
+    return Beir(str(folder)).load()
+
+
+def refused(collection: Collection, folder: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        write_collection(collection, folder / "stored", Silent())
+    return str(caught.value)
+
+
+def test_a_query_with_two_texts(tmp_path: Path) -> None:
+    (tmp_path / "collection.tsv").write_text("d1\tone\n")
+    for split, text in {"train": "a", "dev": "b"}.items():
+        (tmp_path / f"queries.{split}.tsv").write_text(f"q0\tsame\nq1\t{text}\n")
+        (tmp_path / f"qrels.{split}.tsv").write_text("q0 0 d1 1\nq1 0 d1 1\n")
+    told = refused(MsMarcoPassage(str(tmp_path)).load(), tmp_path)
+    place, _, reason = told.partition(": ")
+    assert place == f"{tmp_path}/queries.dev.tsv:2"
+    assert reason == "query id 'q1' of split dev: two splits give it different texts; make it unique"
+
+
+@pytest.mark.parametrize("name", ["my split", "-x", "été"])
+def test_names_of_splits(tmp_path: Path, name: str) -> None:
+    collection = beir(tmp_path, test=name)
+    rule = f"split {name!r}: a name has letters, digits, '.', '_' and '-', and begins with a letter or digit; rename it"
+    assert refused(collection, tmp_path) == rule
+    found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
+    assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]
+
+
+def test_groups_are_looked_at_too(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
+    (tmp_path / "groups.tsv").write_text("id\tgroup\nd1\ta  b\nd1\ta b\nd1\tc\nq1\tc\nd9\tc\nd2 c\n")
+    found = [(item.category, Path(item.file).name, item.line, item.warning) for item in problems(tmp_path)]
+    assert found == [
+        ("lines that cannot be read", "groups.tsv", 7, False),
+        ("ids in two groups", "groups.tsv", 4, False),
+        ("groups of nothing", "groups.tsv", 6, True),
+    ]

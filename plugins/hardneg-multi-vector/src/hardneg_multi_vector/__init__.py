@@ -1,0 +1,1 @@
+"""Late-interaction retrievers for hardneg: a vector for each token, compared by MaxSim."""

@@ -1,0 +1,181 @@
+"""Token vectors as codes: the nearest of many centroids, and a product-quantised residual.
+
+`codebooks.safetensors` has the centroids and those of the residual's parts; `nearest.npy` and `codes.npy` hold, for
+each token, the number of its centroid and its residual's codes; `offsets.npy` has the start of each document.
+`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` their starts.
+
+Source: K. Santhanam et al., ColBERTv2 (NAACL 2022), section 3.3, with product quantisation of the residuals (Jégou,
+Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PLAID (CIKM 2022), section 4.1.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import ArtifactError, DocIds, atomic_write, number_file
+from hardneg_multi_vector.store import (
+    DOC_IDS,
+    OFFSETS,
+    NumberFile,
+    TokenStore,
+    TokenVectors,
+    offsets_fault,
+    token_positions,
+)
+
+CODES = 256
+"""Centroids of a residual's part: a code is a byte."""
+
+_BOOKS, _NEAREST, _RESIDUALS = "codebooks.safetensors", "nearest.npy", "codes.npy"
+_LISTS, _LIST_OFFSETS = "lists.npy", "lists_offsets.npy"
+_TOKENS = 1 << 20  # whose lists are built at a time
+
+
+def _number_format(centroids: int) -> str:
+    return "<u2" if centroids <= 1 << 16 else "<u4"
+
+
+def write_codes(
+    path: Path,
+    centroids: NDArray[np.float32],
+    codebooks: NDArray[np.float32],
+    coded: Iterator[NDArray[np.uint8]],
+    source: TokenStore,
+) -> None:
+    """Writes the folder `path` but for its lists.
+
+    Args:
+        path: the folder.
+        centroids: float32 [K, d].
+        codebooks: float32 [M, 256, d / M].
+        coded: uint8 [n, b + M], of each token the number of its centroid in b bytes, the lowest first, and its codes.
+        source: the coded token vectors.
+    """
+    from safetensors.numpy import save
+
+    path.mkdir(parents=True, exist_ok=True)
+    with atomic_write.replacing(path / _BOOKS) as file:
+        file.write(save({"centroids": centroids, "codebooks": codebooks}))
+    tokens, parts = len(source.vectors), len(codebooks)
+    near, writing = _number_format(len(centroids)), number_file.writing_numbers
+    with writing(path / _NEAREST, near, tokens) as nearest, writing(path / _RESIDUALS, "|u1", tokens * parts) as codes:
+        for block in coded:
+            numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
+            # the number that the bytes of a row [n, b] make, the lowest first
+            nearest(numbers.astype(np.int64) @ (1 << 8 * np.arange(numbers.shape[1])))
+            codes(residuals)
+    for name in (OFFSETS, DOC_IDS):
+        atomic_write.link_file(source.folder / name, path / name)
+
+
+def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
+    """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
+    nearest = NumberFile(path / _NEAREST, _number_format(centroids))
+    counts = np.zeros(centroids, np.int64)
+    for owner, _ in _listed(store, nearest):
+        counts += np.bincount(owner, minlength=centroids)
+    ends, aside = np.concatenate([[0], np.cumsum(counts)]), path / f".{_LISTS}"
+    with number_file.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
+        write(ends)
+    lists, free = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),)), ends[:-1].copy()
+    for owner, documents in _listed(store, nearest):
+        rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        lists[free[owner] + rank] = documents
+        free += np.bincount(owner, minlength=len(free))
+    lists.flush()
+    atomic_write.flush(aside)
+    os.replace(aside, path / _LISTS)
+
+
+def _listed(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
+    for start, stop in store.spans(_TOKENS):
+        offsets = store.offsets[start : stop + 1]
+        document = np.repeat(np.arange(start, stop), np.diff(offsets))
+        own = nearest.read(int(offsets[0]), int(offsets[-1])).astype(np.int64)
+        keys = np.unique(own * store.count + document)
+        yield keys // store.count, keys % store.count
+
+
+@dataclass(frozen=True)
+class TokenCodes:
+    """A folder of codes, opened; large files are mapped.
+
+    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
+    offsets: int64 [N + 1], where the tokens of each document begin. list_offsets: int64 [K + 1].
+    nearest: uint16 or uint32 [T]. codes: uint8 [T, M]. lists: int32 [L].
+    """
+
+    path: Path
+    centroids: NDArray[np.float32]
+    codebooks: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    nearest: NDArray[Any]
+    codes: NDArray[np.uint8]
+    list_offsets: NDArray[np.int64]
+    lists: NDArray[np.int32]
+
+    @classmethod
+    def open(cls, path: Path) -> "TokenCodes":
+        """Opens a complete folder.
+
+        Raises:
+            ArtifactError: a file is missing, cut short, or does not belong to the others.
+        """
+        centroids, codebooks = _read_books(path / _BOOKS)
+        formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
+        offsets, nearest, codes, begins = (
+            NumberFile(path / name, number_format).mapped for name, number_format in formats.items()
+        )
+        lists = NumberFile(path / _LISTS, "<i4").mapped
+        sound = not offsets_fault(offsets) and not offsets_fault(begins) and (path / DOC_IDS).exists()
+        fits = (len(nearest), len(codes), len(begins), len(lists), len(DocIds(path / DOC_IDS)) if sound else -1)
+        if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
+            raise ArtifactError(f"{path}: its files do not belong together: build the index again")
+        return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.centroids.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """The documents of these rows, int64 [n], decoded."""
+        tokens, offsets = token_positions(self.offsets, rows)
+        codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
+        parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
+        return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
+
+    def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The centroid of each of these tokens.
+
+        Raises:
+            ArtifactError: there is no such centroid.
+        """
+        numbers = self.nearest[tokens].astype(np.int64)
+        if numbers.max(initial=0) >= len(self.centroids):
+            raise ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
+        return numbers
+
+
+def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(path)
+        centroids, codebooks = arrays["centroids"], arrays["codebooks"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise ArtifactError(f"{path}: cannot be read ({str(error).splitlines()[0]}): build the index again") from error
+    shaped = centroids.ndim == 2 and codebooks.ndim == 3 and codebooks.shape[1] == CODES
+    if not shaped or codebooks.shape[0] * codebooks.shape[2] != centroids.shape[1]:
+        raise ArtifactError(f"{path}: damaged: build the index again")
+    return centroids, codebooks

@@ -1,0 +1,294 @@
+"""Token vectors of a late-interaction encoder: its modules, what they make of texts, and how two are compared.
+
+A tensor of texts is float [n, T, d + 1]: a vector for each token, followed by 1 where the token is scored, else 0.
+"""
+
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hardneg.plugin import (
+    Corpus,
+    Form,
+    ModelError,
+    Progress,
+    Representation,
+    ResolvedModel,
+    Side,
+    Tokens,
+    World,
+    derive_seed,
+    loading,
+    towers,
+)
+from hardneg_multi_vector.family import SIDES
+from hardneg_multi_vector.store import OFFSETS, TokenVectors, TokenWriter
+
+if TYPE_CHECKING:
+    from hardneg_multi_vector.family import LateInteraction
+
+EXPANDED = "query_expansion_positions"
+"""The feature of sentence-transformers that marks the positions of an expansion."""
+_SCORED, _TOKENS = "MultiVectorMask", "token_embeddings"
+_KNOWN = {"Dense", _SCORED, "Normalize"}
+
+
+def load(options: "LateInteraction", model: ResolvedModel, device: str | None, precision: Any) -> Any:
+    """A `MultiVectorEncoder` of sentence-transformers by a spec, from a folder of any form, in evaluation mode.
+
+    precision: that of the encoding; None is to train.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    """
+    from sentence_transformers import MultiVectorEncoder
+
+    interaction = options.interaction(model.path, model.contract)
+    spec, folder = model.full, model.path
+    if interaction.form:  # sentence-transformers reads the older forms too
+        parts = list(loading.library_model(MultiVectorEncoder, folder, torch.float32).children())
+    else:  # the transformer of a model that was trained for other things, and nothing after it
+        parts = towers.route(nn.Sequential(*loading.read_modules(folder, torch.float32)), "document")[:1]
+    loading.check_sound(parts, folder, spec)
+    whole = nn.Sequential(*parts)
+    for side in SIDES:
+        _check_known(towers.route(whole, side)[1:], spec.name)
+    if spec.adapter is not None:
+        loading.put_adapters(whole, spec, model.location, learns=precision is None)
+    if towers.has_twins(whole):
+        modules = [towers.twins(*(_one_side(towers.route(whole, side), options) for side in SIDES))]
+    else:
+        modules = _one_side(parts, options)
+    whole = nn.Sequential(*modules)
+    queries = towers.route(whole, "query")[0]
+    expansion, queries.query_expansion = queries.query_expansion or {}, None  # lengths are checked against it
+    for first in towers.transformers(whole):
+        loading.hold_in(first.model, loading.weights_dtype(spec, precision))
+    assembly = loading.assembled(modules, spec, device, MultiVectorEncoder)
+    module = loading.with_prompts(assembly, interaction.prompts, None)
+    if filled := options.filled(interaction):
+        strategy = "fixed" if filled == spec.query_length else "min"
+        queries.query_expansion = {**expansion, "strategy": strategy, "length": filled}
+    return module
+
+
+def _check_known(rest: Sequence[Any], model: str) -> None:
+    """Refuses unknown modules after the transformer."""
+    if others := [name for part in rest if (name := type(part).__name__) not in _KNOWN]:
+        raise ModelError(f"model {model!r}: has {', '.join(others)} after its transformer: use another model")
+    names = [getattr(part, name, None) for part in rest for name in ("module_input_name", "module_output_name")]
+    if odd := [name for name in names if name not in (None, _TOKENS)]:
+        raise ModelError(f"model {model!r}: its modules give {odd[0]!r}, not {_TOKENS}: use another model")
+    if any(getattr(part, "keep_only_token_ids", None) for part in rest):
+        raise ModelError(f"model {model!r} scores tokens of images alone: use another model")
+
+
+def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
+    """The transformer, the projection of its vectors, the mask of scored tokens, and a normalisation."""
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    transformer, *rest = parts
+    of_type = {name: [part for part in rest if type(part).__name__ == name] for name in _KNOWN}
+    heads, masks, norms = of_type["Dense"], of_type[_SCORED], of_type["Normalize"]
+    if options.dimension is not None:
+        heads = [_projection(transformer, options.dimension)]
+    words = list(string.punctuation) if options.skiplist == "punctuation" else []
+    masks = masks if masks and options.skiplist == "own" else [MultiVectorMask(skiplist_words=words)]
+    normalised = options.normalise if options.normalise is not None else bool(norms) or len(parts) == 1
+    return [transformer, *heads, *masks, *([Normalize(module_input_name="token_embeddings")] if normalised else [])]
+
+
+def _projection(transformer: Any, dimension: int) -> nn.Module:
+    """A linear layer without bias whose rows are drawn at random and then made orthonormal.
+
+    Inner products of what it makes of token vectors are those of the vectors times a constant, but for noise: so a
+    model ranks about as well with it as without it before any training.
+
+    Source: the layer is that of Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2.
+    """
+    from sentence_transformers.base.modules import Dense
+
+    size = int(transformer.get_embedding_dimension())
+    if dimension > size:
+        raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
+    draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
+    weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
+    dense: nn.Module = Dense(
+        size,
+        dimension,
+        bias=False,
+        activation_function=nn.Identity(),
+        init_weight=weight,
+        module_input_name="token_embeddings",
+    )
+    return dense
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
+    """
+
+    length: int
+    token: int
+    attended: bool
+
+    @classmethod
+    def of(cls, transformer: Any) -> "Expansion | None":
+        """The expansion of a transformer of sentence-transformers; None where it has none."""
+        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
+        if options is None:
+            return None
+        tokenizer = transformer.tokenizer
+        if options["token"] is not None:
+            token = tokenizer.convert_tokens_to_ids(options["token"])
+        else:
+            token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+        return cls(int(options["length"]), int(token), bool(options["attend"]))
+
+    def expand(self, tokens: Tokens) -> Tokens:
+        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
+        missing = np.maximum(self.length - tokens.lengths, 0)
+        values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
+        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
+        size = int(tokens.offsets[-1])
+        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
+        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
+        return replace(
+            tokens,
+            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
+            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
+            same={name: value for name, value in tokens.same.items() if name not in other},
+        )
+
+
+def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
+    """The sum, over a query's tokens, of the largest inner product with a token of the document.
+
+    The gradient of each query token goes to the best document token alone. A document without any scored token gets
+    a score far below all others.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
+
+    Args:
+        queries: [B, q, d + 1].
+        documents: [D, t, d + 1].
+        mean: whether each score is divided by the number of the query's tokens.
+
+    Returns:
+        float32 [B, D].
+    """
+    from sentence_transformers.util import maxsim as of_all
+
+    with torch.autocast(queries.device.type, enabled=False):
+        (ours, mine), (theirs, there) = ((each[..., :-1].float(), each[..., -1] > 0) for each in (queries, documents))
+        scores: Tensor = of_all(ours, theirs, a_mask=mine, b_mask=there, length_normalize=mean)
+        return scores
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Documents and the offsets of their vectors; offsets: int64 [N + 1], where each document's begin."""
+
+    corpus: Corpus
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    @property
+    def doc_ids(self) -> Sequence[str]:
+        """The id of each document."""
+        return self.corpus.doc_ids
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
+        """The texts of documents `start` to `stop`, `size` at a time."""
+        return self.corpus.blocks(start, stop, size)
+
+
+@dataclass(frozen=True)
+class VectorAToken(Representation):
+    """A vector for each scored token, float32 [n, T, d + 1] on the device; mean: scores are by token of the query."""
+
+    mean: bool = False
+    form: ClassVar[Form] = "token-vectors"
+    files: ClassVar[Sequence[str]] = ("index", "docid", OFFSETS)
+    block: ClassVar[int] = 1024
+
+    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+        """Padded, if the transformer has an expansion."""
+        expansion = Expansion.of(transformer)
+        return tokens if expansion is None else expansion.expand(tokens)
+
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
+        """float32 [n, T, d + 1]."""
+        features = towers.forward(parts, features, device, side)
+        vectors, scored = features["token_embeddings"], features["attention_mask"]
+        kept = scored.to(vectors.dtype)[..., None]
+        return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
+
+    def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
+        """The texts in order; of the padding nothing is held."""
+        vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
+        for rows, tensor in batches:
+            part = self.collect(tensor)
+            for row, start, stop in zip(rows.tolist(), part.offsets[:-1], part.offsets[1:], strict=True):
+                vectors[row] = part.vectors[start:stop]
+        offsets = np.cumsum([0, *map(len, vectors)], dtype=np.int64)
+        return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
+
+    def collect(self, tensor: Tensor) -> TokenVectors:
+        """The scored vectors."""
+        there = tensor[..., -1] > 0
+        offsets = torch.cat([there.new_zeros(1, dtype=torch.int64), there.sum(1).cumsum(0)])
+        return TokenVectors(offsets.cpu().numpy(), tensor[..., :-1][there].float().cpu().numpy())
+
+    def tensor(self, encoded: TokenVectors, device: torch.device) -> Tensor:
+        """float32 [n, T, d + 1], T of the longest text; zeros pad the others."""
+        lengths = torch.from_numpy(encoded.offsets).diff()
+        there = torch.arange(int(lengths.max()) if len(lengths) else 0) < lengths[:, None]
+        vectors = torch.from_numpy(encoded.vectors).to(device)
+        tensor = vectors.new_zeros(*there.shape, vectors.shape[1] + 1)
+        tensor[there.to(device)] = torch.cat([vectors, vectors.new_ones(len(vectors), 1)], dim=1)
+        return tensor
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """MaxSim; each document once, however many columns it has."""
+        scores = maxsim(queries, documents, self.mean)
+        return scores if columns is None else scores[:, columns]
+
+    def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
+        """MaxSim."""
+        documents = self.tensor(encoded, queries.device)
+        lists = documents.view(len(queries), -1, *documents.shape[1:])
+        return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
+
+    def rows(self, encoder: Any, corpus: Corpus, folder: Path, progress: Progress, here: World) -> TokenRows:
+        """The documents, their tokens counted."""
+        mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
+
+        def count(texts: Sequence[str]) -> NDArray[np.int64]:
+            tokens = encoder.tokenise(texts, "document")
+            ids = torch.from_numpy(tokens.columns["input_ids"]).long()
+            kept = mask({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, task="document")["attention_mask"]
+            before = np.concatenate([[0], np.cumsum(kept.numpy(), dtype=np.int64)])
+            counts: NDArray[np.int64] = np.diff(before[tokens.offsets])
+            return counts
+
+        counts = self.count_rows(corpus, "tokens", count, folder, progress, here)
+        return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
+
+    def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
+        """A writer of the vectors and of where each document's begin."""
+        return TokenWriter(folder, dimension, rows.offsets)

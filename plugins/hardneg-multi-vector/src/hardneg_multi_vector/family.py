@@ -1,0 +1,216 @@
+"""The family `multi-vector`: a vector for each token of a text, compared by MaxSim."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+
+from hardneg.plugin import (
+    FolderFamily,
+    Form,
+    FullSpec,
+    ModelError,
+    ModelSpec,
+    PluginSetting,
+    ResolvedModel,
+    Side,
+    digest,
+    model_files,
+    plugin_identity,
+)
+
+if TYPE_CHECKING:
+    from hardneg.plugin import Encoder
+
+SIDES: tuple[Side, ...] = get_args(Side)
+SHORTEST = 3
+SIMILARITIES = ("maxsim", "meanmaxsim")
+CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
+STANFORD = "HF_ColBERT"
+"""The architecture that a folder of Stanford's ColBERT names."""
+
+_FILLED = 32  # by sentence-transformers for queries of older formats that set no length
+_OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
+_OLDER += ["query_expansion", "do_query_expansion", "attend_to_expansion_tokens", "attend_to_mask_tokens"]
+_OLDER += ["skiplist_words"]
+_OF_ONE_VECTOR = ["pooling", "projection", "layer_norm", "activation", "truncate_dim", "twins"]
+_OF_ONE_VECTOR += ["query_token_type", "document_token_type"]
+
+
+@dataclass(frozen=True)
+class LateInteractionContract:
+    """How a late-interaction model is used.
+
+    form: `sentence-transformers`, `pylate` (its version 3 and before) or `stanford`; "" is a model that was trained for
+        other tasks, whose token vectors can be used.
+    prompts: all of them by name, with those of queries and documents. lengths: tokens that are read, by side.
+    filled: the number of tokens that queries are padded to; 0: they are not.
+    options: settings of modules that older formats keep outside of the modules' own files.
+    """
+
+    form: str
+    similarity: str
+    prompts: Mapping[str, str]
+    lengths: Mapping[Side, int]
+    filled: int
+    options: Mapping[str, Any]
+
+
+def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
+    metadata = model_files.json_object(folder / METADATA)
+    filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
+    prompts = {
+        "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
+        "document": f"{metadata.get('doc_token_id') or '[unused1]'} ",
+    }
+    length = metadata.get("doc_maxlen")
+    document = contract.document_length if length is None else _count(length, folder)
+    lengths: dict[Side, int] = {"query": filled, "document": document}
+    return LateInteractionContract("stanford", "maxsim", prompts, lengths, filled, metadata)
+
+
+def _prompts(config: Mapping[str, Any], contract: Any) -> dict[str, str]:
+    """By name; PyLate's markers stand before the prompts of queries and documents."""
+    prompts = dict(contract.prompts)
+    for side in SIDES:
+        if (marker := config.get(f"{side}_prefix")) is not None:
+            prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
+    return prompts
+
+
+def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
+    """The options of a side's transformer, as sentence-transformers saved them; empty where there are none."""
+    files = sorted(model_files.sides(folder)[side][0].glob("sentence_*_config.json"))
+    return next((options for path in files if (options := model_files.json_object(path))), {})
+
+
+def _count(value: Any, folder: Path) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of tokens: copy the model again")
+
+
+@dataclass(frozen=True)
+class LateInteraction(FolderFamily):
+    """Late interaction, as ColBERT has it: a vector for each token, compared by MaxSim.
+
+    A folder of sentence-transformers' `MultiVectorEncoder`, of PyLate or of Stanford's ColBERT is taken as it is. Of
+    any other transformer the last layer's token vectors are taken, as the options say.
+
+    Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
+
+    Args:
+        dimension: size that token vectors are projected to, by directions that are a right angle apart; none: as large
+            as they are.
+        query_expansion: up to how many tokens queries are filled with [MASK]; 0: not at all; none: as the folder says.
+        skiplist: tokens of documents that are not scored; `own` is what the folder says.
+        normalise: whether token vectors have norm 1; none: as the folder says.
+    """
+
+    dimension: int | None = None
+    query_expansion: int | None = None
+    skiplist: Literal["own", "none", "punctuation"] = "own"
+    normalise: bool | None = None
+    called: ClassVar[str] = "multi-vector"
+    version: ClassVar[int] = 1
+    later: ClassVar[frozenset[str]] = frozenset({"dimension", "query_expansion", "skiplist", "normalise"})
+    form: ClassVar[Form] = "token-vectors"
+    own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
+
+    def full(self, model: ResolvedModel) -> FullSpec:
+        """The spec, filled in from the model's folder.
+
+        Raises:
+            ModelError: the folder is not readable, or does not support what the spec sets.
+        """
+        self.check_class(model.path)
+        spec, interaction = model.spec, self.interaction(model.path, model.contract)
+        contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
+        values, options = self.filled_values(model, contract), plugin_identity(self.called, self)["options"]
+        if options.get("query_expansion") == interaction.filled:
+            del options["query_expansion"]
+        setting = PluginSetting("multi-vector", options) if options or not interaction.form else None
+        full = FullSpec(**values | {"encoder": setting})
+        if problems := self._problems(spec, full, interaction):
+            raise ModelError(f"model {spec.name!r}: " + "; ".join(problems))
+        return full
+
+    def interaction(self, folder: Path, contract: Any) -> LateInteractionContract:
+        """How the model of a folder is used; contract: what every family reads of it.
+
+        Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
+
+        Raises:
+            ModelError: a file is not readable, or a value has the wrong type.
+        """
+        config = model_files.json_object(folder / CONFIG)
+        if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):
+            return _stanford(folder, contract)
+        form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(
+            str(config.get("model_type")), ""
+        )
+        options = {name: config[name] for name in _OLDER if name in config} if form else {}
+        own = _transformer_options(folder, "query") if form else {}
+        older = options.get("query_expansion")
+        if options and "query_expansion" not in options and options.get("do_query_expansion") is not False:
+            older = {"strategy": "fixed", "length": options.get("query_length") or _FILLED}  # as PyLate fills queries
+        expansion = own.get("query_expansion", older)
+        filled = _count(expansion.get("length"), folder) if isinstance(expansion, dict) else 0
+        lengths: dict[Side, int] = {"query": contract.query_length, "document": contract.document_length}
+        for side in SIDES:
+            declared = options.get(f"{side}_length")
+            if declared is not None and _transformer_options(folder, side).get(f"{side}_length") is None:
+                lengths[side] = _count(declared, folder)
+        if filled:
+            fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
+            lengths["query"] = filled if fixed else max(filled, lengths["query"])
+        said = config.get("similarity_fn_name")
+        similarity = str(said) if said in SIMILARITIES else "maxsim"
+        return LateInteractionContract(form, similarity, _prompts(config, contract), lengths, filled, options)
+
+    def contract(self, folder: Path) -> Any:
+        """The contract of a folder. Raises ModelError where it holds no whole model."""
+        contract = super().contract(folder)
+        interaction = self.interaction(folder, contract)
+        own: dict[str, Any] = {"similarity": interaction.similarity}
+        own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
+        own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
+        saved = (folder / SAVED).is_file()  # by hardneg, with these values as they are to be
+        return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="", odd=())
+
+    def filled(self, interaction: LateInteractionContract) -> int:
+        """The number of tokens that queries are padded to; 0: they are not."""
+        return interaction.filled if self.query_expansion is None else self.query_expansion
+
+    def _problems(self, spec: ModelSpec, full: FullSpec, interaction: LateInteractionContract) -> list[str]:
+        lines = []
+        if wrong := spec.changed(_OF_ONE_VECTOR):
+            lines.append(f"{', '.join(wrong)}: not for token vectors, leave that out")
+        if full.similarity not in SIMILARITIES:
+            lines.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
+        if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
+            lines.append(f"{', '.join(wrong)}: at least {SHORTEST} tokens are needed")
+        if full.query_length < self.filled(interaction):
+            lines.append(
+                f"query_length is {full.query_length}: queries are filled up to {self.filled(interaction)} tokens"
+            )
+        if self.dimension is not None and (interaction.form or self.dimension < 1):
+            says = "it has its own" if interaction.form else "give a number of dimensions"
+            lines.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")
+        if self.query_expansion is not None and self.query_expansion < 0:
+            lines.append(f"encoder.query_expansion is {self.query_expansion}: give a number of tokens, 0 is none")
+        return lines
+
+    def content_digest(self, model: ResolvedModel) -> str:
+        """The digest of the files' content and the options, also those of older formats outside of their modules."""
+        name = super().content_digest(model)
+        options = self.interaction(model.path, model.contract).options if len(model.origins) == 1 else {}
+        return digest([name, dict(options)]) if options else name
+
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        from hardneg.plugin import Encoder
+        from hardneg_multi_vector.encoding import VectorAToken, load
+
+        module = load(self, model, device, precision)
+        return Encoder(module, model.full, VectorAToken(model.full.similarity == "meanmaxsim"))

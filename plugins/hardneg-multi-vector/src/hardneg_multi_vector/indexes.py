@@ -1,0 +1,167 @@
+"""The multi-vector indexes: exact, by two stages, and of product-quantised residuals."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from hardneg.plugin import SEED, FlatVectors, Progress, RowLookup, UsageError, compression
+from hardneg_multi_vector.store import TokenStore
+
+if TYPE_CHECKING:
+    from hardneg_multi_vector.candidates import CodedSearcher, TwoStageSearcher
+    from hardneg_multi_vector.maxsim import MultiVectorSearcher
+
+DEPTH = 1000
+"""Candidates of a query that MaxSim scores in full."""
+_POOLED, _NAME = "pooled", "multi-vector-pq"
+_EACH = 32  # vectors per centroid to train on, by default
+
+
+@dataclass(frozen=True)
+class MultiVector:
+    """Exact MaxSim over a vector for each token, as ColBERT scores; the folder of token vectors is the index."""
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "token-vectors"
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Build an index of the token vectors in folder `source` in folder `path`, by hard links where possible."""
+        store = TokenStore.open(source)
+        store.link(path)
+        return len(store)
+
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The vectors; the files are shared with the encode stage where possible."""
+        return 4 * dimension * vectors
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
+        """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
+        from hardneg_multi_vector.maxsim import MultiVectorSearcher
+
+        return MultiVectorSearcher(store=TokenStore.open(path))
+
+
+@dataclass(frozen=True)
+class MultiVectorTwoStage:
+    """MaxSim among candidates only, which a search among single vectors finds.
+
+    Args:
+        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
+        by: `pooled` retrieves the documents whose mean token vector is nearest to the query's; `tokens` those that hold
+            the nearest vectors of its tokens, by an exact search among all of them.
+        nearest: with `tokens`, how many vectors are retrieved for each token of a query.
+    """
+
+    candidates: int = DEPTH
+    by: Literal["pooled", "tokens"] = "pooled"
+    nearest: int = 128
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "token-vectors"
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "nearest"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"multi-vector-two-stage: {name} is {getattr(self, name)}: it must be at least 1")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Build an index of the token vectors in folder `source`, with pooled ones beside them if needed."""
+        from hardneg_multi_vector.candidates import write_pooled
+
+        store = TokenStore.open(source)
+        store.link(path)
+        if self.by == "pooled":
+            write_pooled(store, path / _POOLED, progress)
+        return len(store)
+
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
+        return 4 * dimension * (vectors + documents * (self.by == "pooled"))
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
+        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
+        from hardneg_multi_vector.candidates import TwoStageSearcher
+
+        pooled = FlatVectors.open(path / _POOLED) if self.by == "pooled" else None
+        store = TokenStore.open(path)
+        return TwoStageSearcher(store=store, pooled=pooled, candidates=self.candidates, nearest=self.nearest)
+
+
+@dataclass(frozen=True)
+class MultiVectorPq:
+    """Token vectors as the nearest of many centroids and a product-quantised residual; MaxSim among candidates.
+
+    Takes `subvectors` bytes a token, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+
+    Args:
+        subvectors: how many parts a residual is cut into, a byte each; must divide the dimension.
+        centroids: how many there are; by default a power of two near four times the root of the number of tokens.
+        probes: how many centroids' lists are probed for each token of a query.
+        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
+        sample: how many token vectors at most are trained on; by default 32 for each centroid.
+        seed: of the sample and of the clustering.
+    """
+
+    subvectors: int = 32
+    centroids: int | None = None
+    probes: int = 4
+    candidates: int = DEPTH
+    sample: int | None = None
+    seed: int = SEED
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "cpu"
+    input: ClassVar[str] = "token-vectors"
+
+    def __post_init__(self) -> None:
+        least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": 256}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        """
+        from hardneg_multi_vector.codes import CODES, write_codes, write_lists
+
+        store, faiss = TokenStore.open(source), compression.load_faiss()
+        lists = self.centroids or _usual(len(store.vectors))
+        sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
+        codebook = compression.Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
+        codebook.check_dimension(store.dimension)
+        if min(len(store.vectors), sample) < least:
+            what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
+            raise UsageError(
+                f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
+                f"but {what} take {least} or more: ask for fewer, or take multi-vector"
+            )
+        index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
+        coded = codebook.codes_of(index, store.vectors, progress)
+        centroids = index.quantizer.reconstruct_n(0, lists)
+        books = faiss.vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
+        write_codes(path, centroids, books, coded, store)
+        write_lists(path, lists, store)
+        return len(store)
+
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Codes, and lists that have each token."""
+        lists = self.centroids or _usual(vectors)
+        number = 2 if lists <= 1 << 16 else 4
+        return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
+        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
+        from hardneg_multi_vector.candidates import CodedSearcher
+        from hardneg_multi_vector.codes import TokenCodes
+
+        return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
+
+
+def _usual(tokens: int) -> int:
+    """Return the largest power of two up to four times the root of the number of tokens."""
+    return 1 << max(0, (16 * tokens).bit_length() - 1) // 2

@@ -1,0 +1,262 @@
+"""Exact search among token vectors: MaxSim of all queries with every document, in one pass over the file."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hardneg.plugin import ExactOptions, Hits, Progress, Silent, UsageError, index_checks, top_k
+from hardneg_multi_vector.store import TokenStore, TokenVectors
+
+_HELD = 1 << 18  # tokens of documents, held at a time
+_READ = 1 << 14  # vectors, to a device at a time
+_TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
+
+
+def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
+    """The queries, which must have a vector for each token; k: how many hits are wanted.
+
+    Raises:
+        UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
+    """
+    if not isinstance(queries, TokenVectors):
+        raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
+    if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
+        shape = queries.vectors.shape
+        raise UsageError(f"token vectors of queries have shape {shape} instead of [n, {dimension}]: use its own model")
+    index_checks.check_depth(k)
+    if not np.isfinite(queries.vectors).all():
+        token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
+        query = int(np.searchsorted(queries.offsets, token, "right")) - 1
+        raise UsageError(f"a token vector of query {query} (from 0) is not finite: check the model")
+    return queries
+
+
+def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
+    """The score of each query with each document.
+
+    Args:
+        documents: float32 [T, d], the tokens of one document after the other.
+        counts: int64 [D], how many each has, 1 at least.
+        queries: float32 [d, S], the tokens of one query after the other, as columns.
+        query_counts: int64 [Q], how many each has, 1 at least.
+
+    Returns:
+        float32 [Q, D].
+    """
+    nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
+    return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=query_counts, axis=0, unsafe=True)
+
+
+def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
+    """The score of each query with each document: float32 [Q, D].
+
+    Raises:
+        UsageError: the dimensions differ, or a query is not finite.
+    """
+    check_tokens(queries, documents.vectors.shape[1])
+    scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
+    query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
+    if len(queries.vectors) and len(documents.vectors):
+        products = block_scores(
+            tensor(documents.vectors), torch.from_numpy(lengths[lengths > 0]),
+            tensor(queries.vectors).T, torch.from_numpy(query_lengths[query_lengths > 0]),
+        )  # fmt: skip
+        scores[np.ix_(query_lengths > 0, lengths > 0)] = products.numpy()
+    return scores
+
+
+def maxsim_pairs(
+    queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
+) -> NDArray[np.float32]:
+    """The score of each query with the document beside it: float32 [n].
+
+    Args:
+        queries: n of them.
+        documents: as many.
+        device: where to compute; None takes the first GPU, or the CPU where there is none.
+        tokens: how many of documents of about the same length are multiplied at a time.
+
+    Raises:
+        UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+    """
+    check_tokens(queries, documents.vectors.shape[1])
+    if len(queries) != len(documents):
+        raise UsageError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
+    options = ExactOptions(device=None if device is None else str(device))
+    lengths = np.stack([np.diff(queries.offsets), np.diff(documents.offsets)])
+    scores = np.full(len(queries), -np.inf, np.float32)
+    with torch.inference_mode(), options.float32():
+        for rows in _alike(lengths, tokens):
+            query_vectors, document_vectors = (_padded(texts[rows], options.where) for texts in (queries, documents))
+            marked = torch.from_numpy(np.arange(query_vectors.shape[1]) < lengths[0, rows, None]).to(options.where)
+            nearest = torch.bmm(document_vectors, query_vectors.transpose(1, 2)).amax(1)
+            scores[rows] = torch.where(marked, nearest, 0).sum(1).cpu().numpy()
+    return scores
+
+
+def _alike(lengths: NDArray[np.int64], tokens: int) -> Iterator[NDArray[np.int64]]:
+    """Pairs to score together, int64 [n]; lengths: int64 [2, N], of queries and documents; without empty texts."""
+    order = np.lexsort((lengths[0], lengths[1]))
+    order = order[lengths[:, order].min(0, initial=1) > 0]
+    width = lengths[:, order].max(0, initial=0)
+    start = 0
+    while start < len(order):
+        most = max(1, tokens // int(width[start]))
+        padded = np.maximum.accumulate(width[start : start + most]) * np.arange(1, len(width[start : start + most]) + 1)
+        stop = start + max(1, int((padded <= tokens).sum()))
+        yield order[start:stop]
+        start = stop
+
+
+def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
+    """Return float32 [n, T, d], padded with each text's last vector, which changes no maximum."""
+    lengths = np.diff(texts.offsets)[:, None]
+    positions = texts.offsets[:-1, None] + np.minimum(np.arange(lengths.max(initial=0)), lengths - 1)
+    return tensor(texts.vectors[positions]).to(device)
+
+
+def tensor(vectors: NDArray[np.float32]) -> Tensor:
+    """The vectors as torch takes them, copied only where they must be."""
+    return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
+
+
+@dataclass(frozen=True)
+class TokenSearcher(index_checks.DecodedRows):
+    """A searcher of documents with several vectors in `store`; `options` change the speed alone."""
+
+    store: Any
+    options: ExactOptions | None = field(default=None, kw_only=True)
+    progress: Progress | None = field(default=None, kw_only=True)
+
+    def using(self, options: ExactOptions, progress: Progress | None) -> Self:
+        """Return the same searcher with these options and this progress."""
+        return replace(self, options=options, progress=progress)
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many documents, whichever, are decoded at a time."""
+        return max(1, _HELD // int(np.diff(self.store.offsets).max(initial=1)))
+
+
+@dataclass(frozen=True)
+class MultiVectorSearcher(TokenSearcher):
+    """Searches the token vectors of a folder; `progress` counts the blocks.
+
+    Vectors of no more than `options.resident` bytes stay on the device from the first search on.
+    """
+
+    store: TokenStore
+    resumes: ClassVar[bool] = True
+
+    def search(self, queries: Any, k: int) -> Hits:
+        """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
+
+    @property
+    def settings(self) -> ExactOptions:
+        """The device, and how many tokens of documents and of queries are multiplied at a time."""
+        return self.options or ExactOptions()
+
+    @cached_property
+    def held(self) -> Tensor | None:
+        """All vectors of the store, float32 [T, d], where they fit the device."""
+        vectors = self.store.vectors
+        if 4 * len(vectors) * vectors.dimension > self.settings.resident:
+            return None
+        rows = torch.empty((len(vectors), vectors.dimension), device=self.settings.where)
+        for start, block in index_checks.vector_blocks(vectors, _READ):
+            rows[start : start + len(block)] = torch.from_numpy(block)
+        return rows
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Tokens of documents and of queries that are multiplied at a time."""
+
+    documents: int
+    queries: int
+
+    @classmethod
+    def of(cls, options: ExactOptions, query_tokens: int) -> "_Sizes":
+        """For `query_tokens` in all: few of them take longer blocks of documents, within the same memory."""
+        cpu = options.where.type == "cpu"
+        products, most, queries = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
+        queries = options.query_block or queries
+        fitting = min(most, max(products // most, products // max(1, min(query_tokens, queries))))
+        return cls(options.corpus_block or fitting, queries)
+
+
+@dataclass(frozen=True)
+class _QueryTokens:
+    """Some of the queries: their tokens as columns, float32 [d, S], and how many each has, int64 [Q]."""
+
+    vectors: Tensor
+    counts: Tensor
+
+
+def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> Hits:
+    """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
+
+    A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
+    time, and all of them where they are on the device already.
+
+    Args:
+        searcher: its documents.
+        queries: Q of them, checked.
+        k: how many; above the number of documents the lists are padded with row -1 and score -inf.
+
+    Raises:
+        ArtifactError: for vectors, or scores, that are not finite.
+    """
+    store, options, held = searcher.store, searcher.settings, searcher.held
+    answered = np.flatnonzero(np.diff(queries.offsets))
+    sizes = _Sizes.of(options, len(queries.vectors))
+    parts = list(_parts(queries[answered], sizes.queries, options.where))
+    best, done = top_k.BestRows(len(parts), k), 0
+    tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
+    with torch.inference_mode(), options.float32(), tracked as task:
+        for start, stop in store.spans(sizes.documents):
+            lengths = np.diff(store.offsets[start : stop + 1])
+            counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
+            if len(counts):
+                block = _block(store, start, stop, held, options.where)
+                for number, part in enumerate(parts):
+                    best.add(number, block_scores(block, counts, part.vectors, part.counts), done)
+            done += len(counts)
+            task.advance(stop - start)
+        top = best.hits(len(answered))
+    hits = index_checks.no_hits(len(queries), k)
+    # the numbers count the documents that have tokens; -1 stays
+    hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
+    hits.scores[answered] = top.scores
+    return hits
+
+
+def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:
+    """Whole queries, with about `size` tokens together."""
+    start = 0
+    while start < len(queries):
+        stop = int(np.searchsorted(queries.offsets, queries.offsets[start] + size, "right")) - 1
+        stop = max(start + 1, stop)
+        part = queries[start:stop]
+        vectors = tensor(part.vectors).to(device).T.contiguous()
+        yield _QueryTokens(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
+        start = stop
+
+
+def _block(store: TokenStore, start: int, stop: int, held: Tensor | None, device: torch.device) -> Tensor:
+    first, last = int(store.offsets[start]), int(store.offsets[stop])
+    if held is not None:
+        return held[first:last]
+    ((_, block),) = index_checks.vector_blocks(store.vectors.part(range(first, last)), last - first)
+    return torch.from_numpy(block).to(device)

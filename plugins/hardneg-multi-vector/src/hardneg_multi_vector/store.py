@@ -1,0 +1,173 @@
+"""A vector for each token, in memory and on disk: what a late-interaction encoder makes of texts.
+
+In a folder, `index` holds the vectors of all tokens, one document after the other, as `FlatWriter` writes vectors.
+`offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, number_file
+
+OFFSETS, DOC_IDS = "offsets.npy", "docid"
+NumberFile = number_file.NumberFile
+
+
+@dataclass(frozen=True, eq=False)
+class TokenVectors(EncodedRows):
+    """A vector for each token: n texts encoded by a late-interaction encoder.
+
+    vectors: float32 [offsets[n], d].
+    """
+
+    vectors: NDArray[np.float32]
+
+    def score_matrix(self, documents: Self) -> NDArray[np.float32]:
+        """MaxSim of each query with each document: float32 [Q, D].
+
+        Raises:
+            UsageError: the dimensions differ, or a query is not finite.
+        """
+        from hardneg_multi_vector.maxsim import maxsim_matrix
+
+        return maxsim_matrix(self, documents)
+
+    def score_pairs(self, documents: Self) -> NDArray[np.float32]:
+        """MaxSim of each query with the document beside it: float32 [n].
+
+        Raises:
+            UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+        """
+        from hardneg_multi_vector.maxsim import maxsim_pairs
+
+        return maxsim_pairs(self, documents)
+
+
+def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All positions of the ranges [begin, end), one after another, and where those of each begin, int64 [n + 1]."""
+    offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
+    return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
+
+
+def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The tokens of the documents of some rows, int64 [T], and where those of each begin, int64 [n + 1].
+
+    offsets: int64 [N + 1], where the tokens of all documents begin.
+    """
+    return ranges(offsets[rows], offsets[rows + 1])
+
+
+class TokenWriter(FlatWriter):
+    """Writes a folder of token vectors, its documents in order."""
+
+    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
+        """Begins a folder of vectors with `dimension` numbers each.
+
+        offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+        """
+        if fault := offsets_fault(offsets):
+            raise UsageError(f"{folder}: offsets of token vectors {fault}")
+        super().__init__(folder, dimension, int(offsets[-1]))
+        self.offsets, self._documents = offsets, 0
+        with number_file.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
+            write(offsets)
+
+    @property
+    def documents(self) -> int:
+        """How many ids there are."""
+        return len(self.offsets) - 1
+
+    def write(self, documents: Any) -> None:
+        """Writes the documents that come next, as `TokenVectors`.
+
+        Raises:
+            UsageError: the documents are too many, or their vectors have another dimension.
+            ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
+        """
+        start, stop = self._documents, self._documents + len(documents)
+        if stop > self.documents:
+            raise UsageError(f"{self.folder}: {stop} documents of {self.documents}")
+        said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
+        if len(other := np.flatnonzero(said != lengths)):
+            row = int(other[0])
+            reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
+            raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
+        super().write(documents.vectors)
+        self._documents = stop
+
+    def close(self) -> None:
+        """Checks that every document and the ids are there: the folder is complete."""
+        if self._documents < self.documents:
+            raise ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+        super().close()
+
+
+def offsets_fault(offsets: NDArray[np.int64]) -> str:
+    """What is wrong with offsets, int64 [N + 1]; empty where they ascend from 0."""
+    if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
+        return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
+    return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
+
+
+class TokenStore:
+    """A folder of token vectors, opened for reading: `read` keeps memory bounded, `gather` goes through the map.
+
+    offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
+    """
+
+    def __init__(self, folder: Path, vectors: FlatVectors, offsets: NDArray[np.int64]) -> None:
+        self.folder, self.vectors, self.offsets = folder, vectors, offsets
+        self.count, self.dimension = len(offsets) - 1, vectors.dimension
+        self.doc_ids: Sequence[str] = vectors.doc_ids
+        self.shards = vectors.shards
+
+    @classmethod
+    def open(cls, folder: Path) -> "TokenStore":
+        """Opens a complete folder.
+
+        Raises:
+            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        """
+        vectors = FlatVectors.of_tokens(folder)
+        path = folder / OFFSETS
+        offsets = np.asarray(NumberFile(path, "<i8").mapped)
+        if fault := offsets_fault(offsets):
+            raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
+        if offsets[-1] != len(vectors):
+            reason = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
+            raise ArtifactError(f"{path}: is for {reason}: encode the corpus again")
+        if len(vectors.doc_ids) != len(offsets) - 1:
+            reason = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
+            raise ArtifactError(f"{folder / DOC_IDS}: {reason}: encode the corpus again")
+        return cls(folder, vectors, offsets)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def link(self, path: Path) -> None:
+        """Makes `path` a folder of the same token vectors; files are shared where the disk can."""
+        self.vectors.link(path, OFFSETS)
+
+    def read(self, start: int, stop: int) -> TokenVectors:
+        """A copy of documents `start` to `stop`; leaves no pages of vectors mapped."""
+        start, stop, _ = slice(start, stop).indices(self.count)
+        offsets = self.offsets[start : max(start, stop) + 1]
+        return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
+
+    def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
+        """A copy of the documents of these rows, int64 [n], through the memory map."""
+        positions, offsets = token_positions(self.offsets, rows)
+        return TokenVectors(offsets, self.vectors.gather(positions))
+
+    def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
+        """Documents from `start` on, as ranges with about `size` vectors together; a longer one is alone."""
+        while start < self.count:
+            stop = int(np.searchsorted(self.offsets, self.offsets[start] + size, "right")) - 1
+            stop = min(self.count, max(start + 1, stop))
+            yield start, stop
+            start = stop

@@ -1,0 +1,74 @@
+"""The contract of index backends that are built from token vectors, as tests."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import generator
+from hardneg.testing import IndexTests
+from hardneg_multi_vector.store import TokenVectors, TokenWriter
+
+_QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
+
+
+def drawn_tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
+    """`count` documents of up to seven tokens around one of a few topics, some equal and some without tokens.
+
+    exact: whether their numbers are whole, so that sums are exact; else vectors have norm 1.
+    """
+    draws = generator(3, "tokens")
+    lengths = draws.integers(1, _MOST + 1, count)
+    lengths[8 % count :: 50] = 0
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    topics = draws.standard_normal((_TOPICS, dimension)).astype(np.float32)
+    own = np.repeat(topics[draws.integers(0, _TOPICS, count)], lengths, axis=0)
+    noise = draws.standard_normal(own.shape).astype(np.float32)
+    tokens = TokenVectors(offsets, _rounded(own + _NOISE * noise, exact))
+    order = np.arange(count)
+    order[count // 2 :: 7] = 3  # ties
+    return tokens[order]
+
+
+def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
+    return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def write_tokens(folder: Path, documents: TokenVectors) -> Path:
+    """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
+    writer.write(documents)
+    writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
+    writer.close()
+    return folder
+
+
+def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
+    """A few queries, the first one nearest to document 3, some without tokens."""
+    picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
+    noise = generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
+    noise[picked.offsets[0] : picked.offsets[1]] = 0
+    return TokenVectors(picked.offsets, _rounded(picked.vectors + _NOISE / 2 * noise, exact))
+
+
+class TokenIndexTests(IndexTests):
+    """Set `plugin`, and what else `IndexTests` asks for."""
+
+    def documents(self, plugin: Any) -> TokenVectors:
+        """Documents of up to seven tokens."""
+        return drawn_tokens(self.count, self.dimension, self.exact)
+
+    def encoded_queries(self, plugin: Any) -> TokenVectors:
+        """A few queries, the first one nearest to document 3, some without tokens."""
+        return drawn_queries(self.documents(plugin), self.exact)
+
+    def write(self, folder: Path, documents: Any) -> Path:
+        """Writes them as the verb `encode` does."""
+        return write_tokens(folder, documents)
+
+    def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
+        """MaxSim by plain loops."""
+        ours, theirs = (np.split(each.vectors, each.offsets[1:-1]) for each in (queries, documents))
+        pairs = [[(q @ d.T).max(1).sum() if q.size and d.size else -np.inf for d in theirs] for q in ours]
+        return np.array(pairs, np.float32)

@@ -1,0 +1,310 @@
+"""`hardneg recipe verify`: a finished run beside the bands of its recipe.
+
+Bands are in `bands/NAME.json`: of named recipes in this package, of a recipe's file in its folder.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import typer
+from scipy.stats import t as student
+
+from hardneg.plugin import (
+    METRICS,
+    DataError,
+    Measured,
+    UsageError,
+    means,
+    read_lock,
+    read_metrics,
+    recipe_tree,
+    replace_text,
+    say,
+)
+
+ROUNDING = 0.001
+"""The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
+LEVEL = 0.01
+"""The probability, at most, that any value of a right run is outside; all that seeds change share it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A system's mean over queries by one metric, over trainings with several seeds.
+
+    mean: over seeds. deviation: between seeds (sample standard deviation), 0 where nothing is trained. seeds: how many.
+    """
+
+    mean: float
+    deviation: float
+    seeds: int
+
+    def half_width(self, seeds: int, level: float) -> float:
+        """Half the prediction interval for the mean of `seeds` new trainings, at least `ROUNDING`.
+
+        t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), n the seeds of the band. Source: Hahn and Meeker,
+        Statistical Intervals, 1991, section 4.8.
+        """
+        if self.seeds < 2:
+            return ROUNDING
+        quantile = float(student.ppf(1 - level / 2, self.seeds - 1))
+        return max(ROUNDING, quantile * self.deviation * math.sqrt(1 / self.seeds + 1 / seeds))
+
+
+Bands = Mapping[str, Mapping[str, Band]]
+"""System to metric to band."""
+
+
+@dataclass(frozen=True, slots=True)
+class BandCheck:
+    """A value beside its band: `low` and `high` are the ends for a run of so many seeds."""
+
+    system: str
+    metric: str
+    value: float
+    seeds: int
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the value is in its band."""
+        return self.low <= self.value <= self.high
+
+
+def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
+    """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
+    return {
+        system: {
+            metric: Band(fmean(values), stdev(values) if values[1:] else 0.0, len(values))
+            for metric, values in _values(measured, system).items()
+        }
+        for system in measured.results
+    }
+
+
+def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
+    """Each value of a run that has a band; the level is divided by the number of those with seeds."""
+    pairs = [
+        (system, metric, band, values)
+        for system, row in bands.items()
+        if system in measured.results
+        for metric, band in row.items()
+        if (values := _values(measured, system).get(metric))
+    ]
+    checked, trained = [], sum(band.seeds > 1 for _, _, band, _ in pairs)
+    for system, metric, band, values in pairs:
+        half = band.half_width(len(values), LEVEL / max(trained, 1))
+        checked.append(BandCheck(system, metric, fmean(values), len(values), band.mean - half, band.mean + half))
+    return checked
+
+
+def _values(measured: Measured, system: str) -> dict[str, list[float]]:
+    """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
+    seeds = measured.by_seed.get(system)
+    rows = [means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
+    return {metric: [row[metric] for row in rows] for metric in rows[0]}
+
+
+LEAST_SEEDS = 5
+"""Fewer tell little of the spread between seeds."""
+MAY_DIFFER = ("title", "seed", "seeds")
+"""What may differ between a run and the one that its recipe's bands are of."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A run beside its recipe's bands.
+
+    device: of the run, and of the bands. checked: each value that has a band. differences: what else the run has
+    otherwise than the recipe, one line each: settings, the collection, missing systems.
+    """
+
+    device: str
+    checked: tuple[BandCheck, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether the run is that of the recipe, and all its values are inside their bands."""
+        return not self.differences and all(each.inside for each in self.checked)
+
+
+def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
+    """Compares a run folder with the bands that its recipe brings; named: the preset that it must be of.
+
+    Raises:
+        UsageError: the run is of another preset, or the recipe has no bands for it and the device.
+        DataError: the folder has no finished run, or the file of bands is damaged.
+        ArtifactError: its metrics cannot be read.
+    """
+    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    device, preset = lock["device"], lock["preset"]
+    if named not in (None, preset):
+        reason = f"{folder}: a run of preset {preset}, not {named}"
+        raise UsageError(f"{reason}: leave --preset out, or name another folder")
+    recorded = _read(path).get(preset, {})
+    if device not in recorded:
+        known = ", ".join(sorted(recorded)) or "none"
+        raise UsageError(
+            f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
+            "run the recipe with ten seeds and record them with --record"
+        )
+    try:
+        bands = {
+            system: {metric: Band(**band) for metric, band in row.items()}
+            for system, row in recorded[device]["bands"].items()
+        }
+        dataset = recorded[device]["dataset"]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
+    differences = _settings_changed(recipe, lock)
+    if lock["measured"] not in (None, *lock["keys"].values()):
+        differences.append(f"{METRICS}: of a run with other settings; run the recipe to its end")
+    if dataset != lock["keys"]["dataset"]:
+        differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
+    differences += [f"{METRICS}: no system {system!r}" for system in bands if system not in measured.results]
+    differences += [
+        f"{METRICS}: no metric {metric!r} of {system!r}"
+        for system, row in bands.items()
+        for metric in row
+        if metric not in measured.results.get(system, row)
+    ]
+    return Verified(device, tuple(check_bands(measured, bands)), tuple(differences))
+
+
+def record(recipe: str, folder: Path) -> Path:
+    """Writes the bands of a finished run beside its recipe's file, those of other presets and devices kept.
+
+    Raises:
+        UsageError: a system is trained with fewer than five seeds, or the recipe was changed since.
+        DataError: the folder has no finished run.
+    """
+    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
+    if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
+        raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
+    preset = lock["preset"]
+    differences = _settings_changed(recipe, lock)
+    if differences:
+        raise UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+    bands = {
+        system: {
+            metric: {"mean": round(band.mean, 6), "deviation": round(band.deviation, 6), "seeds": band.seeds}
+            for metric, band in row.items()
+        }
+        for system, row in bands_of(measured).items()
+    }
+    content = _read(path) if path.exists() else {}
+    content.setdefault(preset, {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
+    path.parent.mkdir(exist_ok=True)
+    replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    return path
+
+
+def bands_file(recipe: str) -> Path:
+    """Where the bands of a recipe, a name or a file's path, are."""
+    path = Path(recipe)
+    return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
+
+
+def _finished(folder: Path) -> Measured:
+    """The metrics of a run folder."""
+    if not (folder / METRICS).is_file():
+        raise DataError(f"{folder}: no {METRICS}, so the run has not been measured yet: run the recipe to its end")
+    return read_metrics(folder / METRICS)
+
+
+def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
+    trees = [lock["tree"], recipe_tree(recipe, lock["preset"])]
+    run, written = ({name: value for name, value in tree.items() if name not in MAY_DIFFER} for tree in trees)
+    return list(tree_differences(run, written))
+
+
+def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
+    """A line for each value of a run's tree that is not the recipe's."""
+    if isinstance(run, Mapping) and isinstance(recipe, Mapping):
+        for name in dict.fromkeys([*recipe, *run]):
+            below = f"{path}.{name}" if path else str(name)
+            yield from tree_differences(run.get(name), recipe.get(name), below)
+    elif run != recipe:
+        yield f"{path}: {_said(run)}; the recipe has {_said(recipe)}"
+
+
+def _said(value: Any) -> str:
+    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+    if not isinstance(content, dict):
+        raise DataError(f"{path}: damaged: record the bands again")
+    return content
+
+
+def verify_run(
+    name: str = typer.Argument(help="A recipe's name, or the path of a recipe file."),
+    folder: Path | None = typer.Argument(None, help="Its run folder; default runs/NAME-PRESET."),
+    preset: str | None = typer.Option(None, "--preset", "-p", help="The preset; default: that of the run."),
+    record_bands: bool = typer.Option(False, "--record", help="Write the bands from this run, with several seeds."),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
+) -> None:
+    """Compare a finished run with the bands of its recipe: means and their spread over seeds.
+
+    Exits with 1 if a value is outside its band, or if the run is of another recipe.
+
+    Example: hardneg recipe verify star-static
+    """
+    usual = Path("runs") / Path(name).stem
+    of_preset = Path(f"{usual}-{preset or 'demo'}")
+    folder = folder or (of_preset if preset or of_preset.is_dir() else usual)
+    if record_bands:
+        return say(f"bands written: {record(name, folder)}")
+    verified = verify(name, folder, preset)
+    say(json.dumps(_content(verified), indent=2) if as_json else "\n".join(_lines(verified)))
+    if not verified.holds:
+        raise typer.Exit(1)
+    return None
+
+
+def _content(verified: Verified) -> dict[str, object]:
+    rows = [
+        {"system": row.system, "metric": row.metric, "value": row.value, "seeds": row.seeds}
+        | {"low": row.low, "high": row.high, "inside": row.inside}
+        for row in verified.checked
+    ]
+    return {
+        "holds": verified.holds,
+        "device": verified.device,
+        "values": rows,
+        "differences": list(verified.differences),
+    }
+
+
+def _lines(verified: Verified) -> list[str]:
+    rows = [
+        (
+            f"{row.system}, {row.metric}",
+            f"{row.value:.4f}  band [{row.low:.4f}, {row.high:.4f}]{'' if row.inside else '  OUTSIDE'}",
+        )
+        for row in verified.checked
+    ]
+    outside = sum(not row.inside for row in verified.checked)
+    summary = f"{len(rows) - outside} of {len(rows)} values inside their bands ({verified.device})"
+    differ = f"; {len(verified.differences)} differences from the recipe:" if verified.differences else ""
+    width = max((len(left) for left, _ in rows), default=0)
+    return [
+        *(f"{left:<{width}}  {right}" for left, right in rows),
+        summary + differ,
+        *(f"  {line}" for line in verified.differences),
+    ]

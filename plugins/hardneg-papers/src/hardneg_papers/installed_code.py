@@ -1,0 +1,141 @@
+"""Docstrings of installed packages as queries: `pycode` finds the code, `pynames` the name of what is described."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import ClassVar, Literal
+
+from hardneg.plugin import Answers, Membership, answer_spans, digest, installed_docs, python_code
+
+Side = Literal["document", "query"]
+
+
+@dataclass(frozen=True)
+class PyNames(installed_docs.PyDocs):
+    """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
+
+    An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
+    passage; about half the queries have one, the others have no answer.
+
+    Args:
+        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
+        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
+        min_passage_words: shorter passages are left out.
+        query_words: shortest and longest query.
+        seed: changes the sample and the splits.
+        dev_share: the part of the queries that is for development.
+        test_share: the part of the queries that is for tests; the others are for training.
+    """
+
+    name: ClassVar[str] = "pynames"
+    later: ClassVar[frozenset[str]] = installed_docs.PyDocs.later | {"min_passage_words", "query_words"}
+
+    def load(self) -> "PyNamesCollection":
+        """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""
+        return PyNamesCollection(*self._parts())
+
+    def fingerprint(self) -> str:
+        """A digest of the fingerprint of `pydocs` with these options."""
+        return digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
+
+
+@dataclass(frozen=True)
+class PyNamesCollection(installed_docs.PyDocsCollection):
+    """The collection of `pydocs`, with answers."""
+
+    def answers(self, split: str) -> Iterator[Answers]:
+        """The last parts of the names of the passages that a summary belongs to, where they stand in them."""
+        texts = {document.doc_id: document.text for document in self.passages}
+        for query, doc_ids in self.by_split[split]:
+            names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
+            told = [name for doc_id, name in names.items() if answer_spans(texts[doc_id], [name])]
+            yield Answers(query.query_id, tuple(dict.fromkeys(told)))
+
+
+@dataclass(frozen=True)
+class PyCode(installed_docs.PyDocs):
+    """A retrieval problem that is on every machine: find the function or class that a sentence describes.
+
+    The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
+    in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
+    is the same as another's, white space aside, is left out. A sentence that describes passages of several groups is no
+    query, as nothing says which of them it asks for; the passages stay. Source files are parsed, never imported.
+
+    Args:
+        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
+        max_passages: the cap. Whole groups are kept; which, depends on their names alone, and a higher cap only adds.
+        min_passage_words: shorter passages are left out.
+        query_words: shortest and longest query.
+        seed: changes the sample and the splits.
+        dev_share: the part of the groups whose queries are for development.
+        test_share: the part of the groups whose queries are for tests; the others are for training.
+    """
+
+    max_passages: int = 10_000
+    min_passage_words: int = 10
+    name: ClassVar[str] = "pycode"
+    later: ClassVar[frozenset[str]] = frozenset()
+
+    def load(self) -> "PyCodeCollection":
+        """Reads and parses the sources: half a minute, of all packages some minutes; raises what `pydocs` raises."""
+        return PyCodeCollection(*self._parts())
+
+    def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
+        files: set[bytes] = set()
+        names: set[str] = set()
+        codes: set[str] = set()
+        short = f"definitions with under {self.min_passage_words} words of code"
+        for package in self._names:
+            for docstring in installed_docs.read_docstrings(package, left_out, files):
+                if not isinstance(docstring.node, python_code.Definition):
+                    continue
+                passage, first = (
+                    python_code.code_of(docstring.node, docstring.file),
+                    python_code.first_sentence(docstring.text),
+                )
+                code = "".join(passage.split())
+                reason = self._unfit("sentence", first, passage, short)
+                if not reason and code in codes:
+                    reason = "definitions whose code is the same as another's"
+                elif not reason and docstring.name in names:
+                    reason = "further docstrings of one name"
+                if reason:
+                    left_out[reason] += 1
+                else:
+                    codes.add(code)
+                    names.add(docstring.name)
+                    yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
+
+    def _sample(self, entries: list[installed_docs.Entry]) -> list[installed_docs.Entry]:
+        """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""
+        groups: defaultdict[str, list[installed_docs.Entry]] = defaultdict(list)
+        for each in entries:
+            groups[each.group].append(each)
+        kept: list[installed_docs.Entry] = []
+        for group in sorted(groups, key=self._drawn):
+            if len(kept) + len(groups[group]) > self.max_passages:
+                break
+            kept += groups[group]
+        return sorted(kept)
+
+    def _clear(
+        self, entries: list[installed_docs.Entry], kept: list[installed_docs.Entry], left_out: Counter[str]
+    ) -> list[installed_docs.Entry]:
+        groups: defaultdict[str, set[str]] = defaultdict(set)
+        for each in entries:
+            groups[installed_docs.text_key(each.query)].add(each.group)
+        clear = [each for each in kept if len(groups[installed_docs.text_key(each.query)]) == 1]
+        left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
+        return clear
+
+
+@dataclass(frozen=True)
+class PyCodeCollection(installed_docs.PyDocsCollection):
+    """Passages, queries and judgements as `pydocs` has them, and groups."""
+
+    def groups(self, side: Side) -> Iterator[Membership]:
+        """The class or module of each passage; of a query, that of the passages it asks for."""
+        ids: Sequence[str] = [document.doc_id for document in self.passages]
+        if side == "query":
+            ids = [query.query_id for split in self.by_split.values() for query, _ in split]
+        return (Membership(item_id, self.group_of[item_id]) for item_id in ids)

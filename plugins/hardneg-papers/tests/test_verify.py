@@ -1,0 +1,163 @@
+"""`recipe verify`: a run folder beside the bands of its recipe."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hardneg_papers.command import bands_file, record, tree_differences, verify
+from typer.testing import CliRunner
+
+from hardneg.cli.main import app
+from hardneg.evaluation.metrics_json import Measured, write_metrics
+from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.records.errors import DataError, UsageError
+from hardneg.records.layout import LOCK, METRICS
+
+TREE: dict[str, Any] = {
+    "title": "small",
+    "dataset": {"name": "pydocs"},
+    "model": {"name": "packaged:wordllama"},
+    "stages": {
+        "negatives": {"stage": "mine", "miner": {"name": "random", "count": 2}, "runs": {}},
+        "star": {"stage": "train", "negatives": "negatives", "options": {"max_steps": 5}},
+    },
+    "presets": {"demo": {}},
+}
+
+
+def recipe_file(folder: Path) -> Path:
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(TREE), "utf-8")
+    return path
+
+
+def run_folder(folder: Path, values: list[float], steps: int = 5, **lock: Any) -> Path:
+    folder.mkdir(parents=True)
+    by_seed = {seed: {"mrr@10": {"q": value}} for seed, value in enumerate(values)}
+    mean = sum(values) / len(values)
+    write_metrics(folder / METRICS, Measured({"STAR": {"mrr@10": {"q": mean}}}, by_seed={"STAR": by_seed}))
+    tree = {name: value for name, value in TREE.items() if name != "presets"}
+    tree["stages"] = {**tree["stages"], "star": {**tree["stages"]["star"], "options": {"max_steps": steps}}}
+    content = {"recipe": "small", "preset": "demo", "device": "cpu", "keys": {"dataset": "d1"}, "tree": tree}
+    (folder / LOCK).write_text(yaml.safe_dump({**content, **lock}), "utf-8")
+    return folder
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = recipe_file(tmp_path)
+    record(str(path), run_folder(tmp_path / "recorded", [0.50, 0.51, 0.52, 0.53, 0.54]))
+    return path
+
+
+def test_a_run_of_another_seed_is_inside(recipe: Path, tmp_path: Path) -> None:
+    verified = verify(str(recipe), run_folder(tmp_path / "again", [0.525]))
+    assert verified.holds
+    assert [row.seeds for row in verified.checked] == [1]
+
+
+def test_a_value_outside_its_band_is_seen(recipe: Path, tmp_path: Path) -> None:
+    assert not verify(str(recipe), run_folder(tmp_path / "worse", [0.3])).holds
+
+
+def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "longer", [0.52], steps=50, keys={"dataset": "d2"})
+    write_metrics(folder / METRICS, Measured({"ANCE": {"mrr@10": {"q": 0.52}}}))
+    assert verify(str(recipe), folder).differences == (
+        "stages.star.options.max_steps: 50; the recipe has 5",
+        "dataset: the collection is another (d2; the bands' is d1)",
+        "metrics.json: no system 'STAR'",
+    )
+
+
+def test_a_metric_that_the_run_lacks_is_named(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "other", [0.52])
+    write_metrics(folder / METRICS, Measured({"STAR": {"ndcg@10": {"q": 0.52}}}))
+    assert verify(str(recipe), folder).differences == ("metrics.json: no metric 'mrr@10' of 'STAR'",)
+
+
+def test_bands_of_another_device_or_none_are_refused(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no bands of preset demo for device gpu \(there: cpu\)"):
+        verify(str(recipe), run_folder(tmp_path / "gpu", [0.52], device="gpu"))
+    with pytest.raises(UsageError, match=r"no bands of preset demo .*there: none"):
+        verify(str(recipe.rename(tmp_path / "none.yaml")), tmp_path / "gpu")
+
+
+def test_bands_take_several_seeds_and_the_recipe_as_it_is(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least 5 seeds"):
+        record(str(recipe), run_folder(tmp_path / "one", [0.5, 0.6]))
+    with pytest.raises(UsageError, match="max_steps: 50; the recipe has 5"):
+        record(str(recipe), run_folder(tmp_path / "longer", [0.5] * 5, steps=50))
+
+
+def test_bands_of_other_devices_are_kept(recipe: Path, tmp_path: Path) -> None:
+    record(str(recipe), run_folder(tmp_path / "gpu", [0.5] * 5, device="gpu"))
+    assert set(json.loads(bands_file(str(recipe)).read_text())["demo"]) == {"cpu", "gpu"}
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"demo": {"cpu": {"bands": {"STAR": {"mrr@10": {"mean": 1}}}}}}'])
+def test_damaged_bands_are_told_in_a_line(recipe: Path, tmp_path: Path, text: str) -> None:
+    folder = run_folder(tmp_path / "again", [0.525])
+    bands_file(str(recipe)).write_text(text)
+    with pytest.raises(DataError, match="record the bands again"):
+        verify(str(recipe), folder)
+
+
+def test_a_folder_without_a_finished_run_is_told_in_a_line(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="give the folder of a finished recipe"):
+        verify(str(recipe), tmp_path / "nothing")
+
+
+def test_a_run_that_has_not_been_measured_is_told_in_a_line(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "again", [0.525])
+    (folder / METRICS).unlink()
+    with pytest.raises(DataError, match=r"no metrics.json, so the run has not been measured yet: run .* to its end"):
+        verify(str(recipe), folder)
+
+
+def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> None:
+    keys = {"dataset": "d1", "scores": "new"}
+    assert verify(str(recipe), run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
+    told = "metrics.json: of a run with other settings; run the recipe to its end"
+    assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == (told,)
+
+
+def test_a_run_of_another_preset_is_refused(recipe: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "again", [0.525])
+    assert verify(str(recipe), folder, "demo").holds
+    with pytest.raises(UsageError, match="a run of preset demo, not minilm"):
+        verify(str(recipe), folder, "minilm")
+
+
+def test_differences_of_trees_have_their_path() -> None:
+    lines = list(tree_differences({"a": {"b": 1}, "d": [1]}, {"a": {"b": 1, "c": "x"}, "d": [2]}))
+    assert lines == ['a.c: nothing; the recipe has "x"', "d: [1]; the recipe has [2]"]
+
+
+def test_the_command_exits_with_1_where_the_run_does_not_hold(recipe: Path, tmp_path: Path) -> None:
+    good, bad = run_folder(tmp_path / "good", [0.525]), run_folder(tmp_path / "bad", [0.3])
+    told = CliRunner().invoke(app, ["recipe", "verify", str(recipe), str(good)])
+    assert (told.exit_code, told.stdout.splitlines()[-1]) == (0, "1 of 1 values inside their bands (cpu)")
+    told = CliRunner().invoke(app, ["recipe", "verify", str(recipe), str(bad), "--json"])
+    assert (told.exit_code, json.loads(told.stdout)["holds"]) == (1, False)
+
+
+def test_shipped_bands_belong_to_shipped_recipes() -> None:
+    files = list(bands_file("star-static").parent.glob("*.json"))
+    assert files
+    assert {path.stem for path in files} <= set(shipped_recipes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["star-static", "from-documents"])
+def test_a_shipped_recipe_is_inside_its_bands(name: str, tmp_path: Path) -> None:
+    """The whole demo, as a user runs it. Another Python's docstrings are another collection, and have no bands."""
+    folder = tmp_path / "run"
+    run = ["recipe", "run", name, "--store", str(tmp_path / "store"), "--output", str(folder), "--device", "cpu"]
+    assert CliRunner().invoke(app, run).exit_code == 0
+    verified = verify(name, folder)
+    if any("the collection is another" in line for line in verified.differences):
+        pytest.skip("pydocs of this Python has other texts than the bands' collection")
+    assert verified.holds, verified

@@ -1,0 +1,67 @@
+"""The exact index of term weights: no structure but the rows themselves, multiplied block by block."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from hardneg.plugin import Hits, Progress, RowLookup, Silent, UsageError, index_checks, top_k
+from hardneg_sparse.store import SparseRows, SparseStore
+
+_ROWS, _QUERIES = 2048, 512  # what fits a CPU's caches
+_WEIGHTS = 1 << 20  # of a block of documents
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """Exact search over the term weights of a learned sparse encoder; their folder is the index."""
+
+    version: ClassVar[int] = 1
+    input: ClassVar[str] = "weights"
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Build an index of the weights in folder `source` in folder `path`, by hard links where possible."""
+        store = SparseStore.open(source)
+        store.link(path)
+        return len(store)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "SparseSearcher":
+        """Open the weights in folder `path`; a hit's row is the text's, and `rows` is unused."""
+        return SparseSearcher(SparseStore.open(path))
+
+
+@dataclass(frozen=True)
+class SparseSearcher(index_checks.DecodedRows):
+    """Searches the weights of a folder, on the CPU; `progress` counts the blocks."""
+
+    store: SparseStore
+    progress: Progress | None = None
+
+    def search(self, queries: Any, k: int) -> Hits:
+        """The k documents of the largest inner product with each query, exactly; ties by ascending row.
+
+        A document that scores 0 or less, as one does that shares no term with the query, is no hit.
+
+        Raises:
+            UsageError: for texts or vectors, other terms, or k below 1.
+            ArtifactError: the folder is damaged.
+        """
+        if not isinstance(queries, SparseRows):
+            raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")
+        queries.check(self.store.width)
+        index_checks.check_depth(k)
+        starts = range(0, len(queries), _QUERIES)
+        parts = [queries[start : start + _QUERIES].matrix for start in starts]
+        sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
+        best = [top_k.Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
+        with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS):
+                columns = block.matrix.T.tocsr()
+                for i, part in enumerate(parts):
+                    best[i] = top_k.merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
+                task.advance(len(block))
+            hits = top_k.best_hits(best, len(queries), k)
+        hits.scores[hits.rows < 0] = -np.inf
+        return hits

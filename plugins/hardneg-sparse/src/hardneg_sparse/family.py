@@ -1,0 +1,96 @@
+"""The family `sparse`: a transformer that gives each term of its vocabulary a weight."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from hardneg.plugin import (
+    FolderFamily,
+    Form,
+    FullSpec,
+    ModelError,
+    PluginError,
+    PluginSetting,
+    ResolvedModel,
+    model_files,
+    plugin_identity,
+)
+
+if TYPE_CHECKING:
+    from hardneg.plugin import Encoder
+
+_OF_VECTORS = {"pooling", "projection", "layer_norm", "activation", "truncate_dim"}
+_OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
+
+
+@dataclass(frozen=True)
+class Splade(FolderFamily):
+    """Weights of terms, most of them 0, compared by the inner product: SPLADE.
+
+    The weight of a term is the largest, over a text's tokens, of log(1 + relu(logit)) by the head of masked words; a
+    transformer without such a head gets one of its own embeddings.
+
+    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; Eq. 1 of it with `pooling` sum, as in SPLADE (SIGIR
+    2021); SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
+
+    Attributes:
+        pooling: over tokens, `max` or `sum`; `own` is what the model has, and `max` where it has none yet.
+        activation: `relu`, or `log1p_relu`, which takes the logarithm once more; `own` as above, else `relu`.
+        queries: `encoder` reads queries as documents; `terms` takes a query's own terms, each with one weight for all
+            queries, that is 1 at first and learns; `own` is what the model has, else `encoder`.
+        max_terms: how many weights of a text are kept where it is encoded, the largest; none is what the model says.
+    """
+
+    called: ClassVar[str] = "sparse"
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "weights"
+    own: ClassVar[tuple[str, ...]] = ("SparseEncoder",)
+    later: ClassVar[frozenset[str]] = frozenset({"pooling", "activation", "queries", "max_terms"})
+
+    pooling: Literal["own", "max", "sum"] = "own"
+    activation: Literal["own", "relu", "log1p_relu"] = "own"
+    queries: Literal["own", "encoder", "terms"] = "own"
+    max_terms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_terms is not None and self.max_terms < 1:
+            raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
+
+    def full(self, model: ResolvedModel) -> FullSpec:
+        """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
+
+        Raises:
+            ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
+        """
+        spec = model.spec
+        if odd := spec.changed(sorted(_OF_VECTORS)):
+            raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")
+        if self.queries == "terms" and spec.twins:
+            raise ModelError(f"model {spec.name!r}: twins: queries of terms have no encoder, leave one of the two out")
+        new = not spec.similarity and not self.saved(model.path)
+        return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
+
+    def remarks(self, folder: Path) -> list[str]:
+        """That a head is initialised, where there is none."""
+        architectures = model_files.json_object(folder / "config.json").get("architectures") or []
+        if self.saved(folder) or any(str(name).endswith("ForMaskedLM") for name in architectures):
+            return []
+        return ["it has no head of masked words: a new one is initialised from its word embeddings"]
+
+    def identity(self, model: ResolvedModel) -> FullSpec:
+        """The spec with the options, where the folder lacks them, and how many terms the folder keeps."""
+        own, options = self.saved(model.path), plugin_identity(self.called, self)["options"]
+        settings = model_files.json_object(model.path / "config_sentence_transformers.json") if own else {}
+        if (most := settings.get("max_active_dims")) is not None:
+            options.setdefault("max_terms", most)
+        setting = None if own and not options else PluginSetting("sparse", options | {"version": self.version})
+        return replace(model.full, encoder=setting)
+
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Any = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        from hardneg.plugin import Encoder
+        from hardneg_sparse.modules import load_module, terms_of
+        from hardneg_sparse.weights import TermWeights
+
+        module: Any = load_module(self, model, device, precision)
+        return Encoder(module, model.full, TermWeights(terms_of(module), module.max_active_dims))

@@ -1,0 +1,84 @@
+"""The FLOPS regularizer: learned sparse representations whose search touches few postings."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from hardneg.plugin import EncodedBatch, PluginError
+
+_SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "quadratic": lambda part: part**2,
+    "linear": lambda part: part,
+    "constant": lambda part: 1.0,
+}
+
+
+@dataclass(frozen=True)
+class Flops:
+    """A weighted sum over terms of the squared mean weight of the term, for queries and for documents.
+
+    It is smooth, and falls with the number of products that a search takes, so terms that many texts share cost most.
+    A document counts once for each query that it stands beside in the batch.
+
+    Source: Paria et al., Minimizing FLOPs to Learn Efficient Sparse Representations (ICLR 2020); as it stands in Formal
+    et al., SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking (SIGIR 2021), Eq. 4 and 5. Thresholds:
+    Shen et al., Exploring l0 Sparsification for Inference-free Sparse Retrievers (arXiv 2504.14839).
+
+    Attributes:
+        query_weight: lambda_q, the weight of the queries' part; 0 leaves it out, as for queries that no network reads.
+        document_weight: lambda_d, that of the documents' part.
+        schedule: how weights grow from 0 over the first part of training: `quadratic`, `linear`, or `constant`, which
+            is the whole weight from the start.
+        ramp: that first part, as a share of all steps; SPLADE's program has a third.
+        query_threshold: queries with no more terms than this add nothing to the means; none counts all.
+        document_threshold: the same of documents.
+    """
+
+    version: ClassVar[int] = 1
+    form: ClassVar[str] = "weights"
+
+    query_weight: float = 5e-5
+    document_weight: float = 3e-5
+    schedule: Literal["quadratic", "linear", "constant"] = "quadratic"
+    ramp: float = 1 / 3
+    query_threshold: int | None = None
+    document_threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        lowest = {name: getattr(self, name) for name in ("query_weight", "document_weight")}
+        lowest |= {name: getattr(self, name) or 0 for name in ("query_threshold", "document_threshold")}
+        wrong = [f"{name} must be 0 or above, not {value}" for name, value in lowest.items() if not value >= 0]
+        if not 0 < self.ramp <= 1:
+            wrong.append(f"ramp must be above 0 and at most 1, not {self.ramp}")
+        if wrong:
+            raise PluginError("flops: " + "; ".join(wrong))
+
+    def __call__(self, batch: EncodedBatch) -> Tensor:
+        """The penalty, a scalar."""
+        once = torch.ones(len(batch.queries), device=batch.queries.device)
+        queries = flops(batch.queries, once, self.query_threshold)
+        documents = flops(batch.documents, batch.counts, self.document_threshold)
+        return self.share(batch.done) * (self.query_weight * queries + self.document_weight * documents)
+
+    def share(self, done: float) -> float:
+        """The part of the weights that holds after this part of training."""
+        return _SCHEDULES[self.schedule](min(1.0, done / self.ramp))
+
+
+def flops(weights: Tensor, counts: Tensor, threshold: int | None = None) -> Tensor:
+    """The sum over terms of the squared mean weight.
+
+    Args:
+        weights: float [n, V], of n texts, none below 0.
+        counts: [n], how often each text counts.
+        threshold: texts with no more terms than this add 0 to the means; None counts all.
+
+    Source: Formal et al., SPLADE (SIGIR 2021), Eq. 4; Shen et al. (arXiv 2504.14839) for the threshold.
+    """
+    shares = counts.to(weights.dtype) / counts.sum()
+    if threshold is not None:
+        shares = shares * ((weights != 0).sum(1) > threshold)
+    return (shares @ weights).square().sum()

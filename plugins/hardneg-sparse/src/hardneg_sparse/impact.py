@@ -1,0 +1,266 @@
+"""Weights of terms as a Lucene index of impacts, which Pyserini's `LuceneImpactSearcher` opens.
+
+A weight times `scale`, rounded, is the frequency of its term; the score of a document is the sum of the products
+of frequencies and the query's impacts. Frequencies are written as such, so a term is read once however heavy it is.
+"""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import (
+    ArtifactError,
+    DocIds,
+    Hits,
+    Progress,
+    RowLookup,
+    UsageError,
+    atomic_write,
+    index_checks,
+    lucene_search,
+    start_java,
+)
+from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
+
+APART, BEHIND_TERM = "\ue000", "\ue001"
+"""The separators of terms, and of a term from its frequency: characters of no script."""
+
+MOST = 2**31 - 1
+"""The largest sum of a document's frequencies in Lucene."""
+
+_BUFFER = 256.0  # MiB that Lucene holds before it writes to the disk
+
+
+def frequency_texts(
+    offsets: NDArray[np.int64], terms: NDArray[np.object_], frequencies: NDArray[np.int64]
+) -> list[str]:
+    """The text of each document that Lucene reads its terms and frequencies from; those of 0 are left out.
+
+    A document without any has a text too, for Anserini takes no blank one.
+
+    Args:
+        offsets: int64 [n + 1], where each document's terms begin.
+        terms: str [m], each with `BEHIND_TERM` at its end.
+        frequencies: int64 [m].
+    """
+    kept = frequencies > 0
+    bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()
+    numbers, inverse = np.unique(frequencies[kept], return_inverse=True)
+    pieces = (terms[kept] + numbers.astype(str).astype(object)[inverse]).tolist()
+    return [APART + APART.join(pieces[begin:end]) for begin, end in pairwise(bounds)]
+
+
+class FrequencyWriter:
+    """Writes the Lucene index in a folder; after an error the index must not be used.
+
+    Documents keep their order: segments are merged with their neighbours only.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Begin an index, in place of the folder's content.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+        """
+        start_java()
+        from jnius import autoclass
+
+        lucene = "org.apache.lucene"
+        builder = autoclass(f"{lucene}.analysis.custom.CustomAnalyzer").builder()
+        builder.withTokenizer("simplePatternSplit", _java_map("pattern", APART))
+        builder.addTokenFilter("delimitedTermFrequency", _java_map("delimiter", BEHIND_TERM))
+        config = autoclass(f"{lucene}.index.IndexWriterConfig")(builder.build())
+        config.setOpenMode(autoclass(f"{lucene}.index.IndexWriterConfig$OpenMode").CREATE)
+        config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
+        config.setMergePolicy(autoclass(f"{lucene}.index.LogByteSizeMergePolicy")())
+        config.setRAMBufferSizeMB(_BUFFER)
+        config.setUseCompoundFile(False)
+        self.folder = folder
+        where = autoclass("java.io.File")(str(folder)).toPath()
+        self._writer = autoclass(f"{lucene}.index.IndexWriter")(
+            autoclass(f"{lucene}.store.FSDirectory").open(where), config
+        )
+        self._document = autoclass("io.anserini.collection.JsonCollection$Document")
+        self._fields = autoclass("io.anserini.index.generator.DefaultLuceneDocumentGenerator")()
+
+    def add(self, documents: Iterable[tuple[str, str]]) -> None:
+        """Adds pairs of a document's id and its text of frequencies.
+
+        Raises:
+            ArtifactError: Lucene cannot write them.
+        """
+        from jnius import JavaException
+
+        try:
+            for doc_id, text in documents:
+                document = self._document.fromFields(doc_id, text)
+                self._writer.addDocument(self._fields.createDocument(document))
+        except JavaException as error:
+            raise _refused(self.folder, error) from error
+
+    def __enter__(self) -> "FrequencyWriter":
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        from jnius import JavaException
+
+        if error_type is not None:
+            with suppress(JavaException):
+                self._writer.rollback()
+            return
+        try:
+            self._writer.close()
+        except JavaException as refused:
+            raise _refused(self.folder, refused) from refused
+
+
+def _refused(folder: Path, error: Any) -> ArtifactError:
+    return ArtifactError(
+        f"{folder}: Lucene cannot write the index ({lucene_search.java_reason(error)}): is the disk full?"
+    )
+
+
+def _java_map(name: str, value: str) -> Any:
+    from jnius import autoclass
+
+    mapping = autoclass("java.util.HashMap")()
+    mapping.put(name, value)
+    return mapping
+
+
+_ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
+_SEARCHER = "SimpleImpactSearcher"
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Learned sparse retrieval by Lucene.
+
+    Args:
+        scale: the factor of weights before they are rounded to whole numbers.
+    """
+
+    scale: float = 100.0
+
+    version: ClassVar[int] = 1
+    extra: ClassVar[str] = "lucene"
+    input: ClassVar[str] = "weights"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.scale < 1e6:
+            raise UsageError(f"impact: scale is {self.scale}: it must be above 0 and below 1,000,000")
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Indexes the weights in folder `source`, in the order of their rows; returns the number of documents.
+
+        Terms are indexed as words, where the folder has them, or else as numbers. The number of weights below
+        0.5 / `scale`, which are lost, is reported.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            UsageError: a weight is below 0, or a document's weights are too large for `scale`.
+            ArtifactError: the index holds another number of documents in the end.
+        """
+        store = SparseStore.open(source)
+        words, lost = store.terms or [str(number) for number in range(store.width)], 0
+        if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
+            raise UsageError(f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
+        terms = np.array([word + BEHIND_TERM for word in words], object)
+        with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
+            for start, block in store.blocks(_ROWS, _WEIGHTS):
+                impacts = self.impacts(block, f"{source}: from row {start} on, ")
+                lost += int((impacts == 0).sum())
+                texts = frequency_texts(block.offsets, terms[block.terms], impacts)
+                writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
+                task.advance(len(block))
+        write_terms(path, words)
+        atomic_write.link_file(source / DOC_IDS, path / DOC_IDS)
+        if lost:
+            progress.note(f"impact: {lost} of {store.size} weights round to 0 with scale {self.scale:g}")
+        total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())
+        if total != len(store):
+            raise ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")
+        return total
+
+    def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
+        """Return the weights as whole numbers: int64 [weights]; `whose` begins messages.
+
+        Raises:
+            UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
+        """
+        if (rows.weights < 0).any():
+            raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
+        impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
+        sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
+        if (sums > MOST).any():
+            raise UsageError(f"{whose}weights are too large for scale {self.scale:g}: take a smaller one")
+        return impacts.astype(np.int64)
+
+    def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
+        """The Lucene index in folder `path`; Lucene numbers documents in their order, so `rows` is unused.
+
+        Raises:
+            MissingDependency: without Pyserini or Java.
+            ArtifactError: where `path` holds no Lucene index of impacts.
+        """
+        lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
+        if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
+            raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
+        return ImpactSearcher(self, lucene, np.array(read_terms(path), object))
+
+
+@dataclass(frozen=True)
+class ImpactSearcher:
+    """An opened Lucene index of impacts; `lucene` is Anserini's `SimpleImpactSearcher`.
+
+    terms: object [width], the indexed word of each term.
+    """
+
+    backend: Impact
+    lucene: Any
+    terms: NDArray[np.object_]
+
+    def search(self, queries: Any, k: int) -> Hits:
+        """The best k documents of each query that share a term with it.
+
+        Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
+        of the first ids are in it, as Anserini takes them.
+
+        Raises:
+            UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
+        """
+        if not isinstance(queries, SparseRows):
+            raise UsageError("an impact index searches with weights of terms: use the model that encoded it")
+        queries.check(len(self.terms))
+        index_checks.check_depth(k)
+        hits = index_checks.no_hits(len(queries), k)
+        size = max(lucene_search.threads(), lucene_search.HELD // k)
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            lists = lucene_search.ranked(self.lucene, self._in_java(part), len(part), k)
+            rows = np.array([hit["lucene_docid"] for hits in lists for hit in hits], np.int64)
+            lucene_search.fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
+        sums = np.rint(hits.scores)  # Anserini sets equal ones apart by less than 1
+        return index_checks.in_order(hits.rows, (sums / self.backend.scale**2).astype(np.float32))
+
+    def _in_java(self, queries: SparseRows) -> Any:
+        """The queries as a Java list of maps from words to impacts."""
+        from jnius import autoclass, find_javaclass
+
+        impacts = self.backend.impacts(queries, "queries: ")
+        pairs = list(zip(self.terms[queries.terms].tolist(), impacts.tolist(), strict=True))
+        spans = zip(queries.offsets[:-1].tolist(), queries.offsets[1:].tolist(), strict=True)
+        maps = [{term: impact for term, impact in pairs[begin:end] if impact} for begin, end in spans]
+        return autoclass("com.fasterxml.jackson.databind.ObjectMapper")().readValue(
+            json.dumps(maps), find_javaclass("java.util.ArrayList")
+        )

@@ -1,0 +1,183 @@
+"""The modules of a sparse encoder: those of a folder, or new ones after its transformer."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from hardneg.plugin import FullSpec, ModelError, loading, model_files, towers
+
+if TYPE_CHECKING:
+    from sentence_transformers import SparseEncoder
+
+    from hardneg.plugin import ResolvedModel
+    from hardneg_sparse.family import Splade
+
+_SCALE = 1 / 8  # so small that GELU is about linear; the norm after it removes the scale
+_BAR = 4.5
+_CHUNK = 64  # tokens whose weights are computed at once without gradients: the padded length may be 512
+
+
+def load_module(options: "Splade", model: "ResolvedModel", device: str | None, precision: Any) -> "SparseEncoder":
+    """The model by options and spec, in evaluation mode.
+
+    precision: that of the encoding; None is to train.
+
+    Raises:
+        ModelError: the files are not those of one whole model, or it does not support what is requested.
+    """
+    from sentence_transformers import SparseEncoder
+
+    spec, folder, contract = model.full, model.path, model.contract
+    dtype = loading.weights_dtype(spec, precision)
+    whole, most = _own(folder, spec, dtype) if options.saved(folder) else (_new(folder, spec, dtype), None)
+    assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
+    module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
+    module.max_active_dims = options.max_terms or most
+    return module
+
+
+def terms_of(module: Any) -> Sequence[str]:
+    """The word of each term, in the order of the vocabulary; `[number]` where the tokenizer has no word."""
+    tokenizer, width = towers.route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
+    words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
+    return [token or f"[{number}]" for number, token in enumerate(words)] + [
+        f"[{number}]" for number in range(len(words), width)
+    ]
+
+
+def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, int | None]:
+    """The modules of the folder, and the number of weights of a text that it keeps."""
+    from sentence_transformers import SparseEncoder
+
+    for path, class_name in model_files.module_folders(folder).items():
+        if class_name == "SparseStaticEmbedding" and (
+            outside := model_files.json_object(path / "config.json").get("path")
+        ):
+            raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
+    module = loading.library_model(SparseEncoder, folder, dtype)
+    whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
+    transformer, *rest = towers.route(whole, "document")
+    names = [type(part).__name__ for part in rest]
+    if names not in (["SpladePooling"], ["SpladePooling", "Normalize"]):
+        raise ModelError(f"model {spec.name!r}: {', '.join(names)} after its transformer: only SpladePooling is known")
+    loading.check_encoder(transformer, spec)
+    if transformer.model.get_output_embeddings() is None:
+        raise ModelError(f"model {spec.name!r}: opened without its head of masked words: copy the model again")
+    loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
+    loading.check_weights(transformer.model, model_files.sides(folder)["document"][0], spec.name)
+    return whole, module.max_active_dims
+
+
+def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
+    """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
+    if len(folders) != 1:
+        raise ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
+    weights = loading.load_kwargs(folder, torch.float32)
+    transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
+    loading.check_encoder(transformer, spec)
+    loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
+    _with_head(transformer.model, folders[0], spec.name)
+    loading.hold_in(transformer.model, dtype)
+    return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
+
+
+def _with_head(model: Any, folder: Path, name: str) -> None:
+    """Checks that the network is complete, and initialises its head where the files have none."""
+    missing, _ = loading.differences(model, folder)
+    body = f"{model.base_model_prefix}."
+    lacking = {key for key in missing if not key.startswith(body)}
+    outside = {key for key, _ in model.named_parameters() if not key.startswith(body)}
+    if not lacking or lacking < outside:
+        return loading.check_weights(model, folder, name)
+    loading.check_missing(set(missing) - lacking, name)
+    _new_head(model, lacking, name)
+
+
+def _arranged(options: "Splade", spec: FullSpec, whole: nn.Module) -> list[nn.Module]:
+    """The modules with the requested pooling, queries and normalisation."""
+    documents = _pooled(options, spec, towers.route(whole, "document"))
+    queries = towers.route(whole, "query")
+    if options.queries == "terms" or (options.queries == "own" and not hasattr(queries[0], "model")):
+        ours = queries[0] if not hasattr(queries[0], "model") else None
+        return [towers.twins([_query_terms(documents[0].tokenizer, spec, ours), *documents[2:]], documents)]
+    if not hasattr(queries[0], "model"):
+        raise ModelError(f"model {spec.name!r} has no encoder of queries: leave `queries` out, or name another model")
+    if towers.has_twins(whole):
+        return [towers.twins(_pooled(options, spec, queries), documents)]
+    return [towers.twins(towers.with_own_queries(documents), documents)] if spec.twins else documents
+
+
+def _pooled(options: "Splade", spec: FullSpec, parts: Sequence[Any]) -> list[nn.Module]:
+    from sentence_transformers.base.modules import Normalize
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
+
+    transformer, own = parts[0], parts[1]
+    pooling = SpladePooling(
+        pooling_strategy=own.pooling_strategy if options.pooling == "own" else options.pooling,
+        activation_function=own.activation_function if options.activation == "own" else options.activation,
+        embedding_dimension=transformer.model.config.vocab_size,
+        chunk_size=_CHUNK,
+    )
+    return [transformer, pooling, *([Normalize()] if spec.similarity == "cosine" else [])]
+
+
+def _new_head(model: Any, missing: set[str], name: str) -> None:
+    """Initialises a head that the model's files lack, from their other weights.
+
+    The head is that of BERT: a layer, an activation, a norm, and the inner product with each term's embedding. The
+    layer becomes an eighth of the identity, the norm plain. So a term's logit is the inner product of its embedding
+    with what the transformer makes of a token, brought to mean 0 and variance 1. The bias of all terms is -4.5 times
+    the mean norm of the embeddings: 4.5 standard deviations of such a product in a random direction, below which a
+    term is not there. With all-MiniLM-L6-v2 about one term in a hundred is.
+
+    Raises:
+        ModelError: the head is built otherwise.
+    """
+    output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
+    if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:
+        raise ModelError(f"model {name!r} has no head of masked words, and cannot get a new one: use another model")
+    with torch.no_grad():
+        for path, module in model.named_modules():
+            if isinstance(module, nn.Linear) and module is not output and f"{path}.weight" in missing:
+                module.weight.copy_(_SCALE * torch.eye(*module.weight.shape))
+                if module.bias is not None:
+                    module.bias.zero_()
+            elif isinstance(module, nn.LayerNorm) and f"{path}.weight" in missing:
+                module.reset_parameters()
+        output.bias.fill_(-_BAR * inputs.norm(dim=1).mean())
+
+
+def _query_terms(tokenizer: Any, spec: FullSpec, own: Any = None) -> nn.Module:
+    """A module of sentence-transformers that gives the terms of a text their weights: those of `own`, or 1 each.
+
+    Its tokenizer adds no special tokens and cuts at the length of queries, wherever the model is opened.
+    """
+    from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+
+    weight = torch.ones(len(tokenizer)) if own is None else own.weight.detach().clone()
+    frozen = False if own is None else own.frozen
+    module: nn.Module = SparseStaticEmbedding(_plain(tokenizer if own is None else own.tokenizer, spec), weight, frozen)
+    return module
+
+
+def _plain(tokenizer: Any, spec: FullSpec) -> Any:
+    """A copy of a tokenizer that puts nothing around a text."""
+    from tokenizers import Tokenizer
+    from tokenizers.processors import TemplateProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        model_max_length=spec.query_length,
+        padding_side=tokenizer.padding_side,
+        truncation_side=tokenizer.truncation_side,
+        **tokenizer.special_tokens_map,
+    )

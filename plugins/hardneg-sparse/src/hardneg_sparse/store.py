@@ -1,0 +1,320 @@
+"""Weights of terms on disk, the documents' own lists in a line: what a learned sparse encoder makes of a corpus.
+
+`offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
+id of each row, `sparse.json` how many rows and terms there are, and `terms.txt`, where it is known, what each term is.
+Products are those of scipy's sparse matrices, which sum the terms of a pair in one order everywhere.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from hardneg.plugin import (
+    ArtifactError,
+    DataError,
+    DocIds,
+    EncodedRows,
+    RowsWriter,
+    UsageError,
+    atomic_write,
+    number_file,
+    shards,
+)
+
+SHAPE = "sparse.json"
+"""The file that marks a folder of term weights."""
+
+DOC_IDS, TERMS = "docid", "terms.txt"
+_OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
+
+FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
+"""What a complete folder consists of."""
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows(EncodedRows):
+    """Term weights: n texts encoded by a learned sparse encoder.
+
+    terms: int32 [offsets[n]], ascending within a text. weights: float32 [offsets[n]], none of them 0. width: how many
+    terms there are.
+    """
+
+    terms: NDArray[np.int32]
+    weights: NDArray[np.float32]
+    width: int
+
+    @property
+    def matrix(self) -> Any:
+        """The `scipy.sparse.csr_array` [n, width] of weights; the arrays are shared."""
+        return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
+
+    def score_matrix(self, documents: Self) -> NDArray[np.float32]:
+        """The inner product of each query with each document: float32 [Q, D]. Raises as `check`."""
+        self.check(documents.width)
+        products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
+        return products
+
+    def score_pairs(self, documents: Self) -> NDArray[np.float32]:
+        """The inner product of each query with the document beside it: float32 [n]. Raises as `check`."""
+        self.check(documents.width)
+        products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
+        return products
+
+    def check(self, width: int) -> None:
+        """Checks queries over `width` terms.
+
+        Raises:
+            UsageError: for another number of terms, or weights that are not sound.
+        """
+        if self.width != width:
+            raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
+        if problem := fault(self):
+            raise UsageError(f"queries: {problem}: check the model")
+
+
+def fault(rows: SparseRows) -> str:
+    """What is wrong with weights of terms, with the first text that it is true of; nothing where they are sound."""
+    if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
+        return "offsets do not ascend from 0"
+    if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
+        return f"{len(rows.terms)} terms and {len(rows.weights)} weights where offsets end at {rows.offsets[-1]}"
+    outside = (rows.terms < 0) | (rows.terms >= rows.width)
+    if outside.any():
+        return _first_fault(rows, outside, f"a term is outside 0 to {rows.width - 1}")
+    unordered = np.zeros(len(rows.terms), bool)
+    unordered[1:] = rows.terms[1:] <= rows.terms[:-1]
+    unordered[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
+    if unordered.any():
+        return _first_fault(rows, unordered, "terms do not ascend")
+    useless = ~np.isfinite(rows.weights) | (rows.weights == 0)
+    return _first_fault(rows, useless, "a weight is 0 or not finite") if useless.any() else ""
+
+
+def _first_fault(rows: SparseRows, wrong: NDArray[np.bool_], what: str) -> str:
+    entry = int(np.flatnonzero(wrong)[0])
+    return f"text {int(np.searchsorted(rows.offsets, entry, 'right')) - 1} (from 0): {what}"
+
+
+def write_terms(folder: Path, terms: Sequence[str]) -> None:
+    """Writes what each term is into an index folder, in the order of their numbers.
+
+    Raises:
+        DataError: one is empty or has a line break.
+    """
+    if odd := [term for term in terms if not term or "\n" in term]:
+        raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
+    atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
+
+
+def read_terms(folder: Path) -> Sequence[str]:
+    """What each term of an index folder is, in the order of their numbers.
+
+    Raises:
+        ArtifactError: the file is missing or damaged.
+    """
+    try:
+        return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
+
+
+class SparseWriter(RowsWriter):
+    """Writes a folder of weights, its texts in order."""
+
+    def __init__(self, folder: Path, width: int, count: int) -> None:
+        """Begins a folder of `count` texts over `width` terms."""
+        if not 1 <= width < 1 << 31 or count < 0:
+            raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
+        super().__init__(folder, count, SHAPE)
+        self.width, self._size = width, 0
+        kinds = (_OFFSETS, _TERMS, _WEIGHTS)
+        self._lines = {kind: self._files.enter_context(atomic_write.replacing(folder / kind[0])) for kind in kinds}
+        for (_, dtype), file in self._lines.items():
+            number_file.write_header(file, dtype, 0)
+        self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
+
+    def write(self, rows: SparseRows) -> None:
+        """Writes the texts that come next.
+
+        Raises:
+            UsageError: there are other terms, or too many texts.
+            ArtifactError: the weights are not sound.
+        """
+        if rows.width != self.width:
+            raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
+        if problem := fault(rows):
+            raise ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
+        self._take(len(rows))
+        for (kind, file), numbers in zip(
+            self._lines.items(), (self._size + rows.offsets[1:], rows.terms, rows.weights), strict=True
+        ):
+            file.write(np.ascontiguousarray(numbers, kind[1]).data)
+        self._size += len(rows.terms)
+
+    def write_terms(self, terms: Sequence[str]) -> None:
+        """Writes what each of the `width` terms is, in the order of their numbers.
+
+        Raises:
+            UsageError: there are more or fewer, or two are the same.
+            DataError: one is empty or has a line break.
+        """
+        if len(terms) != self.width or len(set(terms)) != self.width:
+            raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
+        write_terms(self.folder, terms)
+
+    def close(self) -> None:
+        """Checks that every row and the ids are there: the folder is complete."""
+        for (_, dtype), file in self._lines.items():
+            if not file.closed:
+                file.seek(0)
+                number_file.write_header(file, dtype, self.count + 1 if dtype == _OFFSETS[1] else self._size)
+        self._complete()
+        atomic_write.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
+
+
+def _shape(folder: Path) -> tuple[int, int]:
+    """The numbers of rows and terms in a folder's shape file."""
+    try:
+        said = json.loads((folder / SHAPE).read_text())
+        return int(said["rows"]), int(said["terms"])
+    except OSError as error:
+        raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
+
+
+class SparseStore:
+    """A folder of weights, opened for reading: `read` keeps memory bounded, `gather` goes through memory maps."""
+
+    def __init__(self, folder: Path, width: int, count: int) -> None:
+        self.folder, self.width, self.count = folder, width, count
+        self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
+        self._offsets = number_file.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
+        self.shards = shards.Shards.of(folder) or shards.Shards(folder, [shards.Shard("", count, 0, "")])
+
+    @classmethod
+    def open(cls, folder: Path) -> "SparseStore":
+        """Opens a complete folder.
+
+        Raises:
+            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        """
+        count, width = _shape(folder)
+        store = cls(folder, width, count)
+        if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
+            raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
+        if not (folder / DOC_IDS).exists():
+            raise ArtifactError(f"{folder / DOC_IDS}: missing: an index folder needs one document id a line")
+        return store
+
+    def __len__(self) -> int:
+        return self.count
+
+    @cached_property
+    def _pieces(self) -> shards.Pieces:
+        """Where the numbers of each shard begin."""
+        return shards.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
+
+    def _file(self, name_and_dtype: tuple[str, str], number: int) -> number_file.NumberFile:
+        return number_file.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
+
+    def _is_sound(self, numbers: tuple[str, str]) -> bool:
+        """Whether the shards' files have as many numbers as their rows."""
+        return all(len(self._file(numbers, shard)) == count for shard, count in enumerate(np.diff(self._pieces.first)))
+
+    def _read(self, numbers: tuple[str, str], start: int, stop: int) -> NDArray[Any]:
+        """A copy of the numbers from `start` to `stop`; leaves no pages mapped."""
+        spans = self._pieces.spans(start, stop)
+        parts = [self._file(numbers, shard).read(begin, end) for shard, begin, end in spans]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, numbers[1]), *parts])
+
+    def _take(self, numbers: tuple[str, str], positions: NDArray[np.int64]) -> NDArray[Any]:
+        """A copy of the numbers at these positions, through memory maps."""
+        taken = np.empty(len(positions), numbers[1])
+        for shard, mine, there in self._pieces.owned(positions):
+            taken[mine] = self._file(numbers, shard).mapped[there]
+        return taken
+
+    @property
+    def size(self) -> int:
+        """How many weights there are in all."""
+        return int(self.offsets[-1])
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 [N + 1], a read-only memory map: where each row begins among the terms and weights."""
+        return self._offsets.mapped
+
+    @cached_property
+    def terms(self) -> Sequence[str] | None:
+        """What each term is, in the order of their numbers; None where that is not known.
+
+        Raises:
+            ArtifactError: there are not as many as there are terms.
+        """
+        if not (self.folder / TERMS).exists():
+            return None
+        terms = read_terms(self.folder)
+        if len(set(terms)) != self.width:
+            raise ArtifactError(f"{self.folder / TERMS}: {len(set(terms))} different terms instead of {self.width}")
+        return terms
+
+    def read(self, start: int, stop: int) -> SparseRows:
+        """Rows `start` to `stop`, copied; leaves no pages mapped.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        start, stop, _ = slice(start, stop).indices(self.count)
+        offsets = self._offsets.read(start, max(start, stop) + 1)
+        where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
+        self._check(offsets[:-1], offsets[1:], where)
+        terms, weights = (self._read(numbers, first, last) for numbers in (_TERMS, _WEIGHTS))
+        return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
+
+    def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
+        """The rows from `start` on as blocks with the number of their first: up to `rows`, and `weights` unless one.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        while start < self.count:
+            offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
+            held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
+            stop = start + max(1, held)
+            yield start, self.read(start, stop)
+            start = stop
+
+    def link(self, folder: Path) -> None:
+        """Puts the files into another folder too, as hard links or copies."""
+        self.shards.link(folder, FILES)
+
+    def gather(self, rows: NDArray[np.int64]) -> SparseRows:
+        """A copy of these rows, int64 [n], through the memory maps.
+
+        Raises:
+            ArtifactError: what is there is damaged.
+        """
+        where = "among the requested rows"
+        begins, ends = self.offsets[rows], self.offsets[rows + 1]
+        self._check(begins, ends, where)
+        offsets = np.append(0, np.cumsum(ends - begins))
+        positions = np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1])
+        terms, weights = (self._take(numbers, positions) for numbers in (_TERMS, _WEIGHTS))
+        return self._sound(SparseRows(offsets, terms, weights, self.width), where)
+
+    def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
+        if ((begins < 0) | (begins > ends) | (ends > self.size)).any():
+            raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
+
+    def _sound(self, rows: SparseRows, where: str) -> SparseRows:
+        if problem := fault(rows):
+            raise ArtifactError(f"{self.folder}: {where}, {problem}: encode the corpus again")
+        return rows

@@ -1,0 +1,86 @@
+"""The contracts of encoders of term weights and of index backends that are built from them, as tests."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.plugin import generator
+from hardneg.testing import IndexTests, TrainableEncoderTests
+from hardneg_sparse.store import SparseRows, SparseWriter, fault
+
+_QUERIES = 9
+
+
+def drawn_weights(count: int, dimension: int) -> SparseRows:
+    """`count` documents of whole weights over `dimension` terms, some equal and some without terms."""
+    draws = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
+    draws[count // 2 :: 7] = draws[3]  # ties
+    return _weights(draws)
+
+
+def drawn_queries(documents: SparseRows) -> SparseRows:
+    """A few queries, some without terms."""
+    draws = generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
+    draws[-1] = 0
+    return _weights(draws)
+
+
+def _weights(draws: NDArray[np.float32]) -> SparseRows:
+    """The larger numbers of float32 [n, width] as whole weights of terms."""
+    weights = np.maximum(np.round(draws * 4) - 1, 0).astype(np.float32)
+    weights[5::50] = 0
+    row, term = np.nonzero(weights)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(weights)))]).astype(np.int64)
+    return SparseRows(offsets, term.astype(np.int32), weights[row, term], draws.shape[1])
+
+
+def _dense(rows: SparseRows) -> NDArray[np.float32]:
+    dense: NDArray[np.float32] = rows.matrix.toarray()
+    return dense
+
+
+def write_weights(folder: Path, documents: SparseRows) -> Path:
+    """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
+    with SparseWriter(folder, documents.width, len(documents)) as writer:
+        writer.write(documents)
+        writer.write_terms([f"t{number}" for number in range(documents.width)])
+        writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
+        writer.close()
+    return folder
+
+
+class WeightIndexTests(IndexTests):
+    """Set `plugin`, and what else `IndexTests` asks for."""
+
+    def documents(self, plugin: Any) -> SparseRows:
+        """Documents over as many terms as vectors would have numbers."""
+        return drawn_weights(self.count, self.dimension)
+
+    def encoded_queries(self, plugin: Any) -> SparseRows:
+        """A few queries, some without terms."""
+        return drawn_queries(self.documents(plugin))
+
+    def write(self, folder: Path, documents: Any) -> Path:
+        """Writes them as the verb `encode` does."""
+        return write_weights(folder, documents)
+
+    def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
+        """Inner products; 0 or less is no hit."""
+        products = _dense(queries) @ _dense(documents).T
+        return np.where(products > 0, products, -np.inf).astype(np.float32)
+
+
+class WeightEncoderTests(TrainableEncoderTests):
+    """Set `plugin`, and what else `TrainableEncoderTests` asks for."""
+
+    def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
+        """Fails unless the weights are sound too."""
+        super().check_encoded(encoded, form, count, dimension)
+        assert encoded.width == dimension, "broken rule: there are `dimension` terms"
+        assert not fault(encoded), f"broken rule: weights are sound\n  found: {fault(encoded)}"
+
+    def alike(self, one: Any, other: Any, tolerance: float) -> bool:
+        """A weight that is missing counts as 0."""
+        return len(one) == len(other) and bool(np.abs(_dense(one) - _dense(other)).max(initial=0) <= tolerance)

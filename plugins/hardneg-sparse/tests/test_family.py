@@ -1,0 +1,229 @@
+"""Weights of terms against sentence-transformers' own, on the same folder."""
+
+import json
+import shutil
+from math import log1p
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SparseEncoder
+from sentence_transformers.base.modules import Router
+from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
+from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
+
+from hardneg.cli.recipe_plan import override_lines
+from hardneg.encoders.encoder import Encoder, split
+from hardneg.encoders.open.contract import read_contract
+from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
+from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.towers import route
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import PluginSetting
+
+FP32 = EncodeOptions(precision="fp32")
+TEXTS = ["the mean of an array", "", "word " * 60, "Ünïcode 漢字!", *(f"text {'and more ' * n}{n}" for n in range(9))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_sparse_encoder(tmp_path_factory.mktemp("models") / "splade")
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_encoder(tmp_path_factory.mktemp("models") / "dense")
+
+
+def sparse(folder: Path, lengths: int | None = None, **options: Any) -> ModelSpec:
+    setting = PluginSetting("sparse", options)
+    return ModelSpec(str(folder), query_length=lengths, document_length=lengths, encoder=setting)
+
+
+def check_equal(encoder: Encoder, theirs: SparseEncoder) -> None:
+    """Of sentence-transformers' weights to 1e-5, as they are and with `max_active_dims`."""
+    calls = {"query": theirs.encode_query, "document": theirs.encode_document}
+    for kind, encode in calls.items():
+        ours = encoder.tensor(encoder.encode(TEXTS, kind, FP32))  # type: ignore[arg-type]
+        expected = encode(TEXTS, convert_to_sparse_tensor=False)
+        assert float(expected.max()) > 0.3
+        torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)
+
+
+def test_weights_are_those_of_sentence_transformers(folder: Path) -> None:
+    encoder = load_learner(ModelSpec(str(folder)), "cpu")
+    assert encoder.spec.similarity == "dot" and encoder.spec.query_prompt == "find: "
+    check_equal(encoder, SparseEncoder(str(folder), device="cpu"))
+
+
+@pytest.mark.parametrize(
+    "options", [{"queries": "terms"}, {"pooling": "sum", "activation": "log1p_relu"}, {"max_terms": 3}, {}]
+)
+def test_a_saved_folder_opens_in_sentence_transformers(folder: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+    encoder = load_learner(sparse(folder, 40, **options), "cpu")
+    encoder.save(tmp_path / "saved")
+    theirs = SparseEncoder(str(tmp_path / "saved"), device="cpu")
+    check_equal(encoder, theirs)
+    again = load_encoder(tmp_path / "saved", "cpu")
+    check_equal(again, theirs)  # type: ignore[arg-type]
+
+
+def test_weights_by_hand(folder: Path) -> None:
+    """The largest, or the sum, over tokens of log(1 + relu(logit)): SPLADE v2, Eq. 6 and 1."""
+    encoder = load_learner(sparse(folder), "cpu")
+    features, transformer = encoder.features(["ab cd"], "document"), route(encoder.module, "document")[0]
+    poolings = [encoder, load_learner(sparse(folder, pooling="sum"), "cpu")]
+    with torch.inference_mode():
+        logits = transformer.model(**features).logits[0].tolist()
+        largest, summed = (each.embed(features, "document")[0].tolist() for each in poolings)
+    by_term = [[log1p(max(0.0, logit)) for logit in of_all] for of_all in zip(*logits, strict=True)]
+    np.testing.assert_allclose(largest, [max(weights) for weights in by_term], atol=1e-5)
+    np.testing.assert_allclose(summed, [sum(weights) for weights in by_term], atol=1e-5)
+
+
+def test_terms_of_a_query_without_a_network(folder: Path) -> None:
+    encoder = load_learner(sparse(folder, queries="terms"), "cpu")
+    rows, terms = encoder.encode(["ab ab cd", ""], "query"), encoder.representation.terms  # type: ignore[attr-defined]
+    found = [[terms[term] for term in rows[place : place + 1].terms] for place in range(2)]
+    assert [sorted(each) for each in found] == [["##nd", ":", "ab", "cd", "fi"], ["##nd", ":", "fi"]]
+    assert set(rows.weights.tolist()) == {1.0}
+
+
+def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None:
+    """Its own module for queries, with weights of its own and a tokenizer that would add special tokens."""
+    documents = list(SparseEncoder(str(folder), device="cpu").children())
+    weights = torch.arange(len(documents[0].tokenizer)) / 1000.0
+    queries = [SparseStaticEmbedding(documents[0].tokenizer, weights, frozen=True)]
+    made = SparseEncoder(modules=[Router.for_query_document(queries, documents)], device="cpu")
+    made.save(str(tmp_path / "router"))
+    encoder = load_learner(ModelSpec(str(tmp_path / "router")), "cpu")
+    check_equal(encoder, SparseEncoder(str(tmp_path / "router"), device="cpu"))
+    assert not route(encoder.module, "query")[0].weight.requires_grad
+    with pytest.raises(ModelError, match="has no encoder of queries"):
+        load_learner(sparse(tmp_path / "router", queries="encoder"), "cpu")
+    next((tmp_path / "router").glob("query*/config.json")).write_text('{"path": "../idf.json"}')
+    with pytest.raises(ModelError, match=r"in another folder, \.\./idf\.json"):
+        load_learner(ModelSpec(str(tmp_path / "router")), "cpu")
+
+
+def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "old")
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "sentence_transformers.sparse_encoder.models.MLMTransformer"
+    modules[1]["type"] = "sentence_transformers.sparse_encoder.models.SpladePooling"
+    (tmp_path / "old" / "modules.json").write_text(json.dumps(modules))
+    said = {"max_seq_length": 24, "do_lower_case": False}
+    (tmp_path / "old" / "sentence_bert_config.json").write_text(json.dumps(said))
+    encoder = load_learner(ModelSpec(str(tmp_path / "old")), "cpu")
+    assert encoder.spec.document_length == 24
+    check_equal(encoder, SparseEncoder(str(tmp_path / "old"), device="cpu"))
+
+
+def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
+    encoder = load_learner(sparse(folder, queries="terms"), "cpu")
+    encoder.embed(encoder.features(["ab"], "query"), "query").sum().backward()
+    gradient = route(encoder.module, "query")[0].weight.grad
+    assert gradient is not None and int((gradient != 0).sum()) == int(gradient.sum()) > 0
+
+
+def test_a_dense_model_gets_a_head(dense: Path) -> None:
+    """Logits are inner products of the layer-normed outputs with the embeddings, less 4.5 times the mean norm."""
+    encoder = load_learner(sparse(dense), "cpu")
+    model = route(encoder.module, "document")[0].model
+    features = encoder.features(["ab cd"], "document")
+    with torch.inference_mode():
+        hidden = model.bert(**features).last_hidden_state
+        normed = torch.nn.functional.layer_norm(torch.nn.functional.gelu(hidden / 8), (32,), eps=1e-12)
+        table = model.bert.embeddings.word_embeddings.weight
+        expected = normed @ table.T - 4.5 * table.norm(dim=1).mean()
+        torch.testing.assert_close(model(**features).logits, expected, atol=1e-4, rtol=0)
+    assert encoder.spec.similarity == "dot"
+
+
+def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: Path) -> None:
+    base = tiny_masked_lm(tmp_path / "base")
+    found = [override_lines(resolve(sparse(place))) for place in (dense, base, folder)]
+    told = f"model {dense}: it has no head of masked words: a new one is initialised from its word embeddings"
+    assert found == [[told], [], []]
+
+
+def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
+    contract = read_contract(folder)
+    assert (contract.pooling, contract.dimension, contract.similarity) == ("max", 1461, "dot")
+
+
+def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:
+    base = tiny_masked_lm(tmp_path / "base")
+    model = route(load_learner(sparse(base), "cpu").module, "document")[0].model
+    assert set(model.cls.predictions.decoder.bias.tolist()) == {-5.0}
+
+
+def test_a_head_in_part_is_refused(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    place = tiny_masked_lm(tmp_path / "base") / "model.safetensors"
+    kept = {name: tensor for name, tensor in load_file(place).items() if "transform.LayerNorm" not in name}
+    save_file(kept, place, {"format": "pt"})
+    with pytest.raises(ModelError, match=r"lack cls\.predictions\.transform\.LayerNorm"):
+        load_learner(sparse(tmp_path / "base"), "cpu")
+
+
+def test_what_it_is_enters_the_digest(folder: Path, dense: Path, tmp_path: Path) -> None:
+    plain = resolve(ModelSpec(str(folder))).digest
+    assert plain == resolve(sparse(folder)).digest
+    shutil.copytree(folder, tmp_path / "copy")
+    assert plain == resolve(ModelSpec(str(tmp_path / "copy"))).digest
+    (tmp_path / "copy" / "1_SpladePooling" / "config.json").write_text(json.dumps({"pooling_strategy": "sum"}))
+    others = [ModelSpec(str(tmp_path / "copy")), sparse(folder, pooling="sum"), sparse(folder, max_terms=3)]
+    others += [sparse(folder, queries="terms"), ModelSpec(str(dense)), sparse(dense), sparse(dense, pooling="sum")]
+    assert len({plain, *(resolve(other).digest for other in others)}) == len(others) + 1
+
+
+def test_how_many_terms_a_folder_keeps_enters_the_digest(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "few")
+    path = tmp_path / "few" / "config_sentence_transformers.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "max_active_dims": 3}))
+    few = resolve(ModelSpec(str(tmp_path / "few"))).digest
+    assert few == resolve(sparse(folder, max_terms=3)).digest == resolve(sparse(tmp_path / "few", max_terms=3)).digest
+    assert few not in (resolve(each).digest for each in (ModelSpec(str(folder)), sparse(tmp_path / "few", max_terms=4)))
+
+
+def test_rounded_weights_leave_the_frequencies_of_positions_alone(tmp_path: Path) -> None:
+    from transformers import ModernBertConfig, ModernBertForMaskedLM
+
+    plain = tiny_encoder(tmp_path / "modern", kind="transformers")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    ModernBertForMaskedLM(ModernBertConfig(vocab_size=2000, pad_token_id=0, **sizes)).save_pretrained(plain)
+    half, whole = (load_learner(sparse(plain), "cpu", precision) for precision in ("bf16", "fp32"))
+    buffers, rounded = (dict(each.parts("query")[0].model.named_buffers()) for each in (whole, half))
+    assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
+    assert buffers and all(torch.equal(rounded[name], buffer) for name, buffer in buffers.items())
+
+
+def test_twins(folder: Path, tmp_path: Path) -> None:
+    apart = split(load_learner(ModelSpec(str(folder)), "cpu"))
+    apart.save(tmp_path / "twins")
+    check_equal(apart, SparseEncoder(str(tmp_path / "twins"), device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"pooling": "cls"}, "pooling: not for weights"),
+        ({"projection": 8, "truncate_dim": 4}, "projection, truncate"),
+        ({"twins": True, "encoder": PluginSetting("sparse", {"queries": "terms"})}, "leave one of the two out"),
+    ],
+)
+def test_what_is_for_vectors_is_refused(folder: Path, fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        load_learner(ModelSpec(str(folder), **fields), "cpu")
+
+
+def test_other_folders_are_refused(folder: Path) -> None:
+    with pytest.raises(ModelError, match="a SparseEncoder, not a dense encoder"):
+        load_learner(ModelSpec(str(folder), encoder=PluginSetting("dense")), "cpu")
+    with pytest.raises(PluginError, match="max_terms must be 1 or more, not 0"):
+        load_learner(sparse(folder, max_terms=0), "cpu")

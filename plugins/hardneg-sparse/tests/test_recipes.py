@@ -1,0 +1,74 @@
+"""Recipes over weights of terms: what fits together is told before anything runs, and segments are pooled."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
+from tiny import tiny_sparse_encoder
+from verbs.test_dual_training import tree_of as training_tree
+
+from hardneg.encoders.open.resolved import ResolvedModels, resolve
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import RecipeError
+
+_CUT = {"length": 8, "count": 3, "stride": 4}
+
+
+def _tree(data: Path, model: Path, **stages: dict[str, Any]) -> dict[str, Any]:
+    lengths = {"query_length": 16, "document_length": 24}
+    return {"dataset": f"beir:{data}", "model": {"name": str(model), **lengths}, "stages": stages}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_collection(tmp_path_factory.mktemp("collection") / "data")
+
+
+def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -> None:
+    model = tiny_sparse_encoder(tmp_path / "splade")
+    stages = {
+        "weights": {"stage": "encode"},
+        "pq": {"stage": "index", "backend": "pq", "vectors": "weights"},
+        "none": {"stage": "index", "backend": "sparse"},
+        "right": {"stage": "index", "backend": "impact", "vectors": "weights"},
+    }
+    with pytest.raises(RecipeError) as told:
+        recipe_in(tmp_path, _tree(data, model, **stages))
+    assert told.value.problems == (
+        "stages.pq.backend: pq is built from vectors, and 'weights' holds weights; name another",
+        "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
+    )
+
+
+@pytest.mark.slow
+def test_documents_in_segments_are_found_by_their_best_one(data: Path, tmp_path: Path) -> None:
+    search = {"stage": "search", "split": "test", "depth": 60}
+    stages = {
+        "parts": {"stage": "encode", "segments": _CUT},
+        "again": {"stage": "index", "backend": "sparse", "vectors": "parts"},
+        "all": {**search, "index": "parts"},
+        "indexed": {**search, "index": "again"},
+        "candidates": {**search, "index": "parts", "candidates": "all"},
+    }
+    tree = _tree(data, tiny_sparse_encoder(tmp_path / "splade"), **stages)
+    plan = plan_in(tmp_path, tree)
+    made = artifacts_of(plan, tmp_path / "store")
+    assert made["parts"].facts["segments"] == made["again"].facts["segments"] == 180
+    runs = [dict(read_run(made[name].path / "run.trec.gz")) for name in ("all", "indexed", "candidates")]
+    assert len(runs[0]) == 14 and all(len(ranked.doc_ids) > 40 for ranked in runs[0].values())
+    for query_id, ranked in runs[0].items():
+        for run in runs[1:]:
+            assert len(set(run[query_id].doc_ids)) == len(run[query_id].doc_ids)
+            np.testing.assert_allclose(run[query_id].scores[:40], ranked.scores[:40], rtol=1e-5)
+
+
+def test_a_penalty_fits_its_model(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = training_tree(small_collection(tmp_path / "data"), tiny_model)
+    with pytest.raises(RecipeError, match="flops is a penalty on weights of terms, and the recipe's model makes one"):
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops")
+    unknown = resolve("nobody/nothing")
+    monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)
+    with pytest.raises(RecipeError, match=r"stages\.star\.regularizer: documents in segments have no penalty"):
+        plan_in(tmp_path, tree, "stages.star.regularizer=flops", "segments={length: 8, count: 2}")

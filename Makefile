@@ -9,7 +9,7 @@ VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
-PACKAGES := $(patsubst %,-e plugins/hardneg-%,browse cagra datasets electra http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
+PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
 

@@ -13,15 +13,12 @@ if TYPE_CHECKING:
     from hardneg.api.analyzing import analyze as analyze
     from hardneg.api.recipes import load_recipe as load_recipe
     from hardneg.api.starting import start as start
-    from hardneg.diagnosis.diagnose import diagnose as diagnose
     from hardneg.functions.average import average as average
-    from hardneg.functions.bench import bench as bench
     from hardneg.functions.encode import encode as encode
     from hardneg.functions.evaluate import evaluate as evaluate
     from hardneg.functions.fuse import fuse as fuse
     from hardneg.functions.index import index as index
     from hardneg.functions.mine import mine as mine
-    from hardneg.functions.recommend import recommend as recommend
     from hardneg.functions.rerank import rerank as rerank
     from hardneg.functions.search import search as search
     from hardneg.functions.train import train as train
@@ -30,7 +27,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-_APART = {"browse": "hardneg-browse", "mteb_model": "hardneg-mteb", "push": "hardneg-hub"}
+_APART = {
+    **dict.fromkeys(("bench", "diagnose", "recommend"), "hardneg-advice"),
+    "browse": "hardneg-browse",
+    "mteb_model": "hardneg-mteb",
+    "push": "hardneg-hub",
+}
 """The package, of the folder `plugins`, that holds each of these names."""
 
 

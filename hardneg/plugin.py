@@ -11,25 +11,30 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
+    from hardneg.analysis import overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
-    from hardneg.analysis.overlap import negatives_overlap, run_overlap
-    from hardneg.api.adhoc_recipe import checked_tree
+    from hardneg.api import argument_values, arguments
+    from hardneg.api.adhoc_recipe import checked_tree, training_stage
+    from hardneg.api.content_store import keep_result
     from hardneg.api.dataset_argument import named_dataset
     from hardneg.api.evaluation import Evaluation
     from hardneg.api.run_argument import run_file
     from hardneg.api.workplace import Workplace, usual_store
     from hardneg.batches import batch_order
+    from hardneg.cli.commands import Command
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
     from hardneg.datasets import hub_tables
     from hardneg.datasets import pydocs as installed_docs
+    from hardneg.datasets.held_out import half
     from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files
+    from hardneg.encoders.open.model_files import module_folders
     from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
@@ -44,9 +49,9 @@ if TYPE_CHECKING:
     from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
+    from hardneg.evaluation import intervals, significance
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.significance import Comparison, compare_all, holm
     from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
@@ -68,6 +73,7 @@ if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.doc_ids import DocIds
+    from hardneg.formats.export import catalogue as forms
     from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.negatives import drop_batches, join_negatives, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
@@ -88,12 +94,14 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
+    from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.recipe.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
     from hardneg.recipe.language import recipe_tree
     from hardneg.recipe.load import check_recipe
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
+    from hardneg.recipe.yaml_load import as_yaml as recipe_text
     from hardneg.records import wording
     from hardneg.records.errors import (
         ArtifactError,
@@ -129,6 +137,7 @@ if TYPE_CHECKING:
         ScoreBatch,
         Written,
     )
+    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DenseSearcher,
@@ -152,7 +161,7 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
-    from hardneg.store.atomic_write import replace_text
+    from hardneg.store.atomic_write import link_file, replace_text
     from hardneg.store.blocks import BlockResult
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
@@ -174,35 +183,37 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE",
-    "CHOICES", "Candidates", "Comparison", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
+    "CHOICES", "Candidates", "Command", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
     "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation",
     "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors",
     "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasGroups", "Hits",
-    "HubError", "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "Lookup", "MANIFEST",
-    "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
-    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
+    "HubError", "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup",
+    "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency",
+    "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
     "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter",
     "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
     "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
     "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store",
     "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "Tokens",
     "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions",
-    "WriterCost", "Written", "answer_spans", "artifacts_of", "atomic_write", "batch_order", "best_device",
-    "cache_folder", "check_recipe", "checked_tree", "compare_all", "compression", "configure", "dataset_name",
-    "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks", "figures",
-    "file_digest", "flags_named", "forget_last_call", "gather", "generator", "has_answers", "hash_index", "holm",
-    "hub_tables", "id_pairs", "index_checks", "installed_docs", "join_negatives", "laid_indexes", "learn",
-    "lists_in_order", "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
-    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "named_dataset",
-    "negatives_overlap", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
-    "open_store", "opening", "opening_model", "openings", "option_again", "own_queries", "own_share", "parse_model",
-    "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "python_code",
-    "queries", "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run",
-    "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "run_overlap", "say",
-    "search_exact", "settle_by", "shards", "source_files", "source_of", "spec_from", "spread_over_collections",
-    "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems",
-    "wording", "world", "write_form", "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of", "atomic_write",
+    "batch_order", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
+    "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks",
+    "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator", "half",
+    "has_answers", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs", "intervals",
+    "join_negatives", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
+    "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references", "means",
+    "measurements", "model_content", "model_files", "model_server", "module_folders", "named_dataset", "number_file",
+    "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model",
+    "openings", "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors",
+    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "python_code", "queries",
+    "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_text",
+    "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "say", "search_exact", "settle_by",
+    "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections", "start_java",
+    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
+    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
+    "without_problems", "wording", "world", "write_form", "write_metrics", "write_negatives", "write_qrels",
+    "write_run", "writing_model",
 ]  # fmt: skip
 
 

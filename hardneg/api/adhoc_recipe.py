@@ -29,7 +29,8 @@ class AdhocRecipe:
     """The recipe of a verb; without stages it reads the dataset, without a model its stages must not need one.
 
     command: under whose name mistakes are told. settings: as `--set` of the command has them, laid over the recipe.
-    arguments: by their path in the recipe the arguments that stand there, as mistakes name them.
+    arguments: by their path in the recipe the arguments that stand there, as mistakes name them. top: what it has
+    beside, such as a title, seeds, or lengths of its model.
     """
 
     command: str
@@ -39,15 +40,16 @@ class AdhocRecipe:
     settings: Sequence[str] = ()
     seed: int = SEED
     arguments: Mapping[str, str] = field(default_factory=dict)
+    top: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "Recipe":
         """Checked but not planned: no data is read; `tell` gets its notes. Raises RecipeError: it has mistakes."""
-        model = {"name": "none" if self.model is None else self.model}
-        tree = {"dataset": self.dataset, "model": model, "seed": self.seed, "stages": dict(self.stages)}
+        model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
+        tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
             checked = checked_tree(tree, self.settings, f"hardneg {self.command}")
         except RecipeError as error:
-            problems = [self._by_argument(problem) for problem in error.problems]
+            problems = list(dict.fromkeys(map(self._by_argument, error.problems)))
             raise RecipeError(error.source, problems, ["settings", *self.arguments.values()]) from None
         for note in checked.notes:
             tell(note)

@@ -1,24 +1,20 @@
 """`hardneg.start`: from a folder to a recipe that fits what it holds, and to its results."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from shlex import quote
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.api.argument_values import file_path
 from hardneg.api.arguments import Model
 from hardneg.api.dataset_argument import named_model
 from hardneg.api.folder_contents import PYTHON, FolderContents
 from hardneg.api.recipes import ChosenRecipe, RunFolder
-from hardneg.api.recommended_recipe import RecommendRequest
-from hardneg.api.recommending import Recommending
 from hardneg.api.results import writing
 from hardneg.api.workplace import Workplace
-from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.named_plugins import BM25, DOCSTRING, TOPK
 from hardneg.records.wording import counted
@@ -46,15 +42,11 @@ _FEWEST = 50
 class Beginning:
     """A recipe for what a folder holds.
 
-    model: where training begins. miner: where there are labels, what to train with. alone: whether in-batch negatives
-    alone are recommended. reasons: for these, once they were measured.
+    model: where training begins.
     """
 
     contents: FolderContents
     model: str = _STATIC
-    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": TOPK, "depth": 10})
-    alone: bool = False
-    reasons: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None, model: str | None = None) -> "Beginning":
@@ -107,10 +99,8 @@ class Beginning:
 
     def _labelled_sentences(self) -> Iterator[str]:
         yield f"recipe {WITH_LABELS}: the model learns from the judged queries, beside in-batch negatives alone"
-        if self.reasons:
-            yield from self.reasons
-        elif self.measurable:
-            yield "which negatives: with `run`, what `hardneg recommend` chooses on the dev queries; else the first 10"
+        if self.measurable:
+            yield "which negatives: the first 10 of each query; `hardneg recommend` chooses others on the dev queries"
         elif self.contents.judged.get(_DEV):
             yield "which negatives: the first 10 of each query; there are no test queries, so those of dev measure"
         else:
@@ -181,7 +171,7 @@ class Beginning:
         if contents.few:
             stages["written"]["split_by"] = "passage"
         if self.labelled:
-            stages["static-negatives"]["miner"] = dict(self.miner)
+            stages["static-negatives"]["miner"] = {"name": TOPK, "depth": 10}
         if contents.queries:
             own = {"stage": "search", "index": "documents-index", "dataset": "dataset", "depth": 100}
             stages["own-queries"] = {**own, "queries": str(contents.queries)}
@@ -191,9 +181,8 @@ class Beginning:
             del stages["scores"]["runs"]["BM25"]
             stages["scores"]["baselines"] = ["as shipped"]
         model = {"name": self.model, **({"document_length": self._read[0]} if self._read[0] else {})}
-        outputs = {"model": "inbatch-neg", "index": "inbatch-neg-index"} if self.alone else shipped["outputs"]
-        dataset = dict(contents.dataset)
-        return {"title": self.name, "dataset": dataset, "model": model, "stages": stages, "outputs": outputs}
+        top = {"title": self.name, "dataset": dict(contents.dataset), "model": model}
+        return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
@@ -203,15 +192,6 @@ class Beginning:
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + as_yaml(self.tree)
-
-    def measured(self, workplace: Workplace) -> "Beginning":
-        """With the negatives that the rule of `recommend` chooses by the dev queries; the store keeps what it takes."""
-        request = RecommendRequest(_DEV, TOP_DEPTH, None, {}, goal="top")
-        lengths = [f"model.document_length={self._read[0] or 'null'}"]
-        dataset = f"{self.contents.dataset['name']}:{self.contents.dataset['source']}"
-        ad_hoc = AdhocRecipe("start", dataset, request.sweep(), self.model, lengths, workplace.seed)
-        answer = Recommending(request, ad_hoc, None).chosen(ad_hoc.plan(workplace.tell), workplace)
-        return replace(self, miner=answer.miner, alone=answer.alone, reasons=tuple(answer.reasons()))
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
         """The recipe to write, and its run folder.
@@ -270,7 +250,7 @@ def start(
         output: the recipe to write; by default NAME.yaml in the working folder, NAME being the folder's.
         model: where training begins, as for `train`; by default a static table, `packaged:wordllama`.
         glob: which documents are read, such as `guide/**/*.md`; by default all.
-        run: run it too, into runs/NAME; which negatives to train with is measured first, where judgements allow it.
+        run: run it too, into runs/NAME.
         overwrite: replace a file of that name that is not this function's.
         store: the artifact store, by default the usual one.
         device: such as cpu or cuda; by default the best available.
@@ -285,8 +265,6 @@ def start(
     named = None if model is None else named_model(model, workplace.store)
     beginning = Beginning.of(file_path(folder, "folder"), glob, named)
     recipe, results = beginning.paths(output, run)
-    if run and beginning.measurable:
-        beginning = beginning.measured(workplace)
     with writing("start", [recipe], overwrite, reads=[beginning.contents.folder]) as (path,):
         replace_text(path, beginning.recipe(path))
     chosen, where = ChosenRecipe(str(recipe)), {"store": store, "device": device, "progress": progress}

@@ -48,18 +48,22 @@ def parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
         yield keyword("store", default=STORE, annotation=Path | None)
 
 
-def _marks(info: FieldInfo) -> list[Any]:
+def _all_marks(info: FieldInfo) -> Iterator[Any]:
     """The marks of a field and of what it holds."""
-    held = [each for each in get_args(info.annotation) if get_origin(each) is Annotated]
-    return [*info.metadata, *(mark for each in held for mark in get_args(each)[1:])]
+    yield from info.metadata
+    for inner in get_args(info.annotation):
+        if get_origin(inner) is Annotated:
+            yield from get_args(inner)[1:]
 
 
-def _least(info: FieldInfo) -> int | None:
-    """The lowest whole number that a field takes."""
-    above, at = (
-        [limit for mark in _marks(info) if (limit := getattr(mark, name, None)) is not None] for name in ("gt", "ge")
-    )
-    return int(above[0]) + 1 if above else int(at[0]) if at else None
+def _least(marks: Sequence[Any]) -> int | None:
+    """The lowest whole number that the marks of a field allow."""
+    for mark in marks:
+        if getattr(mark, "gt", None) is not None:
+            return int(mark.gt) + 1
+        if getattr(mark, "ge", None) is not None:
+            return int(mark.ge)
+    return None
 
 
 def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysis, Files]:
@@ -72,9 +76,9 @@ def with_files(chosen: type[Analysis], args: Mapping[str, Any]) -> tuple[Analysi
 
     stages = stages_of(args["run_folder"], open_store(args["store"])) if "stages" in chosen.asks else {}
     fields = {
-        name: value
+        name: _value(chosen, name, info, value)
         for name, info in chosen.model_fields.items()
-        if (value := _value(chosen, name, info, args)) not in (None, [], ())
+        if (value := _texts(name, info, args)) not in (None, [], ())
     }
     for name, info in chosen.model_fields.items():
         if (of := _mark(info).one_of) and name in fields:
@@ -121,9 +125,9 @@ def _of_field(chosen: type[Analysis], name: str, info: FieldInfo) -> Iterator[Pa
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        checks = [getattr(each, "func", None) for each in _marks(info)]
+        checks = [getattr(each, "func", None) for each in _all_marks(info)]
         metrics = completion.metrics if name == "metric" or known_metric in checks else None
-        low = _least(info) if form is int or get_args(form) == (int,) else None
+        low = _least(list(_all_marks(info))) if form is int or get_args(form) == (int,) else None
         said = typer.Option(
             _flag(name, mark), *(f"--{same}" for same in mark.same), **text, min=low, autocompletion=metrics
         )
@@ -158,81 +162,62 @@ def _paths(chosen: type[Analysis], info: FieldInfo) -> Any:
     return list[Path] if get_origin(info.annotation) is dict else Path
 
 
-def _value(chosen: type[Analysis], name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
-    """What was given for a field, as the field takes it."""
-    mark, annotation, value = _mark(info), info.annotation, args.get(name)
-    if _several_words(mark):
-        value = split_names(value or [], args[f"more_{name}"] or [])
-    if get_origin(annotation) is not dict or not value:
+def _texts(name: str, info: FieldInfo, args: Mapping[str, Any]) -> Any:
+    if _several_words(_mark(info)):
+        return split_names(args[name] or [], args[f"more_{name}"] or [])
+    return args.get(name)
+
+
+def _value(chosen: type[Analysis], name: str, info: FieldInfo, value: Any) -> Any:
+    mark, annotation = _mark(info), info.annotation
+    if get_origin(annotation) is not dict:
         return str(value) if isinstance(value, Path) else value
-    texts, refers = [str(each) for each in value], any(isinstance(each, Reference) for each in info.metadata)
-    inner = get_args(annotation)[1]
+    value, refers = [str(each) for each in value], any(isinstance(each, Reference) for each in info.metadata)
+    inner, prefix = get_args(annotation)[1], "" if mark.argument else f"{_flag(name, mark)} "
     inner = get_args(inner)[0] if get_origin(inner) is Annotated else inner
-    if refers and get_origin(inner) not in (dict, tuple):
-        if mark.placed:
-            return {str(position): text for position, text in enumerate(texts)}
-        if "stages" in chosen.asks:
-            return dict(_split(text, text) for text in texts)
-        return _labelled(texts)
-    prefix = "" if mark.argument else f"{_flag(name, mark)} "
     if get_origin(inner) is dict:
-        return _sized(prefix, texts) if refers else _cells(prefix, texts)
-    if get_origin(inner) is tuple:
-        return _listed(prefix, texts, numbers=_form(get_args(inner)[0]) is float)
-    return dict(_both(prefix, text, "NAME=VALUE") for text in texts)
+        return _tables(prefix, value, refers)
+    if refers and get_origin(inner) is not tuple:
+        if mark.placed:
+            return {str(position): text for position, text in enumerate(value)}
+        return dict(_split(text, "=", text) for text in value) if "stages" in chosen.asks else _labelled(value)
+    return _named(prefix, value, inner)
 
 
-def _split(text: str, default: str) -> tuple[str, str]:
-    """LABEL=PATH; a text without the sign, or the path of something that is there, is the value of `default`."""
-    label, separator, value = text.partition("=")
+def _split(text: str, sign: str, default: str) -> tuple[str, str]:
+    """What stands before the first sign, and after it; a text without the sign is the value of `default`."""
+    label, separator, value = text.partition(sign)
     return (label, value) if separator and label and value and not Path(text).exists() else (default, text)
 
 
 def _labelled(texts: _Texts) -> dict[str, str]:
     """PATH or LABEL=PATH; by default the end of the path that tells it from the others."""
-    pairs = [_split(text, "") for text in texts]
+    pairs = [_split(text, "=", "") for text in texts]
     tails = run_labels([Path(path) for label, path in pairs if not label])
     return {label or tails[Path(path)]: path for label, path in pairs}
 
 
-def _listed(prefix: str, texts: _Texts, numbers: bool) -> dict[str, list[Any]]:
-    """NAME=STAGE[,STAGE], or NAME=NUMBER."""
-    values: dict[str, list[Any]] = {}
+def _named(prefix: str, texts: _Texts, inner: Any) -> dict[str, Any]:
+    """NAME=VALUE; where several belong to a name, it may come again, and words stand with commas between them."""
+    several, values = get_origin(inner) is tuple, dict[str, Any]()
     for text in texts:
-        label, value = _both(prefix, text, "NAME=NUMBER" if numbers else "NAME=STAGE or NAME=STAGE,STAGE")
-        try:
-            values.setdefault(label, []).extend([float(value)] if numbers else value.split(","))
-        except ValueError:
-            raise UsageError(f"{prefix}{text}: {value!r} is not a number; say {label}=0.5") from None
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise UsageError(f"{prefix}{text}: must be of the form NAME={'STAGE[,STAGE]' if several else 'VALUE'}")
+        values[name] = [*values.get(name, ()), *value.split(",")] if several else value
     return values
 
 
-def _sized(prefix: str, texts: _Texts) -> dict[str, dict[int, str]]:
-    """NUMBER=PATH or LABEL:NUMBER=PATH, such as a size of vectors or a step."""
-    values: dict[str, dict[int, str]] = {}
-    for text in texts:
-        named, _, path = text.partition("=")
-        label, _, size = named.rpartition(":")
-        if not path or not size.isascii() or not size.isdigit():
-            raise UsageError(f"{prefix}{text}: must be NUMBER=PATH or LABEL:NUMBER=PATH, a whole number")
-        if int(size) in values.setdefault(label or "run", {}):
-            raise UsageError(f"{prefix}{text}: {named} is given twice")
-        values[label or "run"][int(size)] = path
-    return values
-
-
-def _cells(prefix: str, texts: _Texts) -> dict[str, dict[str, str]]:
-    """ROW:COLUMN=VALUE."""
+def _tables(prefix: str, texts: _Texts, refers: bool) -> dict[str, dict[str, str]]:
+    """ROW:COLUMN=VALUE; of files [LABEL:]NUMBER=PATH, the number that of a step or a size of vectors."""
     values: dict[str, dict[str, str]] = {}
     for text in texts:
-        named, value = _both(prefix, text, "ROW:COLUMN=VALUE")
-        row, column = _both(prefix, named, "ROW:COLUMN=VALUE", ":")
-        values.setdefault(row, {})[column] = value
+        named, _, value = text.partition("=")
+        row, _, column = named.rpartition(":")
+        if not value or not (column.isascii() and column.isdigit() if refers else row and column):
+            form = "NUMBER=PATH or LABEL:NUMBER=PATH, a whole number" if refers else "ROW:COLUMN=VALUE"
+            raise UsageError(f"{prefix}{text}: must be {form}")
+        if column in values.setdefault(row or "run", {}):
+            raise UsageError(f"{prefix}{text}: {named} is given twice")
+        values[row or "run"][column] = value
     return values
-
-
-def _both(prefix: str, text: str, form: str, sign: str = "=") -> tuple[str, str]:
-    label, separator, value = text.partition(sign)
-    if not (label and separator and value):
-        raise UsageError(f"{prefix}{text}: must be of the form {form}")
-    return label, value

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 from hardneg.cli import export, options
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
-from hardneg.cli.console import print_section, say, say_json, stdout_console, tell_left_out
+from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
 from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
 from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
+from hardneg.report.table import Section
 from hardneg.store.artifacts import MANIFEST
-from hardneg.store.atomic_write import link_file, link_folder, replace_text
+from hardneg.store.atomic_write import link_file, link_folder
 from hardneg.store.replaced_files import Target
 
 ON_ONE = ("settings", "store", "device")
@@ -65,6 +65,10 @@ class Command:
             left = {name: count for name, count in facts.items() if name not in self.unsaid}
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
+    def show(self, section: Section) -> None:
+        """Print tables and what explains them."""
+        print_section(stdout_console(), section)
+
     def tell(self, result: Any) -> None:
         """What is printed of a result before its counts."""
         if tuned := result.facts.get("tuned"):
@@ -104,14 +108,6 @@ class RunCommand(Command):
         if args["output"].suffix != ".gz":
             raise UsageError(f"{args['output']}: runs are gzip files; give a name that ends in .trec.gz")
         return [Target(args["output"])]
-
-
-class BenchCommand(Command):
-    """One that prints a table."""
-
-    def tell(self, result: Any) -> None:
-        """The table."""
-        say(result.text)
 
 
 class WrittenQueriesCommand(Command):
@@ -168,47 +164,13 @@ class NegativesCommand(Command):
         return export.NegativesTarget(*(args[name] for name in names))
 
 
-class RecipeCommand(Command):
-    """One that writes a recipe with the negatives that it was written for, and figures of why."""
-
-    output = options.OUTPUT_RECIPE
-
-    def options(self) -> Iterator[Parameter]:
-        """As others, and JSON."""
-        yield from super().options()
-        yield keyword("as_json", default=options.JSON, annotation=bool)
-
-    def targets(self, args: Args) -> list[Target]:
-        """The recipe and the figures beside it."""
-        if args["output"].suffix != ".yaml":
-            raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
-        return [Target(path) for path in (args["output"], *self._figures(args))]
-
-    def _figures(self, args: Args) -> list[Path]:
-        return [args["output"].with_suffix(form) for form in (".png", ".svg")]
-
-    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
-        """Write them, and tell what was chosen, and why."""
-        output = args["output"]
-        with replace(workplace.outputs, keys=result.keys).laid_out():
-            replace_text(output, result.recipe(output))
-            result.draw(self._figures(args))
-        if args["as_json"]:
-            return say_json({"recipe": str(output), **result.to_dict()})
-        say(result.answer())
-        print_section(stdout_console(), result.section())
-        say(f"{output}: hardneg recipe run {output}")
-
-
 def commands() -> dict[str, Command]:
     """All of them by name."""
     from hardneg.functions.average import average
-    from hardneg.functions.bench import bench
     from hardneg.functions.encode import encode
     from hardneg.functions.fuse import fuse
     from hardneg.functions.index import index
     from hardneg.functions.mine import mine
-    from hardneg.functions.recommend import recommend
     from hardneg.functions.rerank import rerank
     from hardneg.functions.search import search
     from hardneg.functions.train import train
@@ -218,7 +180,6 @@ def commands() -> dict[str, Command]:
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     return {
         "average": Command(average, ("store", "device")),
-        "bench": BenchCommand(bench, ON_ONE),
         "encode": Command(encode, ON_MANY),
         "fuse": RunCommand(fuse, ("store",), {**queries, "documents": documents}),
         "index build": Command(
@@ -228,7 +189,6 @@ def commands() -> dict[str, Command]:
             ["segments"],
         ),
         "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
-        "recommend": RecipeCommand(recommend, (*ON_ONE, "plan")),
         "rerank": RunCommand(rerank, (*ON_ONE, "engine"), {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
         "search": RunCommand(search, ON_MANY, queries, ["depth"]),
         "train": Command(train, (*ON_ONE, "processes")),

@@ -15,7 +15,6 @@ import hardneg
 from hardneg.cli import analyze, artifacts, data, index, options, plugins, recipe
 from hardneg.cli.commands import commands
 from hardneg.cli.console import say, stream
-from hardneg.cli.diagnose import diagnose
 from hardneg.cli.doctor import doctor
 from hardneg.cli.evaluate import evaluate, report
 from hardneg.cli.export import export
@@ -64,14 +63,12 @@ app.add_typer(index.app, name="index", rich_help_panel=options.STAGES)
 app.add_typer(analyze.app, name="analyze", rich_help_panel=options.RESULTS)
 for name, command in commands().items():
     group, panel = (index.app, None) if name == "index build" else (app, options.STAGES)
-    panel = options.RECIPES if name == "recommend" else panel
     group.command(name.rpartition(" ")[2], rich_help_panel=panel)(command.command(name))
 app.command("evaluate", rich_help_panel=options.RESULTS)(evaluate)
 app.command("report", rich_help_panel=options.RESULTS)(report)
 app.command("start", rich_help_panel=options.RECIPES)(start)
 app.command("doctor", rich_help_panel=options.RECIPES)(doctor)
 app.command("export", rich_help_panel=options.STAGES)(export)
-app.command("diagnose", rich_help_panel=options.RESULTS)(diagnose)
 app.command("pyserini", rich_help_panel=options.AROUND)(pyserini)
 
 

@@ -49,7 +49,6 @@ def output(written: str, default: Any = ...) -> Any:
 OUTPUT_FOLDER = output("The folder to write.")
 OUTPUT_RUN = output("The run to write, NAME.trec.gz.")
 OUTPUT_FILE = output("The file to write; its suffix must fit the form.")
-OUTPUT_RECIPE = output("The recipe to write, NAME.yaml; figures of the same name go beside it.", "recommended.yaml")
 
 
 def key_values(meaning: str, panel: str | None = None) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.adaptor import click_command
-from hardneg.cli.options import RESULTS
+from hardneg.cli.options import RECIPES, RESULTS, STAGES
 from hardneg.records.errors import MissingDependency, PluginError
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 GROUP = "apps"
 OWN = {
+    "bench": (
+        "hardneg-advice",
+        "Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.",
+        STAGES,
+    ),
     "browse": (
         "hardneg-browse",
         "Look at negatives in a browser: what was mined, what was left out, what may be relevant after all.",
@@ -30,6 +35,11 @@ OWN = {
     "data fetch": (
         "hardneg-datasets",
         "Download a dataset's published files, resuming where it stopped, and check the size and digest of each.",
+        RESULTS,
+    ),
+    "diagnose": (
+        "hardneg-advice",
+        "Check why a training did not help, or made things worse: figures, and what to change.",
         RESULTS,
     ),
     "mteb": (
@@ -46,6 +56,11 @@ OWN = {
         "hardneg-papers",
         "Compare a finished run with the bands of its recipe: means and their spread over seeds.",
         RESULTS,
+    ),
+    "recommend": (
+        "hardneg-advice",
+        "Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.",
+        RECIPES,
     ),
 }
 """Commands of packages in the folder `plugins` of a checkout: the package, a line of help, and the panel it is in."""

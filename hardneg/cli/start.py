@@ -43,9 +43,6 @@ def start(
     outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
     outputs.check()
     say("\n".join(beginning.sentences()))
-    if run and beginning.measurable:
-        beginning = beginning.measured(workplace)
-        say("\n".join(beginning.reasons))
     with outputs.laid_out():
         replace_text(recipe, beginning.recipe(recipe))
     problems: list[HardnegError] = []

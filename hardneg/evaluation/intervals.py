@@ -103,21 +103,6 @@ def interval_of(scores: Mapping[str, float], groups: Mapping[str, str] | None = 
     return mean_interval(np.array(list(scores.values()), np.float64), group_index(list(scores), groups))
 
 
-def share_interval(share: float, n: int) -> Interval | None:
-    """The exact 95 % interval of a share of `n` independent cases; None where there are none.
-
-    Of no case among n it reaches up to 1 - .025^(1/n): three cases leave .71 open.
-
-    Source: Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934.
-    """
-    if n < 1:
-        return None
-    count, beta = share * n, distributions().beta
-    low = 0.0 if count <= 0 else float(beta.ppf(0.025, count, n - count + 1))
-    high = 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
-    return Interval(low, high)
-
-
 def distributions() -> Any:
     """scipy's distributions and tests. Raises MissingDependency where it is not installed."""
     try:

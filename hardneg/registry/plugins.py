@@ -39,10 +39,12 @@ _PAPERS = (
 )  # fmt: skip
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
+    ("analyses", "miner-sweep"): "hardneg-advice",
     ("analyses", "p-mrr"): "hardneg-instructions",
     **dict.fromkeys(
         (("batches", name) for name in ("clustered", "hardest-together", "topic-balanced")), "hardneg-papers"
     ),
+    ("analyses", "positive-ranks"): "hardneg-advice",
     ("datasets", "bright"): "hardneg-instructions",
     ("datasets", "dpr"): "hardneg-datasets",
     ("datasets", "followir"): "hardneg-instructions",

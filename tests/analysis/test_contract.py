@@ -9,9 +9,7 @@ RUNS = {"runs": {"a": "a.trec", "b": "b.trec"}}
 MAPPINGS: dict[str, dict[str, Any]] = {
     "costs": {"methods": {"m": ["trained", "indexed"]}},
     "hardness": {"negatives": {"n": "negatives.arrow"}, "run": "a.trec"},
-    "miner-sweep": {"run": "a.trec", "depths": [1, 2], "skips": [1]},
     "overlap": {**RUNS, "negatives": {"n": "negatives.arrow"}, "met": {"n": "a.trec"}},
-    "positive-ranks": {"run": "a.trec", "index": "index", "model": "m"},
     "query-wins": {"run": "a.trec", "against": "b.trec"},
     "recall-at-depth": {**RUNS, "depths": [1, 3]},
 }

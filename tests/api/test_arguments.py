@@ -37,11 +37,9 @@ HUGE = {"batch_size": 10**6, "max_steps": 1}
 NO_PATHS = (None, 5, "", b"x", [], {}, "x" * 5000, "a\0b")
 CASES: list[tuple[str, Callable[..., Any]]] = [
     *((r"folder: must be a path", lambda at, bad=bad: hn.start(bad)) for bad in NO_PATHS),
-    *((r"folder: must be a path", lambda at, bad=bad: hn.diagnose(bad)) for bad in NO_PATHS),
     *((r"query_groups: must be a path", lambda at, bad=bad: measure(query_groups=bad)) for bad in NO_PATHS[1:]),
     *((r"store: must be a path", lambda at, bad=bad: hn.mine(DATA, run=RUN, store=bad)) for bad in (4, b"x", "/a\0b")),
     (r"store /proc/none: cannot be created", lambda at: hn.mine(DATA, run=RUN, store="/proc/none")),
-    (r"split test is what systems are measured on", lambda at: hn.recommend(DATA, split="test", store=at)),
     (r"batch_size: 1,000,000 for 1 query", lambda at: hn.train(DATA, MODEL, options=HUGE, device="cpu", store=at)),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=torch.device("cpu"))),
     (r"device: must be a name", lambda at: hn.mine(DATA, run=RUN, store=at, device=0)),

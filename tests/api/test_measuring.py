@@ -252,16 +252,3 @@ def test_mistakes_in_what_is_to_be_analysed(at):
         hn.analyze("query-wins", rnu=FIRST, against=SECOND, qrels=QRELS, **at)
     with pytest.raises(UsageError, match="analyze query-wins: against: "):
         hn.analyze("query-wins", run=FIRST, qrels=QRELS, **at)
-
-
-@pytest.mark.slow
-def test_negatives_are_recommended(at, tmp_path, tiny_model):
-    small_collection(tmp_path / "data")
-    chosen = hn.recommend(tmp_path / "data", tiny_model, depth=20, train=0, **at)
-    chosen.write(tmp_path / "chosen.yaml")
-    plan = hn.load_recipe(tmp_path / "chosen.yaml").plan(**at)
-    assert plan.plan.steps["negatives"].spec.miner.name == chosen.miner["name"]
-    assert "<table>" in chosen._repr_html_()
-    mined = hn.mine(tmp_path / "data", tiny_model, miner=chosen.miner, depth=20, **at)
-    assert len(mined) == 36
-    assert next(iter(mined)).query_id in mined and "no such query" not in mined

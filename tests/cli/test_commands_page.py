@@ -42,19 +42,8 @@ def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
 
 OF_OTHER_THINGS = {
     *("--backend", "--baseline", "--dataset", "--depth", "--engine-option", "--filter-by", "--index", "--limit"),
-    *(
-        "--metric",
-        "--metrics",
-        "--model",
-        "--negatives",
-        "--option",
-        "--output",
-        "--qrels",
-        "--query",
-        "--reranker",
-        "--run",
-    ),
-    *("--set", "--split", "--stage", "--threshold", "--train-option", "--until"),
+    *("--metric", "--metrics", "--model", "--negatives", "--option", "--output", "--qrels", "--query", "--run"),
+    *("--set", "--stage", "--threshold", "--until"),
 }
 """Options whose help says what they are about in a command; their meaning, in docs/commands.md, is the same."""
 

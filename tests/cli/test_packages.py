@@ -21,6 +21,11 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     assert f"{last} " in told and line in told
 
 
+def test_a_mistyped_command_is_told_with_its_like_of_packages_too():
+    for typed, meant in (("recomend", "recommend"), ("serach", "search")):
+        assert f"No such command '{typed}'. Did you mean '{meant}'?" in call(typed).stderr
+
+
 def test_a_function_says_which_package_to_install(monkeypatch):
     monkeypatch.setitem(hardneg._APART, "browse", "hardneg-not-there")
     with pytest.raises(MissingDependency, match=r"browse: pip install ./plugins/hardneg-not-there, from a checkout"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.evaluation.intervals import mean_interval, share_interval
+from hardneg.evaluation.intervals import mean_interval
 from hardneg.evaluation.significance import (
     Comparison,
     Randomisation,
@@ -18,17 +18,6 @@ from hardneg.evaluation.significance import (
 from hardneg.records.errors import UsageError
 
 DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])
-
-
-def test_the_interval_of_a_share_by_hand():
-    # no case among 3: the share p at which (1 - p)^3 is .025; all: the same from the other side
-    none, all_of_them = share_interval(0.0, 3), share_interval(1.0, 3)
-    assert none and all_of_them
-    assert (none.low, none.high) == (0.0, pytest.approx(1 - 0.025 ** (1 / 3)))
-    assert (all_of_them.low, all_of_them.high) == (pytest.approx(0.025 ** (1 / 3)), 1.0)
-    half = share_interval(0.5, 10)  # the table in every textbook: 5 of 10
-    assert half and (half.low, half.high) == (pytest.approx(0.1871, abs=1e-4), pytest.approx(0.8129, abs=1e-4))
-    assert share_interval(0.5, 0) is None
 
 
 def test_t_test_by_hand():

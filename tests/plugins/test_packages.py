@@ -26,6 +26,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 _PAPERS = (ROOT / "plugins" / "hardneg-papers" / "pyproject.toml").read_text(encoding="utf-8")
 ANALYSES = tomllib.loads(_PAPERS)["project"]["entry-points"]["hardneg.analyses"]
 SHOWN = {
+    "hardneg-advice": [("analysis", "miner-sweep", "hardneg-advice"), ("analysis", "positive-ranks", "hardneg-advice")],
     "hardneg-browse": [],
     "hardneg-cagra": [("index", "cagra", "intermediate: int = 128")],
     "hardneg-electra": [("reranker", "electra", "source: str = 'google/electra-large-discriminator'")],

@@ -2,14 +2,13 @@ import json
 
 import pytest
 import yaml
-from command_line import call, hardneg
 from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
 
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
-from hardneg.records.errors import ArtifactError, DataError, HardnegError
+from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.runtime.processor import Processor
 from hardneg.store.artifacts import Store
 
@@ -236,42 +235,3 @@ def test_manifests_tell_the_precision_that_auto_was(finished, tmp_path, monkeypa
     assert set(choices.values()) == {"bf16"}
     assert "choices" not in made["dataset"].facts
     assert made["start-index"].key == outcome.artifacts["start-index"].key
-
-
-def test_a_finished_run_is_diagnosed(finished):
-    folder, _, store, _, _ = finished
-    answer = hardneg("diagnose", folder / "out", "--store", store.root, "--json")
-    results = {each["check"] + each["subject"]: each for each in json.loads(answer.stdout)["results"]}
-    assert {name: each["state"] for name, each in results.items()} == {
-        "outcomeSTAR": "unknown",
-        "near copiesstatic": "fine",
-        "above the positivestatic": "fine",
-        "hidden positivesstatic": "fine",
-        "seen documentsstatic": "fine",
-        "shared queriesdataset": "fine",
-        "texts cutquery": "fine",
-        "texts cutdocument": "fine",
-        "prompts": "fine",
-        "learning curvestar": "unknown",
-        "collapsestar-index": "fine",
-    }
-
-
-def test_a_diagnosis_begins_with_what_is_suspect(finished):
-    folder, _, store, _, _ = finished
-    *lines, summary = hardneg("diagnose", folder / "out", "--store", store.root).stdout.splitlines()
-    states = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert states == ["unknown"] * 2 + ["fine"] * 9 and summary == "0 of 11 checks suspect, 2 unknown"
-    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"] * 2
-
-
-def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
-    lines = hardneg("diagnose", finished[0] / "out", "--store", tmp_path).stdout.splitlines()
-    assert lines[-1].endswith("unknown")
-    lacking = [line for line in lines if f"the store {tmp_path} lacks what " in line]
-    assert len(lacking) == 9 and all(line.startswith("unknown") for line in lacking)
-
-
-def test_a_folder_without_a_run_is_not_diagnosed(tmp_path):
-    ended = call("diagnose", tmp_path)
-    assert isinstance(ended.exception, DataError) and "give the folder of a finished recipe" in str(ended.exception)

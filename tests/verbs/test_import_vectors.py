@@ -115,14 +115,6 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
     assert message in str(caught.value)
 
 
-def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path)
-    asked = {"run": "test-run", "index": "given"}
-    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"positive-ranks": asked}}
-    with pytest.raises(RecipeError, match=r"times\.analysis\.positive-ranks\.model: missing; no model is known"):
-        recipe_in(tmp_path, tree)
-
-
 @pytest.mark.parametrize(
     ("name", "rows", "dimension", "message"),
     [

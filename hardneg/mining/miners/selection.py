@@ -117,9 +117,6 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
 }
 """The rule of each miner by the miner's name, from its threshold."""
 
-THRESHOLD_OPTIONS = {"denoised": "below", "max-score": "highest", "pos-margin": "margin", "pos-percent": "share"}
-"""What each calls that."""
-
 COMPARING = ("pos-margin", "pos-percent")
 """The rules that compare a document's score with those of the query's positives."""
 

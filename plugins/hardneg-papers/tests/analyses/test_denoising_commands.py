@@ -61,7 +61,7 @@ def test_hidden_positives_by_runs_and_judgements(files, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("threshold", "told"), [("denoise=0.1", "did you mean 'denoised'"), ("denoised=high", "'high' is not a number")]
+    ("threshold", "told"), [("denoise=0.1", "did you mean 'denoised'"), ("denoised=high", "must be a number")]
 )
 def test_thresholds_that_make_no_sense(files, threshold, told):
     asked = ["--run", files / "dense.trec", "--qrels", files / "known.txt", "--withheld", files / "hidden.txt"]

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.plugin import Section, Table, compare_all, estimates, numbers, read_metrics
+from hardneg.plugin import Section, Table, estimates, numbers, read_metrics, significance
 from hardneg_reader.read import SYSTEM
 
 if TYPE_CHECKING:
-    from hardneg.plugin import Comparison, Scores
+    from hardneg.plugin import Scores
 
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
@@ -24,7 +24,7 @@ def reading_section(measured: Mapping[str, Path]) -> Section:
         label: {name: values for name, values in scores.items() if name in systems[first] and _count(name)}
         for label, scores in systems.items()
     }
-    tests = {(test.system, test.metric): test for test in compare_all(matches, (first,))}
+    tests = {(test.system, test.metric): test for test in significance.compare_all(matches, (first,))}
     rows = [row for label, scores in systems.items() for row in _rows(label, scores, tests)]
     explained = (
         "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over words. "
@@ -39,7 +39,9 @@ def _count(metric: str) -> str:
     return count if name == "exact_match" else ""
 
 
-def _rows(label: str, scores: "Scores", tests: "Mapping[tuple[str, str], Comparison]") -> list[Sequence[str]]:
+def _rows(
+    label: str, scores: "Scores", tests: "Mapping[tuple[str, str], significance.Comparison]"
+) -> list[Sequence[str]]:
     means, rows = estimates(scores), list[Sequence[str]]()
     for metric in scores:
         if count := _count(metric):

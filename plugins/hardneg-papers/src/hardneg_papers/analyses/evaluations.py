@@ -296,7 +296,7 @@ def _tests(
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm's correction over all."""
 
-    from hardneg.plugin import holm, spread_over_collections
+    from hardneg.plugin import significance, spread_over_collections
 
     queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations.values()]
     spreads = {}
@@ -312,7 +312,7 @@ def _tests(
         spreads[system] = spread_over_collections(
             [[one - other] if shared else [one, other] for one, other in pairs], queries
         )
-    corrected = holm([each.p for each in spreads.values()])
+    corrected = significance.holm([each.p for each in spreads.values()])
     return [
         {
             "system": system,

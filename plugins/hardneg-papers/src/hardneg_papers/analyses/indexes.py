@@ -229,8 +229,7 @@ class Truncation(OfIndexes):
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """By label, the means of the metrics at each number of dimensions, from the largest on: [[dims, {metric}]]."""
-
-        from hardneg_papers.analyses.truncated import search_truncated
+        from hardneg_papers.analyses.truncated import search_truncated  # torch is slow to import
 
         qrels, texts = inputs.qrels(), inputs.queries(inputs.split)
         query_ids = [query_id for query_id in qrels if query_id in texts]

@@ -16,9 +16,8 @@ from hardneg.plugin import (
     Table,
     evaluate,
     means,
-    negatives_overlap,
+    overlap,
     read_negatives,
-    run_overlap,
     wording,
 )
 from hardneg_papers.analyses.shared import MeasuredRuns, percent
@@ -71,7 +70,7 @@ class OverlapCurve(Analysis):
             for step in sorted(runs):
                 since = max(first for first in files if first <= step)
                 met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}.{step}"))
-                shared = negatives_overlap(files[since], met, relevant, self.depth)
+                shared = overlap.negatives_overlap(files[since], met, relevant, self.depth)
                 curves.setdefault(label, []).append({"step": step, "since": since, **shared.to_json()})
         return {"depth": self.depth, "trainings": curves}
 
@@ -148,7 +147,7 @@ class Unjudged(Analysis):
     ) -> dict[str, Any]:
         qrels = inputs.qrels()
         rates = unjudged_rates(lists[label], qrels, self.depth)
-        shared = run_overlap(lists[label], lists[self.against], self.overlap_depth) if self.against else None
+        shared = overlap.run_overlap(lists[label], lists[self.against], self.overlap_depth) if self.against else None
         return {
             "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
             "unjudged": sum(rates.values()) / len(rates) if rates else None,

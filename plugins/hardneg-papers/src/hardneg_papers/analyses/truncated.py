@@ -20,7 +20,7 @@ def search_truncated(
     k: int,
     device: str = "cpu",
 ) -> dict[int, Hits]:
-    """Return the k best documents of each query by the first dimensions of the vectors, for each number of them.
+    """The k best documents of each query by the first dimensions of the vectors, for each number of them.
 
     Args:
         corpus: starts a pass over the vectors, float32 [N, d].

@@ -1,0 +1,92 @@
+"""`hardneg recommend`, `hardneg bench` and `hardneg diagnose`."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from inspect import Parameter
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from hardneg.plugin import Command, Target, UsageError, replace_text, say
+from hardneg_advice import bench as _bench
+from hardneg_advice import diagnose as _diagnose
+from hardneg_advice import recommend as _recommend
+from hardneg_advice.diagnose import Diagnosis
+
+_SHOWN = ("settings", "store", "device")
+_JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
+_RECIPE = "The recipe to write, NAME.yaml; figures of the same name go beside it."
+
+
+class RecommendCommand(Command):
+    """Writes a recipe with the negatives that it was written for, and figures of why."""
+
+    output = typer.Option("recommended.yaml", "--output", "-o", help=_RECIPE, rich_help_panel="What is written")
+
+    def options(self) -> Iterator[Parameter]:
+        """As others, and JSON."""
+        yield from super().options()
+        yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
+
+    def targets(self, args: Mapping[str, Any]) -> list[Target]:
+        """The recipe and the figures beside it."""
+        if args["output"].suffix != ".yaml":
+            raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
+        return [Target(path) for path in (args["output"], *_figures(args["output"]))]
+
+    def write(self, args: Mapping[str, Any], result: Any, workplace: Any) -> None:
+        """Write them, and tell what was chosen, and why."""
+        output = args["output"]
+        with replace(workplace.outputs, keys=result.keys).laid_out():
+            replace_text(output, result.recipe(output))
+            result.draw(_figures(output))
+        if args["as_json"]:
+            return say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
+        say(result.answer())
+        self.show(result.section())
+        say(f"{output}: hardneg recipe run {output}")
+
+
+def _figures(recipe: Path) -> list[Path]:
+    return [recipe.with_suffix(form) for form in (".png", ".svg")]
+
+
+class BenchCommand(Command):
+    """Prints a table."""
+
+    def tell(self, result: Any) -> None:
+        """The table."""
+        say(result.text)
+
+
+recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
+bench = BenchCommand(_bench, _SHOWN).command("bench")
+
+
+def diagnose(
+    folder: Path = typer.Argument(..., metavar="RUNFOLDER", help="The folder of a finished recipe."),
+    store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
+    as_json: bool = _JSON,
+) -> None:
+    """Check why a training did not help, or made things worse: figures, and what to change.
+
+    Exits with 0 whatever the checks say. What the store lacks is named, and not checked.
+
+    Example: hardneg diagnose runs/star-passage-demo
+    """
+    diagnosis = _diagnose(folder, store)
+    say(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(diagnosis)))
+
+
+def _lines(diagnosis: Diagnosis) -> Iterator[str]:
+    """How many checks are suspect, then each, those that are first."""
+    unknown = sum(each.state == "unknown" for each in diagnosis.results)
+    yield f"{len(diagnosis.suspect)} of {len(diagnosis.results)} checks suspect, {unknown} unknown"
+    states = ("suspect", "unknown", "fine")
+    for each in sorted(diagnosis.results, key=lambda each: states.index(each.state)):
+        subject = f" ({each.subject})" if each.subject else ""
+        yield f"{each.state:<7}  {each.check}{subject}: {each.sentence}"
+        if each.advice:
+            yield f"         -> {each.advice}"

@@ -1,0 +1,175 @@
+"""`hardneg bench`: what it refuses before any work, its recipe, and that the same file gives the same figures."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from environments import ROOT
+from hardneg_advice.bench_rows import as_markdown
+from hardneg_advice.protocol import MARGIN, OTHER_RATES, STATIC_RATES, TRAINED, Protocol
+from recipe.recipes import small_collection
+from tiny import tiny_static
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.api.adhoc_recipe import AdhocRecipe
+from hardneg.api.arguments import arguments_of
+from hardneg.cli.main import app
+from hardneg.recipe.load import load_recipe
+from hardneg.records.errors import HardnegError
+
+QUICK = {"options": {"max_steps": 3, "batch_size": 8}, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}
+
+
+def triplets(path: Path, collection: Path, shift: int) -> Path:
+    """A negative of each of the first 30 training queries: the document of another one."""
+    rows, names = [], ("anchor", "positive", "negative")
+    queries, corpus = ([json.loads(line)["text"] for line in (collection / name).open()] for name in FILES)
+    for number in range(30):
+        texts = (queries[number], corpus[number], corpus[(number + shift) % 60])
+        rows.append(json.dumps(dict(zip(names, texts, strict=True))) + "\n")
+    path.write_text("".join(rows))
+    return path
+
+
+FILES = ("queries.jsonl", "corpus.jsonl")
+SAME = ("bench.json", "bench.md", "metrics.json", "recipe.yaml")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    triplets(tmp_path / "near.jsonl", small_collection(tmp_path / "data"), 6)
+    return tmp_path
+
+
+def problem(*arguments: str) -> str:
+    given = ["bench", *arguments, "--dataset", "beir:data", "--model", "model", "--store", "store"]
+    error = CliRunner().invoke(app, [*given, "--output", "judged"]).exception
+    assert isinstance(error, HardnegError)
+    return str(error)
+
+
+def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
+    (folder / "in-batch").mkdir()
+    shutil.copy("near.jsonl", "in-batch/near.jsonl")
+    (folder / "elsewhere.jsonl").write_text('{"anchor": "who", "positive": "a", "negative": "b"}\n')
+    assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no file lost.jsonl"
+    assert "--form: near.jsonl: a file of form hardneg ends in .arrow" in problem("near.jsonl")
+    assert "--form: no form is called 'pairs'; there are: triplet" in problem("near.jsonl", "--form", "pairs")
+    told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rat=0.1")
+    assert told.count("--train-option.learning_rat: no such option; did you mean 'learning_rate'?") == 1
+    told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rate=0.1")
+    assert told == "bench: each arm's learning rate is chosen: give --rate to choose from"
+    assert problem("near.jsonl", "--form", "triplet", "--rate", "0").startswith("--rate: learning rates are numbers")
+    with pytest.raises(HardnegError, match="negatives: 'random' is a row of its own; name the file otherwise"):
+        hn.bench({"random": "near.jsonl"}, "beir:data", form="triplet", model="model", store="store")
+    with pytest.raises(HardnegError, match=r"^seeds: the tests need at least 2"):
+        hn.bench("near.jsonl", "beir:data", form="triplet", seeds=1, store="store")
+    assert not (folder / "store").exists()
+    tiny_static(folder / "model")
+    told = problem("elsewhere.jsonl", "--form", "triplet")
+    assert told == "elsewhere.jsonl: no query is of split train: name its split, or its collection"
+    assert not (folder / "judged").exists()
+
+
+def test_each_arm_has_its_rate_and_tuning_sees_dev_queries_alone(folder: Path) -> None:
+    tiny_static(folder / "model")
+    files = {"near": Path("near.jsonl")}
+    options = {"max_steps": 3, "batch_size": 8, "self_mask": 0.1}
+    made_in = AdhocRecipe("bench", "beir:data", {}, "model")
+    protocol = Protocol(files, "triplet", options, 3, 0.01, made_in, rates={"near": 0.5})
+    plan = protocol.filled.plan()
+    assert {name for name in plan.steps if name.startswith("file-1-seed")} == {f"file-1-seed-{n}" for n in (1, 2, 3)}
+    assert all(step.spec.self_mask == 0.1 for step in plan.steps.values() if step.verb == "train")
+    rates = {name: plan.steps[f"{name}-seed-1"].spec.options.learning_rate for name in ("file-1", "random")}
+    assert rates == {"file-1": 0.5, "random": 0.03}
+    tuned = replace(protocol, rates=dict.fromkeys(protocol.stages, 0.5), tuning=True).filled.plan()
+    splits = {step.spec.split for step in tuned.steps.values() if step.verb in ("search", "evaluate")}
+    assert splits == {"dev", "train"}
+    assert tuned.steps["scores"].spec.split == "dev"
+    [once] = [name for name, step in tuned.steps.items() if name.startswith("file-1") and step.verb == "train"]
+    assert tuned.keys[once] == plan.keys["file-1-seed-1"], "the best of the tuning is the first seed"
+
+
+def short(number: float) -> str:
+    """As pages write it: .015."""
+    return f"{number:g}".removeprefix("0")
+
+
+def test_the_protocol_is_that_of_the_pages() -> None:
+    bench = " ".join((ROOT / "docs" / "bench.md").read_text("utf-8").split())
+    assert f"equivalent within ±{short(MARGIN)} (" in bench
+    rates = re.search(r"first seed, from (.+?) for static models, and (.+?) for others", bench)
+    assert rates and [tuple(map(float, re.split(", | and ", text))) for text in rates.groups()] == [
+        STATIC_RATES,
+        OTHER_RATES,
+    ]
+    assert f"**Seeds**: {arguments_of(hn.bench)['seeds'].default} (" in bench
+    assert f"{TRAINED['max_steps']} steps of {TRAINED['batch_size']} queries." in bench
+    counts = f"default max_steps={TRAINED['max_steps']} and batch_size={TRAINED['batch_size']}."
+    assert counts in arguments_of(hn.bench)["options"].help
+    source = (ROOT / "plugins/hardneg-advice/src/hardneg_advice/bench.py").read_text("utf-8")
+    assert not re.search(r"\b(400|32|0?\.015)\b", source)
+
+
+def test_the_table_says_what_must_be_known() -> None:
+    test = {"difference": 0.05, "interval": [0.04, 0.06], "t_p": 0.001, "t_holm": 0.002, "verdict": "difference"}
+    trained = {"learning_rate": 0.1, "at_the_end_of_the_grid": True, "metrics": {"mrr@10": 0.5}}
+    counts = {"queries": 10, "negatives": 40, "labelled_share": 0.1, "taken_share": None, "seen_share": 0.075}
+    row = {
+        "negatives": "a|b",
+        "file": {**counts, "elsewhere": {"dev": 1, "test": 3}, "left_out": {"texts not there": 7}},
+        "hardness": {"by_rank": [0.5, 0.5, 0, 0], "above": None, "distinct": 0.25},
+        "trained_with": {"queries with random negatives": 2},
+        **trained,
+        "deviations": {"mrr@10": 0.002},
+        "effect": {"in-batch": {"mrr@10": test}, "random": {"mrr@10": {**test, "difference": -0.05}}},
+    }
+    protocol = {"student": "s", "options": {"max_steps": 3}, "seeds": 2, "learning_rates": [0.1, 1e-5]}
+    protocol |= {"chosen_by": "mrr@10", "equivalence_margin": 0.015}
+    text = as_markdown({"protocol": protocol, "baselines": {"as shipped": {"metrics": {"mrr@10": 0.4}}}, "rows": [row]})
+    assert "| a/b | 10 | 4.0 | 10.0% | – | 7.5% | 50.0% | – | 25.0% |" in text
+    effects = "+0.0500 [+0.0400, +0.0600] | 0.002 | difference | −0.0500 [+0.0400, +0.0600] | 0.002 | difference |"
+    assert f"| a/b | 0.1 | mrr@10 | 0.5000 (0.0020) | {effects}" in text
+    assert "| as shipped | – | mrr@10 | 0.4000 |" in text and "from 0.1, 1e-05 by mrr@10" in text
+    assert "a|b: queries that got a random negative: 2." in text and "a|b: texts not there: 7." in text
+    assert "a|b: its learning rate is at the end of the grid" in text
+
+
+@pytest.mark.slow
+def test_the_same_file_gives_the_same_figures_from_the_store_and_in_a_fresh_one(folder: Path) -> None:
+    tiny_static(folder / "model")
+    triplets(folder / "far.jsonl", folder / "data", 25)
+    given = ["near.jsonl", "far.jsonl", "--form", "triplet", "--dataset", "beir:data", "--model", "model"]
+    given += ["--train-option=max_steps=3", "--train-option=batch_size=8", "--seeds", "2", "--device", "cpu"]
+    given += ["--rate", "0.1", "--rate", "0.01"]
+    texts, told = {}, ""
+    for output, store in {"first": "store", "again": "store", "fresh": "another"}.items():
+        done = CliRunner().invoke(app, ["bench", *given, "--store", store, "--output", output])
+        assert done.exit_code == 0, done.output
+        texts[output] = {
+            name: (folder / output / name).read_text() for name in ("bench.json", "bench.md", "metrics.json")
+        }
+        told = done.output if output == "again" else told
+    assert texts["first"] == texts["again"] == texts["fresh"]
+    assert "in the store" in told and "teach the model" not in told
+    assert yaml.safe_load((folder / "first" / "recipe.yaml").read_text())["seeds"] == [1, 2]
+    assert load_recipe(folder / "first" / "recipe.yaml").stages["file-2-negatives"].file == "far.jsonl"
+    judged = hn.bench(["near.jsonl", "far.jsonl"], "beir:data", form="triplet", model="model", store="store", **QUICK)
+    assert judged.to_dict() == json.loads(texts["first"]["bench.json"])
+    near, far = judged.rows
+    assert [near["negatives"], far["negatives"]] == ["near.jsonl", "far.jsonl"]
+    assert near["file"]["queries"] == 30 and near["file"]["labelled"] == 0
+    assert near["file"]["elsewhere"] == {"dev": 0, "test": 0}  # d6 to d35 are those of training queries
+    assert far["file"]["elsewhere"] == {"dev": 10, "test": 9}  # d25 to d54, of which d36 to d45 and d46 to d54
+    assert near["trained_with"]["queries with random negatives"] == 6
+    assert {**near["effect"]["random"]["mrr@10"]}["difference"] == pytest.approx(
+        near["metrics"]["mrr@10"] - judged.to_dict()["baselines"]["random"]["metrics"]["mrr@10"]
+    )
+    best = max(near["on_dev"].values())
+    assert near["learning_rate"] == min(float(rate) for rate, mean in near["on_dev"].items() if mean == best)

@@ -1,0 +1,30 @@
+"""The package's analyses keep the contract, and ask for a model of the queries where none is known."""
+
+from typing import ClassVar
+
+import pytest
+from hardneg_advice.miner_sweep import MinerSweep
+from hardneg_advice.positive_ranks import PositiveRanks
+from recipe.recipes import recipe_in
+from verbs.test_import_vectors import tree_of
+
+from hardneg.records.errors import RecipeError
+from tests.analysis.small_files import OfSmallFiles
+
+
+class TestMinerSweep(OfSmallFiles):
+    analysis = MinerSweep
+    mapping: ClassVar = {"run": "a.trec", "depths": [1, 2], "skips": [1]}
+
+
+class TestPositiveRanks(OfSmallFiles):
+    analysis = PositiveRanks
+    mapping: ClassVar = {"run": "a.trec", "index": "index", "model": "m"}
+
+
+def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path):
+    tree = tree_of(tmp_path)
+    asked = {"run": "test-run", "index": "given"}
+    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"positive-ranks": asked}}
+    with pytest.raises(RecipeError, match=r"times\.analysis\.positive-ranks\.model: missing; no model is known"):
+        recipe_in(tmp_path, tree)

@@ -1,0 +1,70 @@
+"""`hardneg diagnose`: a finished run, its store, and what is printed of both."""
+
+import json
+
+import pytest
+from command_line import call, hardneg
+from recipe.recipes import small_collection, small_tree, write_recipe
+
+import hardneg as hn
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.recipe.run_folder import publish
+from hardneg.records.errors import DataError, UsageError
+from hardneg.store.artifacts import Store
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_model):
+    """A run folder, and its store."""
+    folder = tmp_path_factory.mktemp("recipe")
+    path = write_recipe(folder / "small.yaml", small_tree(small_collection(folder / "data"), tiny_model))
+    store, plan = Store(folder / "store"), make_plan(load_recipe(path))
+    outcome = execute(plan, store, Options(device="cpu"), Watcher())
+    publish(plan, outcome.artifacts, store, folder / "out")
+    return folder / "out", store
+
+
+def test_a_finished_run_is_diagnosed(finished):
+    folder, store = finished
+    answer = hardneg("diagnose", folder, "--store", store.root, "--json")
+    results = {each["check"] + each["subject"]: each for each in json.loads(answer.stdout)["results"]}
+    assert {name: each["state"] for name, each in results.items()} == {
+        "outcomeSTAR": "unknown",
+        "near copiesstatic": "fine",
+        "above the positivestatic": "fine",
+        "hidden positivesstatic": "fine",
+        "seen documentsstatic": "fine",
+        "shared queriesdataset": "fine",
+        "texts cutquery": "fine",
+        "texts cutdocument": "fine",
+        "prompts": "fine",
+        "learning curvestar": "unknown",
+        "collapsestar-index": "fine",
+    }
+
+
+def test_a_diagnosis_begins_with_what_is_suspect(finished):
+    folder, store = finished
+    summary, *lines = hardneg("diagnose", folder, "--store", store.root).stdout.splitlines()
+    states = [line.split()[0] for line in lines if not line.startswith(" ")]
+    assert states == ["unknown"] * 2 + ["fine"] * 9 and summary == "0 of 11 checks suspect, 2 unknown"
+    assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"] * 2
+
+
+def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
+    lines = hardneg("diagnose", finished[0], "--store", tmp_path).stdout.splitlines()
+    lacking = [line for line in lines if f"the store {tmp_path} lacks what " in line]
+    assert len(lacking) == 9 and all(line.startswith("unknown") for line in lacking)
+
+
+def test_a_folder_without_a_run_is_not_diagnosed(tmp_path):
+    ended = call("diagnose", tmp_path)
+    assert isinstance(ended.exception, DataError) and "give the folder of a finished recipe" in str(ended.exception)
+
+
+@pytest.mark.parametrize("bad", [None, 5, "", [], "x" * 5000, "a\0b"])
+def test_what_is_no_folder_is_refused(bad):
+    with pytest.raises(UsageError, match="folder: must be a path"):
+        hn.diagnose(bad)

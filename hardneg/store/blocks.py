@@ -67,7 +67,7 @@ class BlockStore:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """The parts of a finished block that have these names, bytes as uint8; without names all, its counts too.
+        """The parts of a finished block that have these names, bytes as uint8; without names all.
 
         Raises:
             ArtifactError: it is not there, or damaged; then it is removed.
@@ -75,7 +75,8 @@ class BlockStore:
         path = self._path(number)
         try:
             with np.load(path, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files if not names or name in names}
+                wanted = names or [name for name in file.files if name != _FACTS]
+                return {name: file[name] for name in wanted if name in file}
         except FileNotFoundError:
             raise ArtifactError(f"{self.folder}: block {number} is missing: run the step again") from None
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:

@@ -27,9 +27,14 @@ class RowsWriter:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.count, self.done, self._files = folder, count, 0, ExitStack()
 
+    @property
+    def documents(self) -> int:
+        """How many ids the folder has: one a row, unless a document has several."""
+        return self.count
+
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Write the id of each row, in row order, streaming."""
-        write_doc_ids(self.folder, doc_ids, self.count)
+        write_doc_ids(self.folder, doc_ids, self.documents)
 
     def _take(self, rows: int) -> None:
         """Counts rows that come next. Raises UsageError where there are too many."""

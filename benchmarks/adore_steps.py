@@ -52,7 +52,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
     corpus = Corpus.open(folder / "corpus")
     vectors = load_learner(SPEC).encode(corpus.contents(np.arange(len(corpus))), "document")
     with FlatWriter(folder / "index", vectors.shape[1], len(corpus)) as writer:
-        writer.write_block(0, 0, vectors)
+        writer.write(vectors)
         writer.write_doc_ids(corpus.doc_ids)
         writer.close()
     positives: dict[str, list[str]] = {}

@@ -35,8 +35,8 @@ def prepare(folder: Path, count: int) -> NDArray[np.float32]:
     """Writes a flat index folder of random unit vectors, and returns them."""
     vectors = unit(np.random.default_rng(0).standard_normal((count, DIMENSION), dtype=np.float32))
     with FlatWriter(folder, DIMENSION, count) as writer:
-        for number, start in enumerate(range(0, count, 4096)):
-            writer.write_block(number, start, vectors[start : start + 4096])
+        for _number, start in enumerate(range(0, count, 4096)):
+            writer.write(vectors[start : start + 4096])
         writer.write_doc_ids(str(row) for row in range(count))
         writer.close()
     return vectors

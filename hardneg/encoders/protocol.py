@@ -74,30 +74,24 @@ class StoredRows(Protocol):
         """The texts of documents `start` to `stop`, `size` at a time."""
 
 
-class BlockStore(Protocol):
-    """What encoded blocks are put into; several processes may hold one, each with a number of its own."""
+class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
+    """Writes encoded documents in the order of their rows; what is not closed is not there."""
 
-    def finished_blocks(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk."""
-
-    def write_block(self, number: int, start_row: int, encoded: Any, /) -> None:
-        """Writes the rows from `start_row` on, and marks the block as finished."""
-
-
-class StoreWriter(BlockStore, AbstractContextManager["StoreWriter"], Protocol):
-    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
+    def write(self, encoded: Any, /) -> None:
+        """Writes the rows that come next."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
 
     def close(self) -> None:
-        """Checks that the folder is complete."""
+        """Completes the folder. Raises ArtifactError where rows or ids are missing."""
 
 
 class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
-    files: the names of the files that `writer` leaves in a folder. block: the most documents that it writes at a time.
+    files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
+    documents that it writes at a time.
     """
 
     files: Sequence[str]
@@ -132,11 +126,8 @@ class TextEncoder(Protocol):
             ModelError: documents cannot be cut for this model.
         """
 
-    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
-        """A writer of the rows; `number` distinguishes the writers of several processes."""
-
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a folder holds all of the rows."""
+    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
+        """A writer of the rows."""
 
 
 class EncoderFamily(Protocol):

@@ -175,7 +175,7 @@ def _make(
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
-        if not (step.spec.resumes or (step.in_blocks and run.options.engine.resumes)):
+        if not (step.spec.resumes or step.in_blocks):
             empty(folder)
         if world().size > 1 and step.spec.every_process:
             from_first(_WORK)

@@ -1,6 +1,6 @@
 """Faster ways with the same results that an installed package brings: modules by the entry points `hardneg.faster`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,7 +37,7 @@ class FasterPasses(Protocol):
 class Rough(Protocol):
     """A part of the queries, and the documents that may be among their best k.
 
-    given_up: bool [q], queries that are searched again in float32. `state` is what a search that resumes needs.
+    given_up: bool [q], queries that are searched again in float32.
     """
 
     given_up: "Tensor"
@@ -49,17 +49,14 @@ class Rough(Protocol):
         None at first.
         """
 
-    def state(self) -> "Mapping[str, NDArray[Any]]": ...
-
 
 class RoughSearch(Protocol):
     """An exact search by candidates, of so many vectors (`corpus`) and queries at a time.
 
     In `computing` torch's settings hold. `tiles` is a block of vectors, float32 [n, d] from a row on, as all parts of
-    the queries look at it; `part` is one of these, float32 [q, d], where a stopped search was.
+    the queries look at it; `part` is one of these, float32 [q, d].
     """
 
-    name: str
     corpus: int
     queries: int
 
@@ -67,7 +64,7 @@ class RoughSearch(Protocol):
 
     def tiles(self, start: int, block: "Tensor", /) -> Any: ...
 
-    def part(self, queries: "Tensor", k: int, state: "Mapping[str, NDArray[Any]] | None", /) -> Rough: ...
+    def part(self, queries: "Tensor", k: int, /) -> Rough: ...
 
 
 class FasterSearch(Protocol):

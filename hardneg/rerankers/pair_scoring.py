@@ -94,11 +94,7 @@ class PairScorer:
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
     ) -> Iterator[Sequence[float]]:
-        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks."""
-        return map(self.network.activated, self.logits(blocks, advance))
-
-    def logits(self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard) -> Iterator[Sequence[float]]:
-        """The logits that these scores are made of.
+        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
 
         The next window is tokenised while one is scored, be it of the same block or of the next.
         """
@@ -108,8 +104,7 @@ class PairScorer:
             for window, waiting in one_ahead(pending):
                 ends = np.cumsum([len(documents) for _, documents in window])
                 scores = self._scores(waiting.result(), advance) if ends[-1] else np.empty(0, np.float32)
-                for part in np.split(scores, ends[:-1]):
-                    yield part.tolist()
+                yield from (self.network.activated(part.tolist()) for part in np.split(scores, ends[:-1]))
 
     def _windows(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         window: list[Request] = []

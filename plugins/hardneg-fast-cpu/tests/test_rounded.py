@@ -27,7 +27,7 @@ from waiting import Clock
 from hardneg.formats.vectors import begun_blocks
 from hardneg.indexes.kernels.exact import exact_torch
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.open_store import open_store, search_kept
+from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import write_encoded
@@ -255,37 +255,3 @@ def test_a_folder_is_searched_on_several_devices_and_held_as_in_one_pass(tmp_pat
 
 
 @pytest.mark.parametrize("few", [(8, 32), (0, 400)], ids=["all go on", "some are given up"])
-def test_a_search_that_is_stopped_after_every_block_changes_no_bit(tmp_path, monkeypatch, few):
-    monkeypatch.setattr(search, "_FIRST", few[0])
-    monkeypatch.setattr(search, "_SHARE", few[1])
-    monkeypatch.setattr(begun_blocks, "clock", clock := Clock())
-    draws = np.random.default_rng(7)
-    vectors, queries = _spread(draws, 9000, 16), _spread(draws, 70, 16)
-    vectors[4000:4100] = vectors[:100]
-    folder, options = write_encoded(tmp_path / "index", vectors), ExactOptions(1024, 32, "cpu")
-    expected, stops = open_store(folder, options).search(queries, 10), 0
-
-    class Stopping(Silent):
-        """Is a task of its own, and stops a search after two blocks."""
-
-        done = 0
-
-        @contextmanager
-        def task(self, *given: Any, **more: Any) -> Iterator[Any]:
-            yield self
-
-        def advance(self, count: int = 1) -> None:
-            self.done += 1
-            clock.now += begun_blocks.SECONDS
-            if self.done == 2:
-                raise KeyboardInterrupt
-
-    while True:
-        try:
-            opened: Any = open_store(folder, options)
-            found = search_kept(opened.using(options, Stopping()), queries, 10, tmp_path / "kept")
-            break
-        except KeyboardInterrupt:
-            stops += 1
-    assert stops > 5
-    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import pairwise
-from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -39,8 +38,7 @@ class ExactOptions:
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-    begun: checkpoints of a folder's search are kept about twice a minute in files of this folder; the same search
-        resumes from them after a stop, with the same hits to the bit. The caller removes them.
+    expected: for how many queries is searched in all, some at a time, where one way is to search for all of them.
     """
 
     corpus_block: int | None = None
@@ -48,7 +46,7 @@ class ExactOptions:
     device: str | None = None
     resident: int = 0
     devices: tuple[str, ...] = ()
-    begun: Path | None = None
+    expected: int = 0
 
     @property
     def where(self) -> torch.device:
@@ -121,7 +119,7 @@ def search_exact(
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
     devices = options.everywhere
-    faster, shape = faster_search(), (len(queries), len(vectors), queries.shape[1])
+    faster, shape = faster_search(), (max(options.expected, len(queries)), len(vectors), queries.shape[1])
     rough = None if faster is None else faster.rough_search(devices[0], *shape, k)
     blocks = _blocks(options, rough)
     tracked = (progress or Silent()).task("search", len(vectors), "passages")
@@ -142,7 +140,7 @@ def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-    return Blocks(corpus, queries, device, options.begun, rough)
+    return Blocks(corpus, queries, device, rough)
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:

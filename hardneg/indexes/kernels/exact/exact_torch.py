@@ -6,7 +6,6 @@ A package's faster way names the candidates of each block, with their scores in 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch.nn.functional import linear
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
-from hardneg.indexes.kernels.exact.top_k import BegunPass, Best, State, best_hits, best_of, entered, kept_best, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.records.types import Hits
 from hardneg.registry.faster import Rough, RoughSearch
 from hardneg.runtime.progress import Silent, Task
@@ -64,23 +63,12 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where.
-
-    begun: as in `ExactOptions`. rough: a package's way to candidates, if it has one.
-    """
+    """How many vectors and queries are multiplied at a time, and where; rough: a package's way to candidates, if any."""
 
     corpus: int
     queries: int
     device: torch.device
-    begun: Path | None = None
     rough: RoughSearch | None = None
-
-    def pass_over(self, vectors: Vectors, queries: NDArray[np.float32], k: int) -> BegunPass:
-        """How far a stopped search was with these vectors; one of arrays is not kept."""
-        if not isinstance(vectors, FlatVectors):
-            return BegunPass(None)
-        name = "torch" if self.rough is None else self.rough.name
-        return BegunPass(self.begun, name, self.corpus, self.queries, vectors.first_row, len(vectors), k, queries)
 
 
 @dataclass
@@ -88,16 +76,8 @@ class _Part:
     """A part of the queries on a device, float32 [q, d], their best so far, and their way to candidates, if any."""
 
     queries: Tensor
-    best: Best | None
     rough: Rough | None = None
-
-    @classmethod
-    def of(cls, queries: Tensor, k: int, state: State | None, way: RoughSearch | None) -> "_Part":
-        return cls(queries, best_of(state, queries.device), None if way is None else way.part(queries, k, state))
-
-    def state(self, k: int) -> State:
-        """What a search that resumes needs."""
-        return {**kept_best(self.best, k), **({} if self.rough is None else self.rough.state())}
+    best: Best | None = None
 
     def add(self, start: int, block: Any, k: int) -> None:
         """Takes up a block of vectors, or the tiles of one for the way to candidates."""
@@ -120,20 +100,18 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-    device, begun = blocks.device, blocks.pass_over(vectors, queries, k)
+    device, way = blocks.device, blocks.rough
     with torch.inference_mode():
         starts = range(0, len(queries), blocks.queries)
         held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
-        parts = [_Part.of(some, k, begun.state(number), blocks.rough) for number, some in enumerate(held)]
-        begun.tell(task)
+        parts = [_Part(some, None if way is None else way.part(some, k)) for some in held]
         onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        by_onednn = onednn and device.type == "cpu" and len(queries) >= _MANY and blocks.rough is None
-        for start, block in device_blocks(vectors, blocks, begun.done):
+        by_onednn = onednn and device.type == "cpu" and len(queries) >= _MANY and way is None
+        for start, block in device_blocks(vectors, blocks):
             shared = block.to_mkldnn() if by_onednn else block
-            shared = shared if blocks.rough is None else blocks.rough.tiles(start, block)
+            shared = shared if way is None else way.tiles(start, block)
             for part in parts:
                 part.add(start, shared, k)
-            begun.at(start + len(block), lambda: (part.state(k) for part in parts))
             task.advance(len(block))
         hits = best_hits([part.best for part in parts], len(queries), k)
         given_up = [part.rough.given_up.cpu().numpy() for part in parts if part.rough is not None]
@@ -144,15 +122,9 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     return hits
 
 
-def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:
-    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it.
-
-    done: so many rows of a folder are left out, whole blocks.
-    """
-    if isinstance(vectors, FlatVectors) and done:
-        rest = vectors.part(range(done, len(vectors)))
-        yield from ((done + start, block) for start, block in device_blocks(rest, blocks))
-    elif isinstance(vectors, DeviceVectors):
+def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it."""
+    if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
     elif blocks.device.type == "cuda":

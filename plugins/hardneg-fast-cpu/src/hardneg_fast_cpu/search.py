@@ -7,14 +7,12 @@ searched in float32 in the end; so is everything where a result breaks the bound
 """
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.plugin import has_bf16_units
@@ -51,8 +49,6 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
 class RoughSearch:
     """A search by products in bf16, of so many vectors and queries at a time."""
 
-    name: ClassVar[str] = "bf16"
-
     corpus: int
     queries: int
 
@@ -76,15 +72,11 @@ class RoughSearch:
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
-    def part(self, queries: Tensor, k: int, state: Mapping[str, NDArray[Any]] | None) -> "Candidates":
-        """A part of the queries, where a stopped search was."""
-        device = queries.device
-        if state:
-            met, given_up = (torch.from_numpy(state[name]).to(device) for name in ("met", "given_up"))
-        else:
-            met = torch.zeros(len(queries), dtype=torch.int64, device=device)
-            given_up = met > 0
-        return Candidates(queries, Rounded.of(queries), k, met, given_up)
+    @staticmethod
+    def part(queries: Tensor, k: int) -> "Candidates":
+        """A part of the queries, before any vector was met."""
+        met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
+        return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
 
 @dataclass(frozen=True)
@@ -218,10 +210,6 @@ class Candidates:
     k: int
     met: Tensor
     given_up: Tensor
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """What a search that resumes needs."""
-        return {"met": self.met.cpu().numpy(), "given_up": self.given_up.cpu().numpy()}
 
     def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
         """The query, row and float32 score of each candidate of a block, by ascending query, then row; None for none.

@@ -1,7 +1,5 @@
 """Products in bf16 find what float32 finds: each list is compared with one made from all pairs, scored one by one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,14 +20,11 @@ from hardneg_fast_cpu.search import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from waiting import Clock
 
-from hardneg.formats.vectors import begun_blocks
 from hardneg.indexes.kernels.exact import exact_torch
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import write_encoded
 
 pytestmark = pytest.mark.usefixtures("small_searches")
@@ -252,6 +247,3 @@ def test_a_folder_is_searched_on_several_devices_and_held_as_in_one_pass(tmp_pat
         found = open_store(folder, ExactOptions(512, 7, "cpu", **more)).search(queries, 30)
         assert np.array_equal(found.rows, expected.rows) and np.array_equal(found.scores, expected.scores)
     assert asked == []
-
-
-@pytest.mark.parametrize("few", [(8, 32), (0, 400)], ids=["all go on", "some are given up"])

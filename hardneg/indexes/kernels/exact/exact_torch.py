@@ -63,7 +63,7 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where; rough: a package's way to candidates, if any."""
+    """How many vectors and queries are multiplied at a time, and where; a package's way to candidates if any."""
 
     corpus: int
     queries: int

@@ -65,7 +65,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
 def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precision: str) -> Callable[[], str]:
     """hardneg's loop, ready to start."""
     encoder, seconds = split(load_learner(SPEC)), Seconds()
-    searcher = FlatSearcher(FlatVectors.open(folder / "index"), options=ExactOptions(engine="torch"))
+    searcher = FlatSearcher(FlatVectors.open(folder / "index"), options=ExactOptions())
     searcher.search(np.zeros((1, encoder.dimension), np.float32), 1)
     settings = TrainOptions(
         batch_size=options.batch, max_steps=options.steps, precision=precision, learning_rate=5e-6, warmup_ratio=0.0

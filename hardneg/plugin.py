@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
+    from hardneg.encoders.passes import one_ahead
+    from hardneg.encoders.passes import usual_budget as usual_tokens_per_batch
+    from hardneg.encoders.precision import takes_bf16
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
-    from hardneg.encoders.speed.fastest import takes_bf16
-    from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
-    from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
     from hardneg.evaluation import intervals, significance
@@ -156,6 +156,7 @@ if TYPE_CHECKING:
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime import model_server
+    from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, derive_seed, generator
@@ -200,20 +201,20 @@ __all__ = [  # noqa: RUF022
     "batch_order", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
     "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks",
     "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator", "half",
-    "has_answers", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs", "intervals",
-    "join_negatives", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order", "lists_side_by_side",
-    "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references", "means",
-    "measurements", "model_content", "model_files", "model_server", "module_folders", "named_dataset", "number_file",
-    "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model",
-    "openings", "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors",
-    "plugin_identity", "plugin_options", "positives_by_query", "progress_bars", "python_code", "queries",
-    "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels", "read_run", "recipe_text",
-    "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "say", "search_exact", "settle_by",
-    "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections", "start_java",
-    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
-    "without_problems", "wording", "world", "write_form", "write_metrics", "write_negatives", "write_qrels",
-    "write_run", "writing_model",
+    "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
+    "intervals", "join_negatives", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order",
+    "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
+    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "module_folders",
+    "named_dataset", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
+    "open_store", "opening", "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share",
+    "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query", "progress_bars",
+    "python_code", "queries", "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels",
+    "read_run", "recipe_text", "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "say",
+    "search_exact", "settle_by", "shards", "significance", "source_files", "source_of", "spec_from",
+    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
+    "terms", "text_lines", "token_batches", "top_k", "towers", "training_stage", "usual_store",
+    "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form",
+    "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from cli.commands import every_command, package_commands
 
-from hardneg.cli import main as packages
+from hardneg.cli import packages
 from hardneg.recipe.yaml_load import named_recipes
 from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
 

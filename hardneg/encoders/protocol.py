@@ -42,11 +42,11 @@ class EncodeOptions:
     """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        the usual one of a device (`hardneg.encoders.speed.fastest`).
-    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
+        the usual one of a device (`hardneg.encoders.passes`).
+    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.devices`).
     window: number of texts or pairs that are sorted by length together.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
+    attention: how a transformer attends; `auto` is its library's way, or that of a package for speed.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
     begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.encoders.passes import Budget, gathered_in_parts, in_passes, one_ahead, usual_budget
+from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.speed.fastest import arrange, takes_bf16, usual_budget
-from hardneg.encoders.speed.passes import Budget, gathered_in_parts, in_passes, one_ahead
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
 from hardneg.formats.vectors.begun_blocks import BegunBlock
@@ -60,7 +60,7 @@ class PairScorer:
         with float32_products(network.device, options.tf32):
             half = takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
-        arrange(network.module, options.attention, options.compile)
+        arrange(network.module, options)
         return cls(network, options, half, Budget(options.tokens_per_batch or usual_budget(network.device)))
 
     @classmethod

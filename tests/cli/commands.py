@@ -2,7 +2,7 @@
 
 import typer
 
-from hardneg.cli import main as packages
+from hardneg.cli import packages
 from hardneg.cli.main import app
 
 

@@ -4,7 +4,7 @@ import pytest
 from command_line import call
 
 import hardneg
-from hardneg.cli import main as packages
+from hardneg.cli import packages
 from hardneg.records.errors import MissingDependency
 
 

@@ -1,21 +1,28 @@
-"""Exact search in plain torch, on any device: a product block by block, keeping a running best k."""
+"""Exact search in torch, on any device: a product block by block, keeping a running best k.
+
+A package's faster way names the candidates of each block, with their scores in float32, instead of the product.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import linear
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
-from hardneg.indexes.kernels.exact.top_k import Best, best_hits, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.records.types import Hits
-from hardneg.runtime.progress import Task
+from hardneg.registry.faster import Rough, RoughSearch
+from hardneg.runtime.progress import Silent, Task
 
 _ROWS = 16_384
+_MANY = 32  # queries from which on oneDNN, which needs a block in a form of its own, is faster than torch's BLAS
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,39 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where."""
+    """How many vectors and queries are multiplied at a time, and where.
+
+    rough: a package's way to candidates, if it has one. expected: as in `ExactOptions`.
+    """
 
     corpus: int
     queries: int
     device: torch.device
+    rough: RoughSearch | None = None
+    expected: int = 0
+
+
+@dataclass
+class _Part:
+    """A part of the queries on a device, float32 [q, d], their way to candidates, if any, and their best so far."""
+
+    queries: Tensor
+    rough: Rough | None
+    best: Best | None = None
+
+    def add(self, start: int, block: Any, k: int) -> None:
+        """Takes up a block of vectors, or the tiles of one for the way to candidates."""
+        if self.rough is None:
+            plain = not block.is_mkldnn
+            scores = self.queries @ block.T if plain else linear(self.queries.to_mkldnn(), block).to_dense()
+            self.best = merged(self.best, scores, start, k)
+            return
+        found = self.rough.candidates(block, None if self.best is None else self.best.bar.view(-1))
+        if self.best is None:  # a pad stays until there are k others: up to then the bar is -inf
+            pad = self.queries.new_full((len(self.queries), 1), -torch.inf)
+            self.best = Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
+        if found is not None:
+            self.best = entered(self.best, *found, k)
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -69,17 +104,27 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-    device = blocks.device
-    parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
-    best: list[Best | None] = [None] * len(parts)
+    device, rough = blocks.device, blocks.rough
     with torch.inference_mode():
-        space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
+        starts = range(0, len(queries), blocks.queries)
+        held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
+        parts = [_Part(some, None if rough is None else rough.part(some, k)) for some in held]
+        onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        many = max(blocks.expected, len(queries)) >= _MANY
+        by_onednn = onednn and device.type == "cpu" and many and rough is None
         for start, block in device_blocks(vectors, blocks):
-            for i, part in enumerate(parts):
-                scores = space[: len(part) * len(block)].view(len(part), len(block))
-                best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
+            shared = block.to_mkldnn() if by_onednn else block
+            shared = shared if rough is None else rough.tiles(start, block)
+            for part in parts:
+                part.add(start, shared, k)
             task.advance(len(block))
-        return best_hits(best, len(queries), k)
+        hits = best_hits([part.best for part in parts], len(queries), k)
+        given_up = [part.rough.given_up.cpu().numpy() for part in parts if part.rough is not None]
+    if given_up and len(again := np.flatnonzero(np.concatenate(given_up))):
+        with Silent().task("", None, "") as unseen:
+            redone = search_blocks(vectors, queries[again], k, replace(blocks, rough=None), unseen)
+        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
+    return hits
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:

@@ -15,7 +15,6 @@ from hardneg.indexes.kernels.checks import no_hits
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
 
-_MANY = 1 << 19  # values from which on torch's threads find the true ones sooner than numpy
 _SLACK = 128  # candidates beyond k that are let in before the next selection
 
 
@@ -52,9 +51,9 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Return flat indices of the true values, ascending; many are read eight at a time, as most are false."""
+    """Return flat indices of the true values, ascending; on a GPU they are read eight at a time, as most are false."""
     flat = mask.view(-1)
-    if mask.device.type == "cpu" and len(flat) < _MANY:
+    if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     words = flat.view(torch.int64).nonzero()

@@ -194,7 +194,7 @@ class _Package:
     def tiles(self, start: int, block: Any) -> Any:
         return start, block
 
-    def part(self, queries: Any, k: int, state: Any) -> "_Candidates":
+    def part(self, queries: Any, k: int) -> "_Candidates":
         assert len(queries) <= self.queries
         return _Candidates(queries)
 
@@ -202,9 +202,6 @@ class _Package:
 class _Candidates:
     def __init__(self, queries: torch.Tensor) -> None:
         self.queries, self.given_up = queries, torch.arange(len(queries)) % 2 == 1
-
-    def state(self) -> dict[str, Any]:
-        return {}
 
     def candidates(self, tiles: Any, bar: torch.Tensor | None) -> Any:
         start, block = tiles

@@ -187,29 +187,17 @@ __all__ = [  # noqa: RUF022
     "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation",
     "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors",
     "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasGroups", "Hits",
-<<<<<<< HEAD
     "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST",
     "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
     "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
-=======
-    "HubError", "InputFile", "Judgement", "Judging", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup",
-    "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency",
-    "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
->>>>>>> w-blocks
     "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter",
     "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
     "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
     "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store",
     "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "Tokens",
-<<<<<<< HEAD
     "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "ValidationOptions", "Workplace",
     "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of",
     "atomic_write", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
-=======
-    "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "Workplace", "World", "WriteOptions",
-    "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of", "atomic_write",
-    "batch_order", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
->>>>>>> w-blocks
     "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks",
     "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator", "half",
     "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",

@@ -38,11 +38,7 @@ class ExactOptions:
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-<<<<<<< HEAD
     expected: for how many queries is searched in all, some at a time, where one way is to search for all of them.
-=======
-    expected: for how many queries is searched in all, some at a time, where one way is to serve them all.
->>>>>>> w-blocks
     """
 
     corpus_block: int | None = None
@@ -144,11 +140,7 @@ def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-<<<<<<< HEAD
     return Blocks(corpus, queries, device, rough)
-=======
-    return Blocks(corpus, queries, device, rough, options.expected)
->>>>>>> w-blocks
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:

@@ -63,35 +63,20 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-<<<<<<< HEAD
     """How many vectors and queries are multiplied at a time, and where; a package's way to candidates if any."""
-=======
-    """How many vectors and queries are multiplied at a time, and where.
-
-    rough: a package's way to candidates, if it has one. expected: as in `ExactOptions`.
-    """
->>>>>>> w-blocks
 
     corpus: int
     queries: int
     device: torch.device
     rough: RoughSearch | None = None
-<<<<<<< HEAD
-=======
-    expected: int = 0
->>>>>>> w-blocks
 
 
 @dataclass
 class _Part:
-    """A part of the queries on a device, float32 [q, d], their way to candidates, if any, and their best so far."""
+    """A part of the queries on a device, float32 [q, d], their best so far, and their way to candidates, if any."""
 
     queries: Tensor
-<<<<<<< HEAD
     rough: Rough | None = None
-=======
-    rough: Rough | None
->>>>>>> w-blocks
     best: Best | None = None
 
     def add(self, start: int, block: Any, k: int) -> None:
@@ -115,7 +100,6 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-<<<<<<< HEAD
     device, way = blocks.device, blocks.rough
     with torch.inference_mode():
         starts = range(0, len(queries), blocks.queries)
@@ -126,19 +110,6 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
         for start, block in device_blocks(vectors, blocks):
             shared = block.to_mkldnn() if by_onednn else block
             shared = shared if way is None else way.tiles(start, block)
-=======
-    device, rough = blocks.device, blocks.rough
-    with torch.inference_mode():
-        starts = range(0, len(queries), blocks.queries)
-        held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
-        parts = [_Part(some, None if rough is None else rough.part(some, k)) for some in held]
-        onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        many = max(blocks.expected, len(queries)) >= _MANY
-        by_onednn = onednn and device.type == "cpu" and many and rough is None
-        for start, block in device_blocks(vectors, blocks):
-            shared = block.to_mkldnn() if by_onednn else block
-            shared = shared if rough is None else rough.tiles(start, block)
->>>>>>> w-blocks
             for part in parts:
                 part.add(start, shared, k)
             task.advance(len(block))

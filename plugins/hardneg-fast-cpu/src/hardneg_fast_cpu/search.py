@@ -72,14 +72,9 @@ class RoughSearch:
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
-<<<<<<< HEAD
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
         """A part of the queries, before any vector was met."""
-=======
-    def part(self, queries: Tensor, k: int) -> "Candidates":
-        """A part of the queries."""
->>>>>>> w-blocks
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 

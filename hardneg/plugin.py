@@ -68,17 +68,17 @@ if TYPE_CHECKING:
         without_problems,
     )
     from hardneg.formats import hash_index, id_pairs, python_code, queries, source_files, text_lines
+    from hardneg.formats import negatives as negatives_files
+    from hardneg.formats import qrels as qrels_files
+    from hardneg.formats import runs as run_files
     from hardneg.formats.answer_matching import PassageAnswers, answer_spans
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.doc_ids import DocIds
     from hardneg.formats.export import catalogue as forms
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.negatives import drop_batches, join_negatives, read_negatives, write_negatives
-    from hardneg.formats.negatives import recorded as recording_drops
-    from hardneg.formats.qrels import positives as positives_by_query
-    from hardneg.formats.qrels import read_qrels, write_qrels
-    from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
+    from hardneg.formats.negatives import join_negatives
+    from hardneg.formats.runs import stream_run, write_run
     from hardneg.formats.segments import Segments
     from hardneg.formats.vectors import number_file, shards
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     from hardneg.recipe.plan import make_plan
     from hardneg.recipe.run_folder import artifacts_of, read_lock
     from hardneg.recipe.yaml_load import as_yaml as recipe_text
-    from hardneg.records import wording
+    from hardneg.records import layout, wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -113,7 +113,7 @@ if TYPE_CHECKING:
         TrainingError,
         UsageError,
     )
-    from hardneg.records.layout import ANSWERS, DROPPED, HISTORY, METRICS, MODEL_FOLDER, NEGATIVES, QUERIES, RUN
+    from hardneg.records.layout import RUN
     from hardneg.records.private_paths import dataset_name, without_paths
     from hardneg.records.terms import term_spans, terms
     from hardneg.records.types import (
@@ -182,38 +182,36 @@ if TYPE_CHECKING:
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE",
-    "CHOICES", "Candidates", "Command", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
-    "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation",
-    "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors",
-    "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasGroups", "Hits",
-    "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST",
-    "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
-    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
-    "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter",
-    "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
-    "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
-    "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store",
-    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "Tokens",
-    "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "ValidationOptions", "Workplace",
-    "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of",
-    "atomic_write", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
-    "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks",
-    "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator", "half",
-    "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
-    "intervals", "join_negatives", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order",
-    "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
-    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "module_folders",
-    "named_dataset", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
+    "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE", "CHOICES",
+    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DenseSearcher", "DocIds", "Document",
+    "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions",
+    "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FlatWriter",
+    "FolderFamily", "Form", "FullSpec", "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile",
+    "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "Measured",
+    "Membership", "MetricName", "MissingDependency", "ModelError", "ModelSpec", "Name", "Negatives", "OpenedIndex",
+    "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "Query",
+    "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
+    "ResolvedModel", "Row", "RowLookup", "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
+    "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
+    "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
+    "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
+    "UsageError", "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
+    "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
+    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
+    "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather",
+    "generator", "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks",
+    "installed_docs", "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "link_file",
+    "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references", "means",
+    "measurements", "model_content", "model_files", "model_server", "module_folders", "named_dataset",
+    "negatives_files", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
     "open_store", "opening", "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share",
-    "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "positives_by_query", "progress_bars",
-    "python_code", "queries", "rank_candidates", "read_lock", "read_metrics", "read_negatives", "read_qrels",
-    "read_run", "recipe_text", "recipe_tree", "recording_drops", "replace_text", "resolve_model", "run_file", "say",
-    "search_exact", "settle_by", "shards", "significance", "source_files", "source_of", "spec_from",
-    "spread_over_collections", "start_java", "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans",
-    "terms", "text_lines", "token_batches", "top_k", "towers", "training_stage", "usual_store",
-    "usual_tokens_per_batch", "whole_prompts", "without_paths", "without_problems", "wording", "world", "write_form",
-    "write_metrics", "write_negatives", "write_qrels", "write_run", "writing_model",
+    "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "progress_bars", "python_code",
+    "qrels_files", "queries", "rank_candidates", "read_lock", "read_metrics", "recipe_text", "recipe_tree",
+    "replace_text", "resolve_model", "run_file", "run_files", "say", "search_exact", "settle_by", "shards",
+    "significance", "source_files", "source_of", "spec_from", "spread_over_collections", "start_java",
+    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
+    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
+    "without_problems", "wording", "world", "write_form", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    MODEL_FOLDER,
     Candidates,
     HardnegError,
     ModelError,
@@ -24,6 +23,7 @@ from hardneg.plugin import (
     Trait,
     argument_values,
     configure,
+    layout,
     module_folders,
     usual_store,
 )
@@ -139,7 +139,7 @@ def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
     fine = "the model declares no prompts, and none are used"
     if used.query_prompt or used.document_prompt:
         fine = f"prompts are used: {used.query_prompt!r} for queries, {used.document_prompt!r} for documents"
-    if MODEL_FOLDER in run.recipe.outputs:
+    if layout.MODEL_FOLDER in run.recipe.outputs:
         trained = run.model()[1]
         problems += [
             f"the {side}_prompt of the trained model is {getattr(trained, f'{side}_prompt')!r}, that of the start "

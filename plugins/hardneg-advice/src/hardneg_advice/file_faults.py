@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.plugin import DataError, ListsOfFile, StoredCollection, positives_by_query
+from hardneg.plugin import DataError, ListsOfFile, StoredCollection, qrels_files
 
 _SPLIT = "train"
 _LABEL = "file"
@@ -48,7 +48,7 @@ def file_faults(path: Path, form: str, collection: StoredCollection, split: str 
         UsageError, DataError: as `ListsOfFile`, or there are no negatives of these queries in the file.
     """
     lists, counts = ListsOfFile(path, form, collection, split), Counter[str]()
-    known, hidden = positives_by_query(collection.all_qrels()), positives_by_query(collection.withheld())
+    known, hidden = qrels_files.positives(collection.all_qrels()), qrels_files.positives(collection.withheld())
     others = {each: found for each in collection.splits if each != split and (found := _relevant(collection, each))}
     query_ids = collection.queries(split).query_ids
     anywhere = frozenset[str]().union(*others.values())
@@ -72,4 +72,4 @@ def file_faults(path: Path, form: str, collection: StoredCollection, split: str 
 
 def _relevant(collection: StoredCollection, split: str) -> frozenset[str]:
     """All documents that are relevant to a query of a split."""
-    return frozenset().union(*positives_by_query(collection.qrels(split)).values())
+    return frozenset().union(*qrels_files.positives(collection.qrels(split)).values())

@@ -10,9 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
-    MODEL_FOLDER,
-    NEGATIVES,
-    RUN,
     ArtifactError,
     Measured,
     ModelSpec,
@@ -23,11 +20,12 @@ from hardneg.plugin import (
     ValidationOptions,
     check_recipe,
     generator,
+    layout,
+    negatives_files,
     read_lock,
     read_metrics,
-    read_negatives,
     resolve_model,
-    stream_run,
+    run_files,
 )
 
 DATASET, START = "dataset", "start"
@@ -145,8 +143,8 @@ class FinishedRun:
 
     def model(self) -> tuple[Path, ModelSpec]:
         """The model that the recipe hands out, and its spec; without one that it begins with."""
-        if stage := self.recipe.outputs.get(MODEL_FOLDER):
-            folder = self.part(stage, MODEL_FOLDER)
+        if stage := self.recipe.outputs.get(layout.MODEL_FOLDER):
+            folder = self.part(stage, layout.MODEL_FOLDER)
             return folder, resolve_model(ModelSpec(str(folder))).full
         resolved = self.recipe.models.of(self.recipe.model)
         return resolved.path, resolved.full
@@ -166,9 +164,9 @@ class FinishedRun:
         """
         if stage not in self._mined:
             runs = list(self.recipe.stages[stage].runs.values())
-            file = read_negatives(self.artifact(stage).path / NEGATIVES)
+            file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
             rows = [file[row] for row in sample(len(file), "queries").tolist()]
-            lists = _lists(self.artifact(runs[0]).path / RUN, rows) if runs else {}
+            lists = _lists(self.artifact(runs[0]).path / layout.RUN, rows) if runs else {}
             self._mined[stage] = MinedSample(rows, lists)
         return self._mined[stage]
 
@@ -176,7 +174,7 @@ class FinishedRun:
 def _lists(path: Path, rows: Sequence[Negatives]) -> dict[str, RankedList]:
     """The lists of these queries; the run is read as far as it has them."""
     wanted, lists = {row.query_id for row in rows}, dict[str, RankedList]()
-    for query_id, ranked in stream_run(path):
+    for query_id, ranked in run_files.stream_run(path):
         if query_id in wanted:
             lists[query_id] = ranked
         if len(lists) == len(wanted):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import HISTORY, FlatVectors, HardnegError, Measured, measurements, significance
+from hardneg.plugin import FlatVectors, HardnegError, Measured, layout, measurements, significance
 from hardneg_advice.finished_run import START, CheckResult, Figures, FinishedRun, sample
 
 Points = list[tuple[float, float]]
@@ -57,7 +57,7 @@ def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
     """The loss and the dev metrics by step, of several seeds the mean of those that have the step."""
     values: dict[str, dict[float, list[float]]] = {}
     for name in run.copies(stage):
-        lines = (run.artifact(name).path / HISTORY).read_text("utf-8").splitlines()
+        lines = (run.artifact(name).path / layout.HISTORY).read_text("utf-8").splitlines()
         for measured, points in measurements([json.loads(line) for line in lines]).items():
             for step, value in points:
                 values.setdefault(measured, {}).setdefault(step, []).append(value)

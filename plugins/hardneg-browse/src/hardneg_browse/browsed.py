@@ -21,11 +21,9 @@ from hardneg.plugin import (
     RankedList,
     StoredCollection,
     Task,
-    drop_batches,
-    positives_by_query,
-    read_negatives,
-    stream_run,
-    write_negatives,
+    negatives_files,
+    qrels_files,
+    run_files,
 )
 from hardneg_browse.sources import BrowseSources
 
@@ -102,12 +100,12 @@ class MinedFile:
 
     @cached_property
     def _file(self) -> Any:
-        return read_negatives(self.path)
+        return negatives_files.read_negatives(self.path)
 
     @cached_property
     def _drops(self) -> dict[str, tuple[Any, int]]:
         """The batch and the row of each query id, which stands in the first column."""
-        batches = drop_batches(self.dropped) if self.dropped else ()
+        batches = negatives_files.drop_batches(self.dropped) if self.dropped else ()
         return {query_id: (batch, row) for batch in batches for row, query_id in enumerate(batch.column(0).to_pylist())}
 
     @cached_property
@@ -168,11 +166,11 @@ def map_run(path: Path, target: Path, task: Task) -> MappedRun:
     """
 
     def rows() -> Iterator[Negatives]:
-        for query_id, ranked in stream_run(path):
+        for query_id, ranked in run_files.stream_run(path):
             task.advance()
             yield Negatives(query_id, (), ranked.doc_ids, ranked.scores)
 
-    if not write_negatives(target, rows()):
+    if not negatives_files.write_negatives(target, rows()):
         raise DataError(f"{path}: the run is empty")
     return MappedRun(MinedFile(target))
 
@@ -279,7 +277,7 @@ def opened(sources: BrowseSources, progress: Progress) -> Iterator[Browsed]:
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
             raise DataError(f"{{split}} {sources.split}: the dataset has no such split; it has {known}", "split")
-        known_positives = positives_by_query(collection.all_qrels()) if collection else {}
+        known_positives = qrels_files.positives(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):
             with progress.task(f"reading {label}", None, "queries") as task:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hardneg.plugin import Judgement, UsageError, read_qrels, write_qrels
+from hardneg.plugin import Judgement, UsageError, qrels_files
 
 
 class Marks:
@@ -53,7 +53,7 @@ class Marks:
             else:
                 judged.pop(doc_id, None)
             rows = (Judgement(name, doc, value) for name, grades in known.items() for doc, value in grades.items())
-            write_qrels(self.path, rows)
+            qrels_files.write_qrels(self.path, rows)
             self._known = known
 
     @contextmanager
@@ -70,7 +70,7 @@ class Marks:
 
 
 def _read(path: Path) -> dict[str, dict[str, int]]:
-    return read_qrels(path) if path.exists() and path.stat().st_size else {}
+    return qrels_files.read_qrels(path) if path.exists() and path.stat().st_size else {}
 
 
 def _is_of_beir(path: Path) -> bool:

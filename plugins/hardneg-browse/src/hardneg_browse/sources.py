@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.plugin import (
-    DROPPED,
-    HISTORY,
-    NEGATIVES,
-    QUERIES,
-    RUN,
     Store,
     StoredCollection,
     UsageError,
     Workplace,
     artifacts_of,
     checked_tree,
+    layout,
     make_plan,
     named_dataset,
-    stream_run,
+    run_files,
 )
 
 MARKS = ".marks.qrels"
@@ -69,7 +65,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         UsageError: nothing of it can be looked at.
     """
     artifacts, folder = artifacts_of(folder, store), folder.resolve()
-    negatives = {name: item for name, item in artifacts.items() if (item.path / NEGATIVES).is_file()}
+    negatives = {name: item for name, item in artifacts.items() if (item.path / layout.NEGATIVES).is_file()}
     wanted = split or next(filter(None, map(_split, negatives.values())), "train")
     negatives = {name: item for name, item in negatives.items() if _split(item) in (None, wanted)}
     ranked = {name: item for name, item in artifacts.items() if _is_run_of(item, wanted)}
@@ -79,7 +75,7 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
     read = next((item for item in artifacts.values() if item.key == key), artifacts.get(_DATASET))
     dataset = read.path if read else None
     sources = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
-    runs = {name: item.path / RUN for name, item in ranked.items() if _is_of(item, key)}
+    runs = {name: item.path / layout.RUN for name, item in ranked.items() if _is_of(item, key)}
     if dataset is not None:
         runs = dict(_of_split(runs, dataset, wanted))
     if not negatives and not runs:
@@ -87,11 +83,19 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
         raise UsageError(message, "split")
     return replace(
         sources,
-        negatives={name: item.path / NEGATIVES for name, item in negatives.items()},
-        dropped={name: item.path / DROPPED for name, item in negatives.items() if (item.path / DROPPED).is_file()},
+        negatives={name: item.path / layout.NEGATIVES for name, item in negatives.items()},
+        dropped={
+            name: item.path / layout.DROPPED
+            for name, item in negatives.items()
+            if (item.path / layout.DROPPED).is_file()
+        },
         runs=runs,
         judges=frozenset(_judges(artifacts)) & runs.keys(),
-        histories={name: item.path / HISTORY for name, item in artifacts.items() if (item.path / HISTORY).is_file()},
+        histories={
+            name: item.path / layout.HISTORY
+            for name, item in artifacts.items()
+            if (item.path / layout.HISTORY).is_file()
+        },
     )
 
 
@@ -124,7 +128,7 @@ def _is_of(item: Any, key: str | None) -> bool:
 
 
 def _is_run_of(item: Any, split: str) -> bool:
-    there = (item.path / RUN).is_file() and not (item.path / QUERIES).exists()
+    there = (item.path / layout.RUN).is_file() and not (item.path / layout.QUERIES).exists()
     return there and _split(item) in (None, split) and item.origin["options"].get("text_of") in (None, "query")
 
 
@@ -132,7 +136,7 @@ def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[t
     """Those whose first query is one of the split."""
     known = set(StoredCollection.open(dataset).queries(split).query_ids)
     for name, path in runs.items():
-        first = next(stream_run(path), None)
+        first = next(run_files.stream_run(path), None)
         if first is not None and first[0] in known:
             yield name, path
 
@@ -196,7 +200,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workpla
 
 def mined_sources(mined: Any) -> BrowseSources:
     """The files of a result of `hardneg.mine`; marks go into the working folder."""
-    dropped = {mined.name: mined.folder / DROPPED} if (mined.folder / DROPPED).is_file() else {}
+    dropped = {mined.name: mined.folder / layout.DROPPED} if (mined.folder / layout.DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,
         Path(f"{mined.name}.marks.qrels"),

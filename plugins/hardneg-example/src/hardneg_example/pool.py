@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hardneg.plugin import (
-    RUN,
     ArtifactInput,
     Facts,
     Name,
@@ -22,7 +21,8 @@ from hardneg.plugin import (
     StoredCollection,
     Table,
     Trait,
-    lists_side_by_side,
+    layout,
+    run_files,
 )
 
 POOL = "pool.tsv"
@@ -77,12 +77,12 @@ class Pool(StageSpec):
     def make(self, context: "StageContext[Pool]") -> Facts:
         """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
-        paths = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+        paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)
         judged, written = 0, 0
         with (context.folder / POOL).open("w", encoding="utf-8") as file:
             file.write("\t".join(_COLUMNS) + "\n")
-            lists = lists_side_by_side(paths, queries.query_ids)
+            lists = run_files.lists_side_by_side(paths, queries.query_ids)
             for query, (query_id, hits) in zip(queries, lists, strict=True):
                 pooled = pool(hits, self.depth)
                 unjudged = {doc_id: runs for doc_id, runs in pooled.items() if doc_id not in qrels.get(query_id, {})}

@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 
 from hardneg.plugin import (
-    METRICS,
     DataError,
     Evaluation,
     HardnegError,
@@ -23,6 +22,7 @@ from hardneg.plugin import (
     Store,
     check_recipe,
     dataset_name,
+    layout,
     opening,
     openings,
     read_lock,
@@ -104,7 +104,7 @@ class RecordedRun:
     @cached_property
     def measured(self) -> Measured | None:
         """The published metrics."""
-        path = self.folder / METRICS
+        path = self.folder / layout.METRICS
         return read_metrics(path) if path.is_file() else None
 
     @cached_property

@@ -11,10 +11,6 @@ from pyarrow import parquet
 
 from hardneg.plugin import (
     MANIFEST,
-    METRICS,
-    MODEL_FOLDER,
-    NEGATIVES,
-    RUN,
     ArtifactError,
     DataError,
     ModelError,
@@ -22,8 +18,9 @@ from hardneg.plugin import (
     StoredCollection,
     UsageError,
     WriteOptions,
+    layout,
     model_files,
-    read_negatives,
+    negatives_files,
     write_form,
 )
 from hardneg_hub.cards import (
@@ -58,7 +55,7 @@ UPLOADS = ("model", "index", "negatives", "runs")
 FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
 """The forms of negatives: ids (`hardneg`), or texts for sentence-transformers."""
 _LONGEST = 96
-_FOLDERS = {"model": MODEL_FOLDER, "index": INDEX_FOLDER}
+_FOLDERS = {"model": layout.MODEL_FOLDER, "index": INDEX_FOLDER}
 _COLUMNS = ["query_id", "positives", "negatives", "scores"]
 _ARRAYS = ("offsets", "terms", "weights", "nearest", "codes", "lists", "lists_offsets")
 _LUCENE = ("segments_*", "_*.*")
@@ -197,7 +194,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
         kind = "model"
     elif form_in(folder) is not None or any(folder.glob("segments_*")) or (folder / "codes.npy").exists():
         kind = "index"
-    elif (folder / NEGATIVES).is_file() or any(folder.glob("*.parquet")):
+    elif (folder / layout.NEGATIVES).is_file() or any(folder.glob("*.parquet")):
         kind = "negatives"
     if kind is None or what not in (None, kind):
         lacking = what or "run folder, and no model, index or negatives"
@@ -247,18 +244,18 @@ def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes
 def _runs(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
     assert pushed.run is not None
     run = pushed.run
-    files = files_where(run.folder, matching("runs/*.trec.gz", METRICS), [])
-    if not (runs := [name for name in files if name != METRICS]):
+    files = files_where(run.folder, matching("runs/*.trec.gz", layout.METRICS), [])
+    if not (runs := [name for name in files if name != layout.METRICS]):
         raise UsageError(f"{run.folder}: no runs there: give {{wanted}} model, index or negatives", "wanted")
     for name in runs:
         if artifact := run.artifact(name.removeprefix("runs/").removesuffix(".trec.gz")):
-            check_unchanged(run.folder, {name: artifact.files.get(RUN, "")})
+            check_unchanged(run.folder, {name: artifact.files.get(layout.RUN, "")})
         else:
             notes.append(f"{name}: not compared with a manifest, which the store {run.store.root} has not")
     facts = {"Dataset": f"`{run.dataset}`", "Recipe": f"`{run.lock.get('recipe', '')}`", "Runs": len(runs)}
     paragraphs = [f"# Runs over {run.dataset_title}", listed(facts)]
     if run.means:
-        caption = f"Means over {run.queries}. `{METRICS}` has them by query, with paired tests."
+        caption = f"Means over {run.queries}. `{layout.METRICS}` has them by query, with paired tests."
         paragraphs += [
             "## Scores",
             table({name: {metric: f"{mean:.4f}" for metric, mean in row.items()} for name, row in run.means.items()}),
@@ -287,7 +284,7 @@ def _negatives(
         about = f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."
         tables[split] = _table(scratch, split)
         if (wanted.form, wanted.count) == (OWN, None):
-            _copy(artifact.path / NEGATIVES, tables[split])
+            _copy(artifact.path / layout.NEGATIVES, tables[split])
         else:
             _write_texts(run, artifact, split, wanted, tables[split])
     elif (wanted.form, wanted.count) != (OWN, None):
@@ -324,7 +321,7 @@ def _sources(path: Path) -> dict[str, Path]:
     files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
     if wrong := [name for name in files if not re.fullmatch(r"\w+(\.\w+)*", name)]:  # as `datasets` has it
         raise UsageError(f"{path / wrong[0]}.parquet: a split is a word, such as train: give the file another name")
-    return files or {"train": path / NEGATIVES}
+    return files or {"train": path / layout.NEGATIVES}
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -362,7 +359,10 @@ def _write_texts(run: RecordedRun, artifact: Any, split: str, wanted: Wanted, ta
     if dataset is None:
         message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
         raise ArtifactError(message, "form", "store")
-    collection, mined = StoredCollection.open(dataset.path), read_negatives(artifact.path / NEGATIVES)
+    collection, mined = (
+        StoredCollection.open(dataset.path),
+        negatives_files.read_negatives(artifact.path / layout.NEGATIVES),
+    )
     queries, options = collection.queries(split), WriteOptions(wanted.count)
     write_form(wanted.form, target, mined, queries, collection.corpus, options)
 

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from hardneg.plugin import (
     FREE,
-    RUN,
     DataError,
     Facts,
     InputFile,
@@ -18,9 +17,10 @@ from hardneg.plugin import (
     RunSpec,
     Sizes,
     StageContext,
+    layout,
     open_collection,
     open_queries,
-    write_run,
+    run_files,
 )
 from hardneg_instructions.followir import CHANGED, ORIGINAL
 from hardneg_instructions.listed import listed
@@ -70,7 +70,7 @@ class CandidateLists(RunSpec):
                 if ranked_list.doc_ids:
                     yield query_id, ranked_list
 
-        write_run(context.folder / RUN, ranked())
+        run_files.write_run(context.folder / layout.RUN, ranked())
         if counts["queries without a list"] == len(queries):
             raise DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
         return counts

@@ -6,7 +6,6 @@ from typing import Literal
 from pydantic import Field
 
 from hardneg.plugin import (
-    RUN,
     DataError,
     Facts,
     Name,
@@ -15,9 +14,10 @@ from hardneg.plugin import (
     RunSpec,
     Sizes,
     StageContext,
+    layout,
     open_collection,
     open_queries,
-    write_run,
+    run_files,
 )
 from hardneg_instructions.listed import listed
 
@@ -68,7 +68,7 @@ class JudgedNegatives(RunSpec):
                 if ranked_list.doc_ids:
                     yield query_id, ranked_list
 
-        write_run(context.folder / RUN, lists())
+        run_files.write_run(context.folder / layout.RUN, lists())
         if not counts["documents"]:
             reason = f"no query of split {self.split} has a document that is judged {self.highest} or below"
             raise DataError(f"{context.name}: {reason}: take another dataset, or leave the stage out")

@@ -12,12 +12,8 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg.plugin import (
-    DROPPED,
     FREE,
-    MODEL_FOLDER,
-    NEGATIVES,
     PAIR_TOKENS,
-    QUERIES,
     ArtifactInput,
     BlockResult,
     DataError,
@@ -40,15 +36,14 @@ from hardneg.plugin import (
     atomic_write,
     configure,
     join_negatives,
+    layout,
     marked_references,
+    negatives_files,
     open_collection,
     open_queries,
     own_queries,
-    positives_by_query,
-    read_negatives,
-    recording_drops,
+    qrels_files,
     source_of,
-    write_negatives,
 )
 from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
@@ -155,13 +150,13 @@ class Judge(StageSpec):
         collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = own_queries(source) or open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
-        mined, step = read_negatives(source.folder / NEGATIVES), max(1, PAIRS // self.depth)
+        mined, step = negatives_files.read_negatives(source.folder / layout.NEGATIVES), max(1, PAIRS // self.depth)
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
             raise DataError(f"{context.name}: {message}: name the split that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
-        return JudgedBlocks(context, sizes, "judging", **opened, hidden=positives_by_query(collection.withheld()))
+        return JudgedBlocks(context, sizes, "judging", **opened, hidden=qrels_files.positives(collection.withheld()))
 
 
 @dataclass(frozen=True)
@@ -183,9 +178,9 @@ class JudgedBlocks(StageBlocks):
                 self.facts.clear()
                 before, lines = _counts(levels), io.BytesIO()
                 mined = self.mined[number * self.step : (number + 1) * self.step]
-                names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
+                names = [Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED]
                 left = self.left(_written(self.judged(mined, levels), lines, task))
-                write_negatives(names[0], recording_drops(left, names[1]))
+                negatives_files.write_negatives(names[0], negatives_files.recorded(left, names[1]))
                 parts = {path.name: path.read_bytes() for path in names if path.exists()}
                 names[1].unlink(missing_ok=True)
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
@@ -198,13 +193,15 @@ class JudgedBlocks(StageBlocks):
         if not facts["queries"]:
             problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
             raise DataError(f"{self.context.name}: {problem}")
-        joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
-        write_negatives(folder / NEGATIVES, recording_drops(joined, folder / DROPPED))
+        joined = join_negatives(self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count))
+        negatives_files.write_negatives(
+            folder / layout.NEGATIVES, negatives_files.recorded(joined, folder / layout.DROPPED)
+        )
         with atomic_write.replacing(folder / JUDGEMENTS) as file:
             file.write("\t".join(_COLUMNS).encode() + b"\n")
             file.writelines(self.store.texts(JUDGEMENTS, count))
-        if (queries := self.context.inputs["negatives"].folder / QUERIES).exists():
-            atomic_write.link_file(queries, folder / QUERIES)
+        if (queries := self.context.inputs["negatives"].folder / layout.QUERIES).exists():
+            atomic_write.link_file(queries, folder / layout.QUERIES)
         return {name: round(value, 6) if name.endswith(": cost") else value for name, value in facts.items()}
 
     def judged(self, mined: Sequence[Negatives], levels: Mapping[str, Opened]) -> Iterator[Judged]:
@@ -250,7 +247,7 @@ def _opened(context: StageContext[Judge], stack: ExitStack) -> dict[str, Opened]
     for name, level in context.spec.levels.items():
         source = context.inputs.get(f"{name}.reranker")
         plugin = context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
-        folder = None if source is None else source.folder / MODEL_FOLDER
+        folder = None if source is None else source.folder / layout.MODEL_FOLDER
         opened[name] = Opened.of(f"{context.name}.{name}", level, plugin, folder, context.device)
         stack.enter_context(opened[name].open)
     return opened

@@ -15,10 +15,10 @@ import typer
 from scipy.stats import t as student
 
 from hardneg.plugin import (
-    METRICS,
     DataError,
     Measured,
     UsageError,
+    layout,
     means,
     read_lock,
     read_metrics,
@@ -165,12 +165,12 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
-        differences.append(f"{METRICS}: of a run with other settings; run the recipe to its end")
+        differences.append(f"{layout.METRICS}: of a run with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
         differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
-    differences += [f"{METRICS}: no system {system!r}" for system in bands if system not in measured.results]
+    differences += [f"{layout.METRICS}: no system {system!r}" for system in bands if system not in measured.results]
     differences += [
-        f"{METRICS}: no metric {metric!r} of {system!r}"
+        f"{layout.METRICS}: no metric {metric!r} of {system!r}"
         for system, row in bands.items()
         for metric in row
         if metric not in measured.results.get(system, row)
@@ -215,9 +215,11 @@ def bands_file(recipe: str) -> Path:
 
 def _finished(folder: Path) -> Measured:
     """The metrics of a run folder."""
-    if not (folder / METRICS).is_file():
-        raise DataError(f"{folder}: no {METRICS}, so the run has not been measured yet: run the recipe to its end")
-    return read_metrics(folder / METRICS)
+    if not (folder / layout.METRICS).is_file():
+        raise DataError(
+            f"{folder}: no {layout.METRICS}, so the run has not been measured yet: run the recipe to its end"
+        )
+    return read_metrics(folder / layout.METRICS)
 
 
 def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from hardneg.plugin import RankedList, read_run
+from hardneg.plugin import RankedList, run_files
 
 DEPTH = 1000
 """Documents of a query, by default."""
@@ -25,7 +25,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
     @cached_property
     def lists(self) -> dict[str, RankedList]:
         """By query. Raises DataError where the run cannot be read."""
-        return dict(read_run(self.path))
+        return dict(run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
         """Rows of documents, for rows with `qid`; ranks are counted from 0."""

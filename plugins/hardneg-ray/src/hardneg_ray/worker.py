@@ -14,13 +14,13 @@ from typing import Any
 import ray
 
 from hardneg.plugin import (
-    QUERIES,
     SCRATCH,
     HardnegError,
     Silent,
     StageBlocks,
     StageContext,
     StageSpec,
+    layout,
     plugin_errors,
     settle_by,
 )
@@ -125,8 +125,8 @@ class BlockActor:
     def _own_folder(self, traveller: Traveller) -> Path:
         """A folder of this machine, with the queries of a file that stand in the driver's."""
         folder, source = Path(tempfile.mkdtemp(prefix="hardneg-")), self._assignment.context.folder
-        if (size := ray.get(self._assignment.desk.size.remote(source / QUERIES))) is not None:
-            traveller.copy_file(source / QUERIES, size, folder / QUERIES)
+        if (size := ray.get(self._assignment.desk.size.remote(source / layout.QUERIES))) is not None:
+            traveller.copy_file(source / layout.QUERIES, size, folder / layout.QUERIES)
         return folder
 
     def make(self, numbers: Sequence[int]) -> Iterator[Report]:

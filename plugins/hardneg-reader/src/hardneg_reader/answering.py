@@ -17,8 +17,8 @@ from hardneg.plugin import (
     ModelError,
     StoredCollection,
     evaluating,
-    lists_in_order,
     one_ahead,
+    run_files,
     takes_bf16,
     token_batches,
     usual_tokens_per_batch,
@@ -47,7 +47,7 @@ def questions(collection: StoredCollection, split: str, run: Path, depth: int) -
         DataError: a passage is not in the corpus.
     """
     queries = collection.queries(split)
-    for (query_id, text), ranked in zip(queries, lists_in_order(run, queries.query_ids), strict=True):
+    for (query_id, text), ranked in zip(queries, run_files.lists_in_order(run, queries.query_ids), strict=True):
         rows = collection.corpus.rows(ranked.doc_ids[:depth])
         if (rows < 0).any():
             missing = ranked.doc_ids[int(rows.argmin())]

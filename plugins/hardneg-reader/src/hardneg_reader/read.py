@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from hardneg.plugin import (
-    ANSWERS,
     FREE,
     MEASURED,
-    METRICS,
-    MODEL_FOLDER,
-    RUN,
     ArtifactInput,
     Facts,
     Name,
@@ -28,6 +24,7 @@ from hardneg.plugin import (
     StoredCollection,
     Trait,
     has_answers,
+    layout,
 )
 from hardneg_reader.exact_match import exact_match, f1
 
@@ -74,19 +71,19 @@ class Read(StageSpec):
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The answers, and their measures by question."""
-        return {f"answers/{recipe.name}.jsonl": ANSWERS, f"answers/{recipe.name}-metrics.json": METRICS}
+        return {f"answers/{recipe.name}.jsonl": layout.ANSWERS, f"answers/{recipe.name}-metrics.json": layout.METRICS}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
         """One table of all that was read."""
         from hardneg_reader.report import reading_section
 
-        return [reading_section({label: source.folder / METRICS for label, source in sources.items()})]
+        return [reading_section({label: source.folder / layout.METRICS for label, source in sources.items()})]
 
     def make(self, context: "StageContext[Read]") -> Facts:
         """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
-        context.keep_only(ANSWERS)
-        path, total = context.folder / ANSWERS, len(collection.queries(self.split))
+        context.keep_only(layout.ANSWERS)
+        path, total = context.folder / layout.ANSWERS, len(collection.queries(self.split))
         done = _whole_windows(path)
         with (
             context.progress.task("reading", total, "questions", done=done) as task,
@@ -96,15 +93,15 @@ class Read(StageSpec):
                 file.write("".join(lines))
                 file.flush()
                 task.advance(len(lines))
-        measured = _measured(path, context.folder / METRICS, collection.answers(self.split), self.passages)
+        measured = _measured(path, context.folder / layout.METRICS, collection.answers(self.split), self.passages)
         return {**measured, "questions": total}
 
     def _windows(self, context: "StageContext[Read]", collection: StoredCollection, done: int) -> Iterator[list[str]]:
         from hardneg_reader.answering import WINDOW, ReadOptions, questions, read
         from hardneg_reader.reader import Reader
 
-        pending = questions(collection, self.split, context.inputs["run"].folder / RUN, max(self.passages))
-        reader = Reader.open(context.inputs["reader"].folder / MODEL_FOLDER, context.device)
+        pending = questions(collection, self.split, context.inputs["run"].folder / layout.RUN, max(self.passages))
+        reader = Reader.open(context.inputs["reader"].folder / layout.MODEL_FOLDER, context.device)
         options = ReadOptions(self.passages, self.precision, self.tokens_per_batch)
         answered = read(reader, collection.corpus, islice(pending, done, None), options)
         while window := list(islice(answered, WINDOW)):

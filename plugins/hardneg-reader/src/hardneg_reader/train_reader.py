@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 
 from hardneg.plugin import (
-    HISTORY,
     KEPT,
-    MODEL_FOLDER,
-    RUN,
     SCRATCH,
     Facts,
     ModelSpec,
@@ -25,11 +22,12 @@ from hardneg.plugin import (
     ValidationOptions,
     digest,
     has_answers,
+    layout,
     locate_model,
     model_content,
     of_the_run,
     parse_model,
-    positives_by_query,
+    qrels_files,
     without_problems,
     world,
 )
@@ -90,7 +88,7 @@ class TrainReader(ValidationOptions):
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The reader, and the models that were kept on the way."""
-        return {f"readers/{recipe.name}": MODEL_FOLDER, f"checkpoints/{recipe.name}": KEPT}
+        return {f"readers/{recipe.name}": layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": KEPT}
 
     def make(self, context: "StageContext[TrainReader]") -> Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
@@ -101,7 +99,7 @@ class TrainReader(ValidationOptions):
 
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         reader = Reader.load(self.reader, self.options.seed, context.device)
-        answered = Answered(collection.answers(self.split), positives_by_query(collection.all_qrels()))
+        answered = Answered(collection.answers(self.split), qrels_files.positives(collection.all_qrels()))
         data = reading_data(reader, collection.corpus, self._questions(context, collection), answered)
         result = learn(
             ReaderTraining(reader, data, self.options),
@@ -113,14 +111,14 @@ class TrainReader(ValidationOptions):
         )
         if not world().first:
             return {}
-        reader.save(context.folder / MODEL_FOLDER)
-        context.keep_only(MODEL_FOLDER, KEPT, HISTORY, SCRATCH)
+        reader.save(context.folder / layout.MODEL_FOLDER)
+        context.keep_only(layout.MODEL_FOLDER, KEPT, layout.HISTORY, SCRATCH)
         return result.facts(self.options.metric)
 
     def _questions(self, context: "StageContext[TrainReader]", collection: StoredCollection) -> "Iterator[Question]":
         from hardneg_reader.answering import questions
 
-        total, run = len(collection.queries(self.split)), context.inputs["run"].folder / RUN
+        total, run = len(collection.queries(self.split)), context.inputs["run"].folder / layout.RUN
         with context.progress.task("passages with an answer", total, "questions") as task:
             for question in questions(collection, self.split, run, self.depth):
                 yield question
@@ -134,6 +132,6 @@ class TrainReader(ValidationOptions):
 
         if "validation_run" not in context.inputs:
             return None
-        options, run = self.validation, context.inputs["validation_run"].folder / RUN
+        options, run = self.validation, context.inputs["validation_run"].folder / layout.RUN
         some = list(islice(questions(collection, options.split, run, options.depth), options.queries))
         return reading_validation(reader, collection.corpus, some, collection.answers(options.split))

@@ -20,9 +20,8 @@ from hardneg.plugin import (
     Reference,
     Table,
     UsageError,
-    drop_batches,
     figures,
-    read_negatives,
+    negatives_files,
 )
 from hardneg_papers.analyses.shared import Points, percent, shortened
 
@@ -135,7 +134,7 @@ def shares(dropped: Path) -> DropCounts:
     """The counts of a `dropped.arrow`. Raises ArtifactError where it is missing or damaged."""
     queries, candidates = 0, np.zeros(0, np.int64)
     counts: dict[str, NDArray[np.int64]] = {}
-    for batch in drop_batches(dropped):
+    for batch in negatives_files.drop_batches(dropped):
         queries += batch.num_rows
         looked_at = np.bincount(batch.column("candidates").to_numpy())
         candidates = _added(candidates, looked_at[::-1].cumsum()[::-1][1:])
@@ -172,9 +171,9 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     """
     if not count:
         return []
-    mined, start = read_negatives(negatives), 0
+    mined, start = negatives_files.read_negatives(negatives), 0
     best: list[tuple[float, int, dict[str, Any]]] = []
-    batches = drop_batches(dropped)
+    batches = negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
         raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
     for batch in batches:

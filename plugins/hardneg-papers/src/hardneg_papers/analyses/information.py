@@ -23,7 +23,7 @@ from hardneg.plugin import (
     Reference,
     System,
     Table,
-    read_negatives,
+    negatives_files,
 )
 from hardneg_papers.analyses.shared import ONE_VECTOR, percent
 
@@ -71,7 +71,7 @@ class Information(Analysis):
         system, texts, results = inputs.system("index", "model"), inputs.queries(None), {}
         for label in self.negatives:
             path = f"negatives.{label}"
-            file = read_negatives(inputs.negatives(path))
+            file = negatives_files.read_negatives(inputs.negatives(path))
             pull = Pull(self.temperature, self.together)
             for query, positives, negatives in vectors_of(file, system, texts):
                 pull.add(query, positives, negatives)

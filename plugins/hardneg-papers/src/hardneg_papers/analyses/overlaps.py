@@ -16,8 +16,8 @@ from hardneg.plugin import (
     Table,
     evaluate,
     means,
+    negatives_files,
     overlap,
-    read_negatives,
     wording,
 )
 from hardneg_papers.analyses.shared import MeasuredRuns, percent
@@ -65,7 +65,8 @@ class OverlapCurve(Analysis):
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
             files = {
-                step: read_negatives(inputs.negatives(f"negatives.{label}.{step}")) for step in self.negatives[label]
+                step: negatives_files.read_negatives(inputs.negatives(f"negatives.{label}.{step}"))
+                for step in self.negatives[label]
             }
             for step in sorted(runs):
                 since = max(first for first in files if first <= step)

@@ -22,7 +22,7 @@ from hardneg.plugin import (
     UsageError,
     evaluate,
     figures,
-    read_negatives,
+    negatives_files,
 )
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
 
@@ -144,7 +144,7 @@ class Projection(Analysis):
         """The first query that has relevant documents and, where there are other groups, some of the first."""
         known, lists = inputs.positives(), list(inputs.queries(inputs.split))
         if self.mined:
-            file = read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
+            file = negatives_files.read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
             listed = {query_id for query_id, count in zip(file.query_ids, file.counts, strict=True) if count}
             lists = [query_id for query_id in lists if query_id in listed]
         elif self.runs:
@@ -168,7 +168,7 @@ class Projection(Analysis):
             run = inputs.stream(f"runs.{label}")
             results[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
         for label in self.mined:
-            file = read_negatives(inputs.negatives(f"mined.{label}"))
+            file = negatives_files.read_negatives(inputs.negatives(f"mined.{label}"))
             rows = [(name, row) for row, name in enumerate(file.query_ids) if name in wanted]
             results[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
         return results

@@ -9,7 +9,7 @@ VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
 HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
-PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
+PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra fast-cpu http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
 
 .PHONY: demo test test-avx2 test-slow lint docs clean
 
@@ -21,7 +21,8 @@ test: $(VENV)/.dev
 
 test-avx2: $(VENV)/.dev
 	ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2 NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto \
-		--dist loadfile $(HANGING)=660 -m 'not slow' $(addprefix tests/,encoders indexes training losses rerankers)
+		--dist loadfile $(HANGING)=660 -m 'not slow' \
+		$(addprefix tests/,encoders indexes training losses rerankers) plugins/hardneg-fast-cpu/tests
 
 test-slow: $(VENV)/.dev
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow

@@ -52,7 +52,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
     corpus = Corpus.open(folder / "corpus")
     vectors = load_learner(SPEC).encode(corpus.contents(np.arange(len(corpus))), "document")
     with FlatWriter(folder / "index", vectors.shape[1], len(corpus)) as writer:
-        writer.write_block(0, 0, vectors)
+        writer.write(vectors)
         writer.write_doc_ids(corpus.doc_ids)
         writer.close()
     positives: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def prepare(folder: Path, documents: int) -> TrainingData:
 def ours(folder: Path, data: TrainingData, options: argparse.Namespace, precision: str) -> Callable[[], str]:
     """hardneg's loop, ready to start."""
     encoder, seconds = split(load_learner(SPEC)), Seconds()
-    searcher = FlatSearcher(FlatVectors.open(folder / "index"), options=ExactOptions(engine="torch"))
+    searcher = FlatSearcher(FlatVectors.open(folder / "index"), options=ExactOptions())
     searcher.search(np.zeros((1, encoder.dimension), np.float32), 1)
     settings = TrainOptions(
         batch_size=options.batch, max_steps=options.steps, precision=precision, learning_rate=5e-6, warmup_ratio=0.0

@@ -86,7 +86,7 @@ def material(options: argparse.Namespace, scratch: Path) -> tuple[Path, NDArray[
         return options.vectors, np.load(options.queries)
     some = around_topics(np.random.default_rng(0), TOPICS, DIMENSION)
     with FlatWriter(scratch / "flat", DIMENSION, options.documents) as writer:
-        writer.write_block(0, 0, some(options.documents))
+        writer.write(some(options.documents))
         writer.write_doc_ids(str(row) for row in range(options.documents))
         writer.close()
     return scratch / "flat", some(QUERIES)

@@ -27,7 +27,6 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.verbs.rerank import Rerank
 from hardneg.verbs.train_reranker import TrainReranker
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
@@ -220,8 +219,6 @@ def cut_down(name: str, preset: str | None, folder: Path) -> list[str]:
             settings += [f"stages.{stage}.options.{option}={value}" for option, value in TRAINED.items()]
         if isinstance(spec, TrainReranker):
             settings.append(f"stages.{stage}.reranker.source={tiny}")
-        if isinstance(spec, Rerank):
-            settings.append(f"stages.{stage}.keep_scores=false")
         if spec.stage == "train-reader":
             settings.append(f"stages.{stage}.reader.name={tiny}")
     return [*settings, *CUT.get(name, [])]

@@ -41,8 +41,8 @@ def prepare(folder: Path, documents: int, queries: int) -> None:
     noise = generator.standard_normal((queries, DIMENSION), dtype=np.float32) / DIMENSION**0.5
     np.save(folder / "queries.npy", _unit(vectors[:queries] + noise))
     with FlatWriter(folder / "index", DIMENSION, documents) as writer:
-        for number, start in enumerate(range(0, documents, 4096)):
-            writer.write_block(number, start, vectors[start : start + 4096])
+        for _number, start in enumerate(range(0, documents, 4096)):
+            writer.write(vectors[start : start + 4096])
         writer.write_doc_ids(f"d{row}" for row in range(documents))
         writer.close()
 

@@ -45,10 +45,7 @@ PARTS = {
         ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
     ),
     "merging": ("hardneg/formats/merging.py", ["tests/formats/test_shard_writer.py"]),
-    "journals": (
-        "hardneg/formats/vectors/journal.py",
-        ["tests/formats/test_block_files.py", "tests/formats/test_flat.py", "tests/formats/test_shard_writer.py"],
-    ),
+    "blocks": ("hardneg/store/blocks.py", ["tests/store/test_blocks.py", "tests/encoders/test_stream.py"]),
 }
 """Of each part: its sources, and the tests that have to notice."""
 

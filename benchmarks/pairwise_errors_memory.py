@@ -47,9 +47,9 @@ def main() -> None:
 def write_index(folder: Path, documents: int, dimension: int, draw: np.random.Generator) -> None:
     """An index folder of random vectors, written block by block."""
     with FlatWriter(folder, dimension, documents) as writer:
-        for number, start in enumerate(range(0, documents, _BLOCK)):
+        for _number, start in enumerate(range(0, documents, _BLOCK)):
             rows = min(_BLOCK, documents - start)
-            writer.write_block(number, start, draw.standard_normal((rows, dimension), np.float32))
+            writer.write(draw.standard_normal((rows, dimension), np.float32))
         writer.write_doc_ids(str(row) for row in range(documents))
         writer.close()
 

@@ -27,9 +27,9 @@ def prepare_search(folder: Path, count: int) -> None:
 
     generator = np.random.default_rng(0)
     with FlatWriter(folder, DIMENSION, count) as writer:
-        for number, start in enumerate(range(0, count, 4096)):
+        for _number, start in enumerate(range(0, count, 4096)):
             rows = min(4096, count - start)
-            writer.write_block(number, start, generator.standard_normal((rows, DIMENSION), dtype=np.float32))
+            writer.write(generator.standard_normal((rows, DIMENSION), dtype=np.float32))
         writer.write_doc_ids(str(row) for row in range(count))
         writer.close()
 
@@ -60,20 +60,16 @@ def prepare_encode(folder: Path, count: int) -> None:
 
 def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
-    from hardneg.encoders.corpus.stream import encode_blocks
+    from hardneg.encoders.corpus.stream import write_index
     from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.vectors.flat_vectors import FlatWriter
     from hardneg.runtime.progress import Silent
 
     corpus = Corpus.open(folder)
     encoder = load_learner(ModelSpec(str(folder / "encoder"), document_length=32), "cpu")
-    with FlatWriter(folder / "index", encoder.dimension, len(corpus)) as writer:
-        encode_blocks(encoder, corpus, writer, EncodeOptions(), Silent())
-        writer.write_doc_ids(corpus.doc_ids)
-        writer.close()
+    write_index([encoder], corpus, folder / "index", EncodeOptions(), Silent())
 
 
 PARTS: dict[str, tuple[Callable[[Path, int], None], Callable[[Path], None]]] = {

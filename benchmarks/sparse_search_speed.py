@@ -40,7 +40,7 @@ def prepare(folder: Path, count: int) -> csr_array:
     """Writes a folder of weights, and returns them as a matrix."""
     with SparseWriter(folder, WIDTH, count) as writer:
         for number, start in enumerate(range(0, count, SLICE)):
-            writer.write_block(number, start, drawn(min(SLICE, count - start), 120, number))
+            writer.write(drawn(min(SLICE, count - start), 120, number))
         writer.write_doc_ids(str(row) for row in range(count))
         writer.close()
     return matrix(SparseStore.open(folder).read(0, count))

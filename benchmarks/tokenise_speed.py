@@ -16,7 +16,6 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from copy import deepcopy
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from encode_speed import docstrings, passages
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.backend import cores, encoded
+from hardneg.encoders.tokens.backend import cores
 from hardneg.encoders.tokens.tokens import tokenise
 
 Read = Callable[[list[str]], object]
@@ -39,8 +38,6 @@ def contestants(encoder: Encoder, length: int) -> dict[str, Read]:
     """The ways to read texts, by name."""
     model: Any = encoder.module
     tokenizer = model.tokenizer
-    fast = deepcopy(tokenizer.backend_tokenizer)
-    fast.no_truncation()
 
     def by_call(texts: list[str]) -> object:
         made = tokenizer(texts, truncation="longest_first", max_length=length)
@@ -55,7 +52,6 @@ def contestants(encoder: Encoder, length: int) -> dict[str, Read]:
         "tokenizer(...)": by_call,
         "SentenceTransformer.preprocess": theirs,
         "hardneg": lambda texts: tokenise(tokenizer, texts, length),
-        "encode_batch_fast, ids as one array": lambda texts: encoded(fast, texts),
     }
 
 

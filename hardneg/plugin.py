@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.save import forget_last_call
     from hardneg.encoders.open.save import written_whole as writing_model
     from hardneg.encoders.open.source import locate as locate_model
+    from hardneg.encoders.passes import one_ahead
+    from hardneg.encoders.passes import usual_budget as usual_tokens_per_batch
+    from hardneg.encoders.precision import takes_bf16
     from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
-    from hardneg.encoders.speed.fastest import takes_bf16
-    from hardneg.encoders.speed.fastest import usual_budget as usual_tokens_per_batch
-    from hardneg.encoders.speed.passes import one_ahead
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
     from hardneg.encoders.towers import evaluating
     from hardneg.evaluation import intervals, significance
@@ -74,14 +74,15 @@ if TYPE_CHECKING:
     from hardneg.formats.doc_ids import DocIds
     from hardneg.formats.export import catalogue as forms
     from hardneg.formats.export.forms import WriteOptions, write_form
-    from hardneg.formats.negatives import drop_batches, read_negatives, write_negatives
+    from hardneg.formats.negatives import drop_batches, join_negatives, read_negatives, write_negatives
     from hardneg.formats.negatives import recorded as recording_drops
     from hardneg.formats.qrels import positives as positives_by_query
     from hardneg.formats.qrels import read_qrels, write_qrels
     from hardneg.formats.runs import lists_in_order, lists_side_by_side, read_run, stream_run, write_run
     from hardneg.formats.segments import Segments
-    from hardneg.formats.vectors import journal, number_file, shards
+    from hardneg.formats.vectors import number_file, shards
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+    from hardneg.formats.vectors.rows_writer import RowsWriter
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
@@ -144,7 +145,6 @@ if TYPE_CHECKING:
         Reranker,
         RowLookup,
         Searcher,
-        StageBlocks,
         TrainableReranker,
         WriterCost,
     )
@@ -153,15 +153,16 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime import model_server
+    from hardneg.runtime.devices import has_bf16_units
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.atomic_write import link_file, replace_text
+    from hardneg.store.blocks import BlockResult
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
     from hardneg.store.identity import plugin_identity
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
     from hardneg.training.step import ExampleTraining
+    from hardneg.verbs.shared.blocks import StageBlocks
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
@@ -180,26 +182,26 @@ if TYPE_CHECKING:
 
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
-    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "CHOICE", "CHOICES",
-    "CachedScorer", "CachedScores", "Candidates", "Command", "CompressedSearcher", "Corpus", "DROPPED", "DataError",
-    "DenseSearcher", "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder",
-    "Evaluation", "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts",
-    "FlatVectors", "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers",
-    "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile",
-    "Lookup", "MANIFEST", "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName",
-    "MissingDependency", "ModelError", "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option",
-    "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query",
-    "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
-    "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores",
-    "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext",
-    "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task",
-    "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError",
-    "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
-    "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
-    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "drop_batches", "estimates",
-    "evaluate", "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms",
-    "gather", "generator", "half", "has_answers", "hash_index", "hub_tables", "id_pairs", "index_checks",
-    "installed_docs", "intervals", "journal", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order",
+    "ANSWERS", "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE",
+    "CHOICES", "Candidates", "Command", "CompressedSearcher", "Corpus", "DROPPED", "DataError", "DenseSearcher",
+    "DocIds", "Document", "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation",
+    "ExactOptions", "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors",
+    "FlatWriter", "FolderFamily", "Form", "FullSpec", "HISTORY", "HardnegError", "HasAnswers", "HasGroups", "Hits",
+    "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST",
+    "MEASURED", "METRICS", "MODEL_FOLDER", "Measured", "Membership", "MetricName", "MissingDependency", "ModelError",
+    "ModelSpec", "NEGATIVES", "Name", "Negatives", "OpenedIndex", "Option", "PAIR_TOKENS", "PairScorer",
+    "PassageAnswers", "PluginError", "PluginSetting", "Progress", "QUERIES", "Query", "QuerySide", "QueryWriter",
+    "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup",
+    "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section",
+    "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store",
+    "StoreWriter", "StoredCollection", "StoredRows", "System", "Table", "Target", "Task", "TextWindows", "Tokens",
+    "TrainableReranker", "TrainingData", "TrainingError", "Trait", "UsageError", "ValidationOptions", "Workplace",
+    "World", "WriteOptions", "WriterCost", "Written", "answer_spans", "argument_values", "arguments", "artifacts_of",
+    "atomic_write", "best_device", "cache_folder", "check_recipe", "checked_tree", "compression", "configure",
+    "dataset_name", "derive_seed", "digest", "drop_batches", "estimates", "evaluate", "evaluating", "exact_ranks",
+    "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator", "half",
+    "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
+    "intervals", "join_negatives", "keep_result", "laid_indexes", "learn", "link_file", "lists_in_order",
     "lists_side_by_side", "load_encoder", "loading", "locate_model", "lucene_search", "make_plan",
     "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "module_folders",
     "named_dataset", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",

@@ -19,7 +19,7 @@ def in_shards(source: Path, out: Path, cuts: Sequence[int]) -> Path:
     for number, (start, stop) in enumerate(pairwise(edges)):
         folder = out / shard_name(number)
         with _writer(store, folder, start, stop) as writer:
-            writer.write_block(0, 0, store.read(start, stop))
+            writer.write(store.read(start, stop))
             writer.write_doc_ids(store.doc_ids[start:stop])
             writer.close()
         size = {"terms": store.width} if hasattr(store, "width") else {"dimension": store.dimension}

@@ -71,8 +71,8 @@ def written(setting: Setting) -> tuple[Path, NDArray[np.float32]]:
     count, dimension = setting.size(500_000, 2000), setting.size(768, 48)
     some = around_topics(np.random.default_rng(0), _TOPICS, dimension)
     with FlatWriter(setting.folder / "flat", dimension, count) as writer:
-        for number, start in enumerate(range(0, count, 4096)):
-            writer.write_block(number, start, some(min(4096, count - start)))
+        for _number, start in enumerate(range(0, count, 4096)):
+            writer.write(some(min(4096, count - start)))
         writer.write_doc_ids(f"d{row}" for row in range(count))
         writer.close()
     return setting.folder / "flat", some(setting.size(4096, 50))

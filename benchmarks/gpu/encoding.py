@@ -56,13 +56,13 @@ def unpadded(setting: Setting) -> Figures:
 
 
 def _own_ways(setting: Setting, model: Encoder, passages: list[str]) -> tuple[Figures, float]:
-    """Texts a second by what `auto` takes, in one row without padding, and padded; and the first of these alone."""
+    """Texts a second by what `auto` takes, and padded; and the first of these alone."""
     found, padded, speeds = (
         Figures(),
         model.encode(passages[:512], "document", EncodeOptions(precision="bf16", attention="sdpa")),
         {},
     )
-    ways: tuple[Attention, ...] = ("auto", "unpadded", "sdpa")
+    ways: tuple[Attention, ...] = ("auto", "sdpa")
     for way in ways:
         options = EncodeOptions(precision="bf16", attention=way)
         cosine = float(_cosines(model.encode(passages[:512], "document", options), padded).mean())

@@ -15,6 +15,7 @@ from hardneg.encoders.inference import prepare
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
 from hardneg.losses.infonce import InfoNCE
@@ -76,7 +77,6 @@ def _own(
     ways = {
         "fp32": EncodeOptions(precision="fp32"),
         "bf16 padded": EncodeOptions(precision="bf16", attention="sdpa"),
-        "bf16 unpadded": EncodeOptions(precision="bf16", attention="unpadded"),
         "auto": EncodeOptions(),
     }
     speeds, exact = dict[str, float](), None
@@ -167,7 +167,7 @@ def cloud(setting: Setting, rows: int, dimension: int = 768, seed: int = 0) -> t
 
 
 def search(setting: Setting) -> Figures:
-    """Queries a second for the best 200 of a million: both engines, plain products, `semantic_search`, and their ids.
+    """Queries a second for the best 200 of a million: by the installed way, in float32, by plain products and peers.
 
     In float64 a document that stands in a list has at least the score of one that is left out, but for the rounding of
     float32.
@@ -183,16 +183,16 @@ def search(setting: Setting) -> Figures:
         told(found, way, {"queries/s": round(count / taken), **share(setting, 2.0 * count * rows * 768, taken)})
 
     lists = {}
-    for engine in ("torch", "bf16", "auto"):
-        options = ExactOptions(device=setting.device, engine=engine)
+    options, installed = ExactOptions(device=setting.device), exact.faster_search
+    for engine, way in (("auto", installed), ("float32", lambda: None)):
+        exact.faster_search = way  # type: ignore[attr-defined]
         lists[engine] = search_exact(DeviceVectors(there), queries, depth, options).rows
-        add(f"{engine}, resident", lambda o=options: search_exact(DeviceVectors(there), queries, depth, o), asked)
-        add(f"{engine}, from memory", lambda o=options: search_exact(here, queries, depth, o), asked, 1)
+        add(f"{engine}, resident", lambda: search_exact(DeviceVectors(there), queries, depth, options), asked)
+        add(f"{engine}, from memory", lambda: search_exact(here, queries, depth, options), asked, 1)
         few = queries[:256]
-        add(
-            f"{engine}, 256 queries", lambda o=options, q=few: search_exact(DeviceVectors(there), q, depth, o), len(few)
-        )
-    found["same ids at the same place"] = round(float((lists["bf16"] == lists["torch"]).mean()), 6)
+        add(f"{engine}, 256 queries", lambda q=few: search_exact(DeviceVectors(there), q, depth, options), len(few))
+    exact.faster_search = installed  # type: ignore[attr-defined]
+    found["same ids at the same place"] = round(float((lists["auto"] == lists["float32"]).mean()), 6)
     for engine, ids in lists.items():
         found[f"{engine}, most that a list misses, float64"] = _missed(there, wanted[:256], ids[:256])
     half, small = there.bfloat16(), wanted.bfloat16()
@@ -227,7 +227,7 @@ def adore_search(setting: Setting) -> Figures:
     queries, found = cloud(setting, 32, seed=9).cpu().numpy(), Figures()
     found["one read of all, ms"] = round(1e3 * median_seconds(lambda: there.rows.sum(), setting), 2)
     for block in (None, 1 << 19, 1 << 21):
-        options = ExactOptions(device=setting.device, engine="torch", corpus_block=block)
+        options = ExactOptions(device=setting.device, corpus_block=block)
         taken = median_seconds(lambda options=options: search_exact(there, queries, 200, options), setting)
         found[f"block {block or 'by default'}, ms"] = round(1e3 * taken, 2)
     return found

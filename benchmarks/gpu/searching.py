@@ -36,7 +36,7 @@ def _vectors(draws: np.random.Generator, count: int, whole: bool) -> NDArray[np.
 
 
 def _search(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int, device: str) -> Hits:
-    return search_exact(vectors, queries, k, ExactOptions(device=device, engine="torch"))
+    return search_exact(vectors, queries, k, ExactOptions(device=device))
 
 
 def first_merge(setting: Setting) -> Figures:
@@ -62,7 +62,7 @@ def speed(setting: Setting) -> Figures:
     documents, queries = setting.size(1_000_000, 5000), setting.size(10_000, 100)
     draws = np.random.default_rng(0)
     vectors, asked = (draws.standard_normal((count, _DIMENSION), np.float32) for count in (documents, queries))
-    options = ExactOptions(device=setting.device, engine="torch")
+    options = ExactOptions(device=setting.device)
     there = DeviceVectors(torch.from_numpy(vectors).to(setting.device))
     found: Figures = {}
     for name, searched in (("on the device", there), ("from memory", vectors)):

@@ -49,8 +49,7 @@ def tf32(setting: Setting) -> Figures:
     draws = np.random.default_rng(0)
     vectors, queries = (draws.integers(-4000, 4001, (count, 64)).astype(np.float32) / 4096 for count in (3000, 40))
     one, other = (
-        search_exact(vectors, queries, 20, ExactOptions(device=name, engine="torch")).scores
-        for name in ("cpu", setting.device)
+        search_exact(vectors, queries, 20, ExactOptions(device=name)).scores for name in ("cpu", setting.device)
     )
     apart = float(np.abs(one - other).max())
     expect(apart < 1e-5, f"scores are {apart:.1e} from the CPU's: TF32 keeps three digits")

@@ -96,7 +96,7 @@ class Workplace:
             known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
             raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], known)}")
         if (device := arguments.get("device")) is not None:
-            from hardneg.encoders.speed.devices import check_device
+            from hardneg.runtime.devices import check_device
 
             check_device(name_of("device", device), "device")
         store, progress = arguments.get("store"), arguments.get("progress", False)

@@ -18,7 +18,7 @@ from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.planned_work import free_bytes
 from hardneg.indexes.kernels.lucene.java import find_java, first_java, starts_alone
 from hardneg.records.errors import ModelError
-from hardneg.runtime.processor import bf16_on_cpu, cpu_name
+from hardneg.runtime.devices import bf16_on_cpu, cpu_name
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.contract import Contract

@@ -59,7 +59,7 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 def checked_device(context: typer.Context, device: str | None) -> str | None:
     """The device as given. Raises UsageError: there is none of that name here."""
     if device is not None and not context.resilient_parsing:
-        from hardneg.encoders.speed.devices import check_device
+        from hardneg.runtime.devices import check_device
 
         check_device(device)
     return device

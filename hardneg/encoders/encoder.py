@@ -236,13 +236,9 @@ class Encoder:
             raise ModelError(f"model {self.spec.name!r} has a vector a token, which are not pooled: leave segments out")
         return SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
-    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
+    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the encoded rows."""
-        return self.representation.writer(folder, rows, self.dimension, number)
-
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a folder holds all of the rows."""
-        return self.representation.is_complete(folder, rows, self.dimension)
+        return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
         """Writes a folder for `open` and `SentenceTransformer(folder)`; `card` becomes its README.md.

@@ -7,27 +7,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from hardneg.encoders.passes import Budget, ahead, gathered_in_parts, in_passes, most_tokens, usual_budget
+from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.representation import first_broken
 from hardneg.encoders.spec import Side
-from hardneg.encoders.speed.fastest import arranged, most_tokens, takes_bf16, usual_budget
-from hardneg.encoders.speed.packing import batches, keeps_apart, packing_of, packs, taken_packed
-from hardneg.encoders.speed.passes import Budget, ahead, gathered_in_parts, in_passes
 from hardneg.encoders.tokens.backend import cores
 from hardneg.encoders.tokens.segmenting import SegmentTokens, rows_of
-from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.encoders.towers import evaluating
+from hardneg.encoders.tokens.tokens import Tokens, token_batches
+from hardneg.encoders.towers import evaluating, in_bfloat16, sharing
 from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded
+from hardneg.registry.faster import Packing
 from hardneg.runtime.float32_products import float32_products
 
 if TYPE_CHECKING:
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
 
 Tokenise = Callable[[int, Sequence[str]], Tokens | SegmentTokens]
 """Tokenises texts into the rows to encode; takes the number of the first text and the texts."""
-_TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
-_KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 _PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
 
 
@@ -46,7 +43,8 @@ class Inference:
     """A model prepared to encode.
 
     parts: its modules, the first possibly in bfloat16. budget: tokens of a pass. tokens: tokenises texts.
-    joins: whether windows are joined until they fill a few passes. tf32, begun: as in `EncodeOptions`.
+    joins: whether windows are joined until they fill a few passes. packing: of a faster way, None for padded texts.
+    tf32, begun: as in `EncodeOptions`.
     """
 
     encoder: "Encoder"
@@ -55,6 +53,7 @@ class Inference:
     budget: Budget
     tokens: Tokenise
     joins: bool
+    packing: Packing | None = None
     tf32: bool = False
     begun: Path | None = None
 
@@ -67,32 +66,15 @@ def prepare(encoder: "Encoder", side: Side, options: EncodeOptions, tokens: Toke
     with float32_products(device, options.tf32):
         applies = whole or options.precision == "bf16"
         half = applies and takes_bf16(options.precision, transformer, "inference") and whole
-    parts = [_arranged(encoder, side, options, half), *rest]
+    parts = [in_bfloat16(transformer) if half else sharing(transformer), *rest]
+    faster, packing = arrange(parts[0], options), None
+    if faster is not None:
+        with _computing(encoder, parts, options.tf32):
+            packing = faster.packing(encoder, side, parts)
     plain = partial(encoder.tokenise, side=side)
     make = tokens or (lambda _, texts: plain(texts))
     budget = Budget(min(options.tokens_per_batch or usual_budget(device), most_tokens(parts[0], device)))
-    return Inference(encoder, side, parts, budget, make, device.type != "cpu", options.tf32, options.begun)
-
-
-def _arranged(encoder: "Encoder", side: Side, options: EncodeOptions, half: bool) -> Any:
-    """A side's transformer, arranged to compute; with packed texts only if these keep their vectors."""
-    transformer, *rest = encoder.parts(side)
-    packed = encoder.representation.form == "vectors" and taken_packed([transformer, *rest])
-    first = arranged(transformer, options.attention, options.compile, half, packed)
-    if (packing := packing_of(first)) is None:
-        return first
-    parts, network = [first, *rest], transformer.model
-    if network not in _KEEP_APART:
-        run = partial(encoder.representation.run, parts, device=encoder.device, side=side)
-        tokens = encoder.prompted(side, "").tokenise(_TRIAL, side)
-        with _computing(encoder, parts, options.tf32):
-            _KEEP_APART[network] = keeps_apart(run, tokens, packing, encoder.device, first.model.dtype)
-    if _KEEP_APART[network]:
-        return first
-    if options.attention == "unpadded":
-        changed = f"in a {type(network).__name__} texts in one row change each other's vectors"
-        raise ModelError(f"attention is unpadded, and {changed}: leave it out, or set auto")
-    return arranged(transformer, options.attention, options.compile, half)
+    return Inference(encoder, side, parts, budget, make, device.type != "cpu", packing, options.tf32, options.begun)
 
 
 @contextmanager
@@ -159,8 +141,9 @@ def _joined(
 def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: Callable[[int], None]) -> Encoded:
     """Encodes rows; `begun` holds those that are encoded already and gets the others."""
     encoder, representation = inference.encoder, inference.encoder.representation
-    packing = packing_of(inference.parts[0]) if packs(tokens) else None
+    packing = inference.packing if inference.packing is not None and inference.packing.takes(tokens) else None
     put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
+    batches = token_batches if packing is None else packing.batches
 
     def run(features: dict[str, Tensor]) -> Tensor:
         return representation.run(inference.parts, features, encoder.device, inference.side)
@@ -169,7 +152,7 @@ def _encoded(inference: Inference, tokens: Tokens, begun: BegunBlock, advance: C
         return representation.gathered(some, count, encoder.dimension)
 
     with _computing(encoder, inference.parts, inference.tf32):
-        passes = in_passes(tokens.lengths, inference.budget, partial(batches, packing=packing), put, run, begun)
+        passes = in_passes(tokens.lengths, inference.budget, batches, put, run, begun)
         return gathered_in_parts(passes, begun, gathered, advance)
 
 

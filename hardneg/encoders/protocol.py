@@ -42,11 +42,11 @@ class EncodeOptions:
     """How texts or pairs go through a model; changes a vector or score by float noise, and `precision` by rounding.
 
     tokens_per_batch: the most rows times padded length of one forward pass; a longer text passes alone. None is
-        the usual one of a device (`hardneg.encoders.speed.fastest`).
-    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.processor`).
+        the usual one of a device (`hardneg.encoders.passes`).
+    precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.devices`).
     window: number of texts or pairs that are sorted by length together.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-    attention: how a transformer attends; `auto` is what is fast on its processor, or what its library does.
+    attention: how a transformer attends; `auto` is its library's way, or that of a package for speed.
     compile: whether it is compiled by `torch.compile`, which takes a minute first.
     keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
     begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
@@ -74,30 +74,24 @@ class StoredRows(Protocol):
         """The texts of documents `start` to `stop`, `size` at a time."""
 
 
-class BlockStore(Protocol):
-    """What encoded blocks are put into; several processes may hold one, each with a number of its own."""
+class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
+    """Writes encoded documents in the order of their rows; what is not closed is not there."""
 
-    def finished_blocks(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk."""
-
-    def write_block(self, number: int, start_row: int, encoded: Any, /) -> None:
-        """Writes the rows from `start_row` on, and marks the block as finished."""
-
-
-class StoreWriter(BlockStore, AbstractContextManager["StoreWriter"], Protocol):
-    """Writes encoded documents block by block; after a kill, the next writer finds the finished blocks."""
+    def write(self, encoded: Any, /) -> None:
+        """Writes the rows that come next."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Writes the id of each row, in row order, streaming."""
 
     def close(self) -> None:
-        """Checks that the folder is complete."""
+        """Completes the folder. Raises ArtifactError where rows or ids are missing."""
 
 
 class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
-    files: the names of the files that `writer` leaves in a folder. block: the most documents that it writes at a time.
+    files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
+    documents that it writes at a time.
     """
 
     files: Sequence[str]
@@ -132,11 +126,8 @@ class TextEncoder(Protocol):
             ModelError: documents cannot be cut for this model.
         """
 
-    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
-        """A writer of the rows; `number` distinguishes the writers of several processes."""
-
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a folder holds all of the rows."""
+    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
+        """A writer of the rows."""
 
 
 class EncoderFamily(Protocol):

@@ -15,7 +15,7 @@ from hardneg.encoders.tokens.segmenting import count_rows
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.vectors.flat_vectors import FlatWriter, is_complete
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded
 from hardneg.runtime.distributed import World
@@ -97,13 +97,9 @@ class Representation:
         """What of the corpus is stored: the documents."""
         return corpus
 
-    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> StoreWriter:
+    def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
         """A writer of the rows."""
-        return FlatWriter(folder, dimension, len(rows), number)
-
-    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
-        """Whether a folder holds all of the rows."""
-        return is_complete(folder, dimension, len(rows))
+        return FlatWriter(folder, dimension, len(rows))
 
 
 def first_broken(encoded: Encoded) -> int | None:

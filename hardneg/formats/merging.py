@@ -84,21 +84,18 @@ def merge_flat(opened: Sequence[FlatVectors], folder: Path, progress: Progress) 
     """
     dimension, total = opened[0].dimension, sum(map(len, opened))
     with FlatWriter(folder, dimension, total) as writer, progress.task("merge", total, "vectors") as task:
-        for number, (start, block) in enumerate(_blocks(opened, max(1, _BLOCK_BYTES // (4 * dimension)))):
-            writer.write_block(number, start, block)
+        for block in _blocks(opened, max(1, _BLOCK_BYTES // (4 * dimension))):
+            writer.write(block)
             task.advance(len(block))
         writer.write_doc_ids(name for vectors in opened for part in _ids(vectors) for name in part)
         writer.close()
     return total
 
 
-def _blocks(opened: Sequence[FlatVectors], size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    row = 0
+def _blocks(opened: Sequence[FlatVectors], size: int) -> Iterator[NDArray[np.float32]]:
     for vectors in opened:
         for start in range(0, len(vectors), size):
-            block = vectors.read(start, min(start + size, len(vectors)))
-            yield row, block
-            row += len(block)
+            yield vectors.read(start, min(start + size, len(vectors)))
 
 
 def merge_in_shards(opened: Sequence[FlatVectors], folder: Path) -> int:

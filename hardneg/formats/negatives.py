@@ -169,15 +169,20 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
         writer.write_batch(_drop_batch(block))
 
 
-def join_negatives(negatives: Sequence[Path], dropped: Sequence[Path]) -> Iterator[Negatives]:
+def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
     """The rows of several files that `write_negatives` wrote, one after another, with what `recorded` wrote of them.
 
     dropped: as many files, or none. `write_negatives` and `recorded` write from these the bytes of one file of all.
     """
-    drops = (drops_at(batch, row)[1] for path in dropped for batch in drop_batches(path) for row in range(len(batch)))
-    for path in negatives:
-        for item in read_negatives(path):
+    drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
+    for data in negatives:
+        for item in NegativesFile(_batches(data)):
             yield replace(item, drops=next(drops, None))
+
+
+def _batches(data: bytes) -> list[pa.RecordBatch]:
+    file = pa.ipc.open_file(pa.BufferReader(data))
+    return [file.get_batch(number) for number in range(file.num_record_batches)]
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:

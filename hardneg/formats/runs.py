@@ -4,7 +4,6 @@ trec_eval ignores the rank column and the order of lines: it sorts by score (as 
 document id, both descending. A run that this module writes has no equal scores: every reader sees one order.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -283,14 +282,6 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
             raise DataError(f"query {query_id} comes twice in {where}")
         written.add(query_id)
         yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores), tag)
-
-
-def join_runs(parts: Sequence[Path], path: Path) -> None:
-    """Writes runs that were written without gzip as one, in the order given: the bytes of one `write_run` of all."""
-    with replacing(path) as file:
-        for part in parts:
-            with part.open("rb") as lines:
-                shutil.copyfileobj(lines, file)
 
 
 def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: str) -> bytes:

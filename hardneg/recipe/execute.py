@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.speed.devices import check_device
 from hardneg.fields import Trait
 from hardneg.recipe.needs import check_packages
 from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.records.layout import DATASET, START
 from hardneg.registry.plugins import plugin_errors
+from hardneg.runtime.devices import check_device, cpu_name
 from hardneg.runtime.distributed import from_first, world
-from hardneg.runtime.processor import cpu_name
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
 from hardneg.store.choices import noted
@@ -176,7 +175,7 @@ def _make(
         run.watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
-        if not (step.spec.resumes or (step.in_blocks and run.options.engine.resumes)):
+        if not (step.spec.resumes or step.in_blocks):
             empty(folder)
         if world().size > 1 and step.spec.every_process:
             from_first(_WORK)

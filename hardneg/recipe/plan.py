@@ -52,7 +52,7 @@ class Step:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether an engine may make it."""
+        """Whether it is cut into blocks, which an engine makes."""
         return type(self.spec).blocks is not StageSpec.blocks
 
 

@@ -27,7 +27,7 @@ from hardneg.records.layout import DATASET, IR_METADATA, LOCK, METRICS, MODEL_FO
 from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.records.wording import counted
-from hardneg.runtime.processor import cpu_name
+from hardneg.runtime.devices import cpu_name
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
 from hardneg.store.atomic_write import link_file, link_folder, replace_text, replacing_folder
 from hardneg.store.digest import digest

@@ -31,31 +31,6 @@ if TYPE_CHECKING:
     from hardneg.records.types import Encoded
 
 
-class StageBlocks(Protocol):
-    """The work of a stage opened in one process, cut into independent blocks.
-
-    unit: the name of a block's items, such as `passages`.
-    """
-
-    unit: ClassVar[str]
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The number of items of each block; the same in every process and whenever the work is resumed."""
-
-    def finished(self) -> set[int]:
-        """Return the numbers of the blocks that are safely on disk."""
-
-    def make(self, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Return these blocks, ascending, with their numbers; write only what an unfinished one resumes from."""
-
-    def write(self, number: int, content: Any) -> None:
-        """Write a block, made here or elsewhere, safely to disk, and mark it as finished."""
-
-    def finish(self) -> Mapping[str, Any]:
-        """Join the blocks, when all are finished, and return the facts for the manifest."""
-
-
 class NegativeMiner(Protocol):
     """Selects negatives from ranked lists (`hardneg.miners`).
 

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hardneg.encoders.passes import Budget, gathered_in_parts, in_passes, one_ahead, usual_budget
+from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.speed.fastest import arrange, takes_bf16, usual_budget
-from hardneg.encoders.speed.passes import Budget, gathered_in_parts, in_passes, one_ahead
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
 from hardneg.formats.vectors.begun_blocks import BegunBlock
@@ -60,7 +60,7 @@ class PairScorer:
         with float32_products(network.device, options.tf32):
             half = takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
-        arrange(network.module, options.attention, options.compile)
+        arrange(network.module, options)
         return cls(network, options, half, Budget(options.tokens_per_batch or usual_budget(network.device)))
 
     @classmethod
@@ -94,11 +94,7 @@ class PairScorer:
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard
     ) -> Iterator[Sequence[float]]:
-        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks."""
-        return map(self.network.activated, self.logits(blocks, advance))
-
-    def logits(self, blocks: Iterable[Iterable[Request]], advance: Advance = unheard) -> Iterator[Sequence[float]]:
-        """The logits that these scores are made of.
+        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
 
         The next window is tokenised while one is scored, be it of the same block or of the next.
         """
@@ -108,8 +104,7 @@ class PairScorer:
             for window, waiting in one_ahead(pending):
                 ends = np.cumsum([len(documents) for _, documents in window])
                 scores = self._scores(waiting.result(), advance) if ends[-1] else np.empty(0, np.float32)
-                for part in np.split(scores, ends[:-1]):
-                    yield part.tolist()
+                yield from (self.network.activated(part.tolist()) for part in np.split(scores, ends[:-1]))
 
     def _windows(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         window: list[Request] = []

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardneg.encoders.open.resolved import ResolvedModel, resolve
-from hardneg.encoders.protocol import StoredRows, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -22,10 +22,6 @@ from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light,
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"
 _BLOCK = 3
-
-
-class _Killed(Exception):
-    pass
 
 
 class EncoderTests(PluginTests):
@@ -71,7 +67,6 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-        from hardneg.encoders.protocol import EncodeOptions
 
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
@@ -137,7 +132,6 @@ class EncoderTests(PluginTests):
 
     def test_windows_stream(self, tmp_path: Path) -> None:
         """Windows come in order, few are held, and `advance` counts each text."""
-        from hardneg.encoders.protocol import EncodeOptions
 
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
@@ -164,55 +158,38 @@ class EncoderTests(PluginTests):
         write_corpus((Document(f"d{i}", text) for i, text in enumerate(texts)), folder / "corpus", Silent())
         return Corpus.open(folder / "corpus")
 
-    def _write(self, encoder: Any, rows: StoredRows, folder: Path, killed_after: int | None = None) -> set[int]:
-        """Write the missing blocks, and return those that were there."""
-        texts = self.documents()
-        with encoder.writer(folder, rows) as writer:
-            there: set[int] = writer.finished_blocks()
-            for number, start in enumerate(range(0, len(texts), _BLOCK)):
-                if number == killed_after:
-                    raise _Killed
-                if number not in there:
-                    writer.write_block(number, start, self._encode(encoder, texts[start : start + _BLOCK]))
-            writer.write_doc_ids(rows.doc_ids)
-            writer.close()
-        return there
-
-    def test_a_store_is_resumed(self, tmp_path: Path) -> None:
-        """A store killed between two blocks is resumed, and equals one that was not."""
+    def test_a_store_is_written(self, tmp_path: Path) -> None:
+        """A folder is complete when its writer has closed it, and holds what the documents became."""
         from hardneg.indexes.open_store import open_store
 
-        encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
-        folders = [tmp_path / "stopped", tmp_path / "whole"]
-        stored = []
-        for path, stop in zip(folders, (1, None), strict=True):
-            path.mkdir()
-            rows = encoder.rows(corpus, None, path, Silent(), World())
-            rule(not encoder.is_complete(path, rows), "an empty folder is not complete")
-            if stop is not None:
-                try:
-                    self._write(encoder, rows, path, killed_after=stop)
-                except _Killed:
-                    rule(not encoder.is_complete(path, rows), "a folder that lacks blocks is not complete")
-                rows = encoder.rows(corpus, None, path, Silent(), World())
-            there = self._write(encoder, rows, path)
-            rule(there == set(range(stop or 0)), "the next writer finds finished blocks", there)
-            rule(encoder.is_complete(path, rows), "a folder that has all blocks and was closed is complete")
-            lacking = [name for name in encoder.files if not (path / name).exists()]
-            rule(not lacking, "`files` names what a writer leaves", lacking)
-            stored.append(open_store(path).encoded(np.arange(len(corpus))))
-        self._alike(stored[0], stored[1], "a resumed store equals one that was written in one go")
-        self._alike(stored[1], self._encode(encoder, self.documents()), "a store holds what the documents became")
+        encoder, texts = self._opened(tmp_path), self.documents()
+        corpus, path = self._corpus(tmp_path, texts), tmp_path / "store"
+        path.mkdir()
+        rows = encoder.rows(corpus, None, tmp_path / "counts", Silent(), World())
+        for last in (False, True):
+            with encoder.writer(path, rows) as writer:
+                for start in range(0, len(texts), _BLOCK) if last else (0,):
+                    writer.write(self._encode(encoder, texts[start : start + _BLOCK]))
+                if last:
+                    writer.write_doc_ids(rows.doc_ids)
+                    writer.close()
+            rule((path / encoder.files[0]).exists() == last, "the first of `files` is there when a folder was closed")
+        lacking = [name for name in encoder.files if not (path / name).exists()]
+        rule(not lacking, "`files` names what a writer leaves", lacking)
+        stored = open_store(path).encoded(np.arange(len(corpus)))
+        self._alike(stored, self._encode(encoder, texts), "a store holds what the documents became")
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         """Exact search of the store finds the best scores."""
+        from hardneg.encoders.corpus.stream import write_index
         from hardneg.indexes.kernels.candidate_scoring import score_matrix
         from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
         corpus, folder = self._corpus(tmp_path, texts), tmp_path / "store"
         folder.mkdir()
-        self._write(encoder, encoder.rows(corpus, None, folder, Silent(), World()), folder)
+        rows = encoder.rows(corpus, None, folder, Silent(), World())
+        write_index([encoder], rows, folder, EncodeOptions(precision="fp32"), Silent())
         encoded = self._encode(encoder, texts)
         hits, scores = open_store(folder).search(encoded, 1), score_matrix(encoded, encoded)
         best = np.allclose(hits.scores[:, 0], scores.max(1), rtol=self.tolerance, atol=self.tolerance)
@@ -227,7 +204,6 @@ class EncoderTests(PluginTests):
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         """A family that cannot cut documents raises ModelError."""
         from hardneg.encoders.corpus.stream import write_index
-        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.open_store import open_store
 
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())

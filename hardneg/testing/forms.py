@@ -30,7 +30,7 @@ def drawn_queries(documents: NDArray[np.float32], exact: bool) -> NDArray[np.flo
 def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
     """Write documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
     with FlatWriter(folder, documents.shape[1], len(documents)) as writer:
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
         writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
         writer.close()
     return folder

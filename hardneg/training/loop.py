@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.speed.fastest import set_compiled, takes_bf16
+from hardneg.encoders.precision import set_compiled, takes_bf16
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted

@@ -1,30 +1,31 @@
-"""Stage `encode`: the corpus as vectors in a flat index, block by block, in one folder or in shards."""
+"""Stage `encode`: the corpus as vectors in a flat index, in one folder or in shards."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from pydantic import Field
 
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import Attention, ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
+from hardneg.runtime.progress import Task
 from hardneg.store.artifacts import SCRATCH
+from hardneg.verbs.shared.blocks import StageBlocks
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:
-    from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders
-    from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
+    from hardneg.encoders.corpus.stream import Layout
     from hardneg.encoders.tokens.segmenting import SegmentedCorpus
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.records.types import Encoded
-    from hardneg.registry.protocols import Searcher, StageBlocks
+    from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
+    from hardneg.store.blocks import BlockResult
 
 
 class Encode(IndexSpec):
@@ -42,7 +43,6 @@ class Encode(IndexSpec):
     every_process = True
     artifact_type = "index"
     needs_dataset = True
-    resumes = True
     stage: Literal["encode"]
     model: Annotated[Name, Reference(("model",))] = START
     precision: Literal["auto", "fp32", "bf16"] = "auto"
@@ -98,132 +98,67 @@ class Encode(IndexSpec):
 
         return open_store(source.folder, options, progress)
 
-    def make(self, context: "StageContext[Encode]") -> Facts:
-        """Encodes every block that is not yet there; a stopped run goes on in the middle of the unfinished one."""
-        from hardneg.encoders.corpus.sharding import Sharding, write_shards
-        from hardneg.encoders.corpus.stream import write_index
-
-        encoder, rows = self._opened(context)
-        if self._in_shards(context):
-            cut = Sharding(self.shards, self.shard_rows)
-            write_shards(encoder, rows, context.folder, self._options(context), context.progress, cut)
-        else:
-            write_index([encoder], rows, context.folder, self._options(context), context.progress)
-        return _finished(context, encoder, rows)
-
-    def blocks(self, context: "StageContext[Encode]", writer: int = 0) -> "StageBlocks":
-        """Blocks of passages, or of segments."""
-        encoder, rows = self._opened(context)
-        return EncodedBlocks(
-            context, encoder, rows, self._options(context), self._store(context, encoder, rows, writer)
-        )
-
-    def _opened(self, context: "StageContext[Encode]") -> "tuple[TextEncoder, StoredRows]":
-        """The model, and what it is to encode. Raises ArtifactError where a stopped run has cut other blocks."""
-        from hardneg.encoders.corpus.stream import block_sizes
-        from hardneg.formats.vectors.journal import check_sizes
+    def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
+        """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
+        from hardneg.encoders.corpus.stream import Layout
         from hardneg.verbs.shared.inputs import open_corpus, open_prompted
 
-        corpus = open_corpus(context)
+        corpus, scratch = open_corpus(context), context.folder / SCRATCH
         encoder = open_prompted(context, "document", self.document_prompt, self.precision)
-        rows = encoder.rows(corpus, self.segments, context.folder, context.progress, world())
-        check_sizes(context.folder / SCRATCH, block_sizes(encoder, rows))
-        return encoder, rows
-
-    def _options(self, context: "StageContext[Encode]") -> "EncodeOptions":
-        from hardneg.encoders.protocol import EncodeOptions
-
-        return EncodeOptions(
+        rows = encoder.rows(corpus, self.segments, scratch, context.progress, world())
+        options = EncodeOptions(
             self.tokens_per_batch,
             self.precision,
             attention=self.attention,
             compile=self.compile,
             keep_tokens=self.keep_tokens,
             tf32=self.tf32,
-            begun=context.folder / SCRATCH / "begun",
+            begun=scratch / "begun",
         )
-
-    def _in_shards(self, context: "StageContext[Encode]") -> bool:
-        """Whether shards are wanted, or were begun by a run that was stopped."""
-        from hardneg.formats.vectors.shards import BEGUN_CUT
-        from hardneg.records.layout import WEIGHTS
-
-        begun = (context.folder / BEGUN_CUT).exists()
-        one = (context.folder / "index").exists() or (context.folder / WEIGHTS).exists()
-        return begun or (not one and (self.shards or self.shard_rows) is not None)
-
-    def _store(
-        self, context: "StageContext[Encode]", encoder: "TextEncoder", rows: "StoredRows", writer: int
-    ) -> "OneFolder | ShardFolders":
-        from hardneg.encoders.corpus.sharding import OneFolder, ShardFolders, Sharding, ShardWork
-
-        if not self._in_shards(context):
-            return OneFolder(encoder, rows, context.folder, writer)
-        cut = Sharding(self.shards, self.shard_rows)
-        return ShardFolders(ShardWork.begun(encoder, rows, context.folder, cut), writer)
+        layout = Layout.of_encoder(encoder, rows)
+        unit = "passages" if self.segments is None else "segments"
+        return EncodedBlocks(
+            context, layout.sizes, "encode corpus", unit, encoder=encoder, rows=rows, layout=layout, options=options
+        )
 
 
 @dataclass(frozen=True)
-class EncodedBlocks:
-    """The blocks of an index, as a process has opened them; what one holds goes into the index, or its shard."""
+class EncodedBlocks(StageBlocks):
+    """The blocks of an index, as a process has opened them."""
 
-    unit: ClassVar[str] = "passages"
-    context: StageContext[Encode]
-    encoder: "TextEncoder"
-    rows: "StoredRows"
-    options: "EncodeOptions"
-    store: "OneFolder | ShardFolders"
+    encoder: TextEncoder = field(kw_only=True)
+    rows: StoredRows = field(kw_only=True)
+    layout: "Layout" = field(kw_only=True)
+    options: EncodeOptions = field(kw_only=True)
 
-    @cached_property
-    def sizes(self) -> Sequence[int]:
-        """The rows of each block."""
-        from hardneg.encoders.corpus.stream import block_sizes
-
-        return block_sizes(self.encoder, self.rows)
-
-    def finished(self) -> set[int]:
-        """By the store."""
-        return self.store.finished_blocks()
-
-    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, tuple[int, Encoded]]]":
-        """The first row of each, and what its texts are encoded into."""
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
+        """What the texts of each block are encoded into."""
         from hardneg.encoders.corpus.stream import encoded_blocks
 
-        parts = encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, lambda rows: None)
-        return ((number, (start, encoded)) for number, start, encoded in parts)
+        return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
 
-    def write(self, number: int, content: "tuple[int, Encoded]") -> None:
-        """Into the store."""
-        from hardneg.encoders.corpus.stream import Layout
+    def write(self, number: int, block: "BlockResult") -> None:
+        """Writes a block; what was kept of it while it was unfinished goes."""
         from hardneg.formats.vectors.begun_blocks import drop
 
-        self.store.write_block(number, *content)
-        drop(self.options.begun, Layout.of_encoder(self.encoder, self.rows).name(number))
+        super().write(number, block)
+        drop(self.options.begun, self.layout.name(number))
 
     def finish(self) -> Facts:
-        """Completes the index."""
-        self.store.close()
-        return _finished(self.context, self.encoder, self.rows)
+        """Writes the index, and tells of it."""
+        from hardneg.encoders.corpus.stream import join_blocks
+        from hardneg.formats.vectors.shards import index_bytes
 
-
-def _finished(context: StageContext[Encode], encoder: "TextEncoder", rows: "StoredRows") -> dict[str, int]:
-    """Leaves the index alone in its folder, and tells of it."""
-    from hardneg.encoders.tokens.segmenting import SegmentedCorpus
-    from hardneg.formats.vectors.shards import index_bytes
-    from hardneg.records.layout import SHARDS
-
-    if world().first:
-        shards = [path.name for path in context.folder.glob("shard-*") if path.is_dir()]
-        context.keep_only(*encoder.files, *shards, SHARDS)
-    size = index_bytes(context.folder) if world().first else 0
-    passages = len(rows.corpus) if isinstance(rows, SegmentedCorpus) else len(rows)
-    facts = {"passages": passages, "dimension": encoder.dimension, "bytes": size}
-    return facts | (_cut_facts(context, rows) if isinstance(rows, SegmentedCorpus) else {})
+        spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
+        join_blocks(self.encoder, rows, self.store, folder, spec.shards, spec.shard_rows)
+        passages = len(rows if spec.segments is None else rows.corpus)
+        facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
+        return facts | ({} if spec.segments is None else _cut_facts(self.context, rows))
 
 
 def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:
     """How many segments there are, and what of the documents was not read."""
-    if rows.cut_off and world().first:
+    if rows.cut_off:
         documents = counted(len(rows.first) - 1, "document")
         behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text after the last segment"
         cut = f"{rows.cut.count} of {rows.cut.length} tokens"

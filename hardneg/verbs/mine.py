@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,17 +31,16 @@ from hardneg.records.types import Negatives
 from hardneg.registry.protocols import NegativeMiner, RunJoiner
 from hardneg.runtime.progress import Task
 from hardneg.runtime.seeding import SEED
-from hardneg.store.artifacts import SCRATCH
+from hardneg.verbs.shared.blocks import StageBlocks, query_blocks
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.run_blocks import QueryBlocks, query_blocks
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import QueryLists
-    from hardneg.formats.vectors.journal import BlockFiles
     from hardneg.mining.choosing import Choosing
     from hardneg.mining.filters import MiningTexts
     from hardneg.mining.lists_of_file import ListsOfFile
+    from hardneg.store.blocks import BlockResult
 
 _BLOCK = 1024  # queries
 
@@ -61,6 +60,7 @@ class Mine(StageSpec):
 
     version = 2
     artifact_type = "negatives"
+    every_process = True
     purpose = "take passages that rank high and are not labelled: the hard negatives"
     needs_dataset = True
     stage: Literal["mine"]
@@ -145,23 +145,10 @@ class Mine(StageSpec):
         count = sizes.queries(self.split)
         return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
 
-    def make(self, context: "StageContext[Mine]") -> Facts:
-        """Streams candidates through the miner; facts: queries, negatives, and what was dropped for which reason.
-
-        Beside the negatives stands what was dropped, candidate by candidate, from a miner that tells it.
-        """
-        from hardneg.formats.negatives import recorded, write_negatives
-
-        mining, facts = _Mining.of(context), Counter[str]()
-        with context.progress.task("mining", len(mining.query_ids), "queries") as task:
-            listed = _telling(mining.listed(), task)
-            write_negatives(context.folder / NEGATIVES, recorded(mining.mined(listed, facts), context.folder / DROPPED))
-        return mining.summary(facts)
-
-    def blocks(self, context: "StageContext[Mine]", writer: int = 0) -> "MinedBlocks":
-        """Blocks of queries."""
+    def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
+        """Blocks of queries, whose candidates stream through the miner."""
         mining = _Mining.of(context)
-        return MinedBlocks(context, query_blocks(len(mining.query_ids), _BLOCK), writer, mining)
+        return MinedBlocks(context, query_blocks(len(mining.query_ids), _BLOCK), "mining", mining=mining)
 
 
 @dataclass(frozen=True)
@@ -244,15 +231,15 @@ class _Mining:
 
 
 @dataclass(frozen=True)
-class MinedBlocks(QueryBlocks):
-    """The negatives in blocks of queries."""
+class MinedBlocks(StageBlocks):
+    """The negatives in blocks of queries, and beside them what a miner tells that it has dropped."""
 
-    mining: _Mining
+    mining: _Mining = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int]) -> "Iterator[tuple[int, BlockFiles]]":
+    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
         """The negatives of each block as files, and what its mining has counted."""
         from hardneg.formats.negatives import recorded, write_negatives
-        from hardneg.formats.vectors.journal import BlockFiles, contiguous
+        from hardneg.store.blocks import BlockResult, contiguous
 
         for some in contiguous(numbers):
             listed = islice(self.mining.listed(), some.start * _BLOCK, None)
@@ -260,22 +247,19 @@ class MinedBlocks(QueryBlocks):
                 facts = Counter[str]()
                 with TemporaryDirectory() as folder:
                     names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
-                    mined = self.mining.mined(islice(listed, _BLOCK), facts)
+                    mined = self.mining.mined(_telling(islice(listed, _BLOCK), task), facts)
                     write_negatives(names[0], recorded(mined, names[1]))
                     files = {path.name: path.read_bytes() for path in names if path.exists()}
-                yield number, BlockFiles(files, facts)
+                yield number, BlockResult(files, facts)
 
     def finish(self) -> Facts:
-        """Writes the negatives in the order of the queries."""
+        """Writes the negatives in the order of the queries. Raises DataError where there are none."""
         from hardneg.formats.negatives import join_negatives, recorded, write_negatives
 
-        count, context = len(self.sizes), self.context
-        facts = self.files.facts(count)
-        joined = join_negatives(self.files.paths(NEGATIVES, count), self.files.paths(DROPPED, count))
-        write_negatives(context.folder / NEGATIVES, recorded(joined, context.folder / DROPPED))
-        self.files.release()
-        context.keep_only(NEGATIVES, DROPPED, SCRATCH)
-        return self.mining.summary(facts)
+        count, folder = len(self.sizes), self.context.folder
+        joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
+        write_negatives(folder / NEGATIVES, recorded(joined, folder / DROPPED))
+        return self.mining.summary(self.store.facts(count))
 
 
 def _telling(listed: "Iterator[QueryLists]", task: Task) -> "Iterator[QueryLists]":

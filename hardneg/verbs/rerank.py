@@ -2,11 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice, tee
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -18,22 +16,20 @@ from hardneg.records.errors import PluginError
 from hardneg.records.layout import MODEL_FOLDER, RUN
 from hardneg.records.types import RankedList
 from hardneg.registry.protocols import Reranker, TrainableReranker
-from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Task
 from hardneg.store.artifacts import SCRATCH
-from hardneg.store.digest import digest
+from hardneg.verbs.shared.blocks import Ranking, RunBlocks, query_blocks
 from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.run_blocks import Entry, RunBlocks, query_blocks
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, source_of
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.queries import Queries
-    from hardneg.rerankers.kept_scores import CachedScorer
     from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request
 
-_PAIRS = 4096  # of a block: what a process that is killed loses at most
+_PAIRS = 4096  # of a block: they are sorted by length together
+_SLOW_PAIRS = 256  # of a block of what scores one query after another
 
 
 class Rerank(RunSpec):
@@ -41,14 +37,12 @@ class Rerank(RunSpec):
 
     reranker: the stage that trained it. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
-    keep_scores: those of trained networks are kept by content in the user's cache, for all runs on this machine.
     tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
     attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 2
     purpose = "have a reranker score what was found"
-    resumes = True
     every_process = True
     stage: Literal["rerank"]
     reranker: Annotated[Name | None, Reference(("reranker",))] = None
@@ -64,7 +58,6 @@ class Rerank(RunSpec):
     attention: Attention = Field(default="auto", json_schema_extra=FREE)
     compile: bool = Field(default=False, json_schema_extra=FREE)
     tf32: bool = Field(default=False, json_schema_extra=LATER)
-    keep_scores: bool = Field(default=True, json_schema_extra=FREE)
 
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
@@ -91,103 +84,69 @@ class Rerank(RunSpec):
         count = sizes.queries(self.split)
         return Row(count, "queries", count * self.depth * 20)
 
-    def make(self, context: "StageContext[Rerank]") -> Facts:
-        """Reranks block by block, going on behind those that are finished, and joins them in the order of the queries.
+    def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
+        """Blocks of queries; a block's scores do not depend on the other blocks."""
+        from hardneg.verbs.shared.inputs import open_collection, queries_of
 
-        Several processes share the blocks. A block's scores do not depend on the other blocks.
-        """
-        here = world()
-        scoring = _Scoring.of(context)
-        blocks = scoring.blocks(here.rank)
-        share, finished = range(here.rank, len(blocks.sizes), here.size), blocks.finished()
-        missing = [number for number in share if number not in finished]
-        total, left = (sum(blocks.sizes[number] for number in numbers) for numbers in (share, missing))
-        with context.progress.task("reranking", total, "queries", done=total - left) as task:
-            timed = replace(blocks, ranking=partial(scoring.ranking, advance=_speed(task)))
-            for number, part in timed.make(missing):
-                blocks.write(number, part)
-                task.advance(blocks.sizes[number])
-        barrier()
-        return blocks.finish() if here.first else {}
-
-    def blocks(self, context: "StageContext[Rerank]", writer: int = 0) -> RunBlocks:
-        """Blocks of queries, of about so many pairs that a process which is killed loses little."""
-        return _Scoring.of(context).blocks(writer)
+        collection, source = open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
+        queries = queries_of(context, collection, self.split)
+        plugin = context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+        step = max(1, (_PAIRS if isinstance(plugin, TrainableReranker) else _SLOW_PAIRS) // self.depth)
+        sizes = query_blocks(len(queries), step)
+        return RerankBlocks(
+            context, sizes, "reranking", collection=collection, queries=queries, step=step, plugin=plugin
+        )
 
 
 @dataclass(frozen=True)
-class _Scoring:
+class RerankBlocks(RunBlocks):
     """A reranking at work: what it reads; step: queries of a block."""
 
-    context: StageContext[Rerank]
-    collection: "StoredCollection"
-    queries: "Queries"
-    step: int
+    collection: "StoredCollection" = field(kw_only=True)
+    queries: "Queries" = field(kw_only=True)
+    step: int = field(kw_only=True)
+    plugin: Reranker = field(kw_only=True)
 
-    @classmethod
-    def of(cls, context: StageContext[Rerank]) -> "_Scoring":
-        from hardneg.verbs.shared.inputs import open_collection, queries_of
+    def run_facts(self) -> Facts:
+        """The depth."""
+        return {"depth": self.context.spec.depth}
 
-        collection, spec = open_collection(context.inputs["dataset"]), context.spec
-        return cls(context, collection, queries_of(context, collection, spec.split), max(1, _PAIRS // spec.depth))
-
-    def blocks(self, writer: int) -> RunBlocks:
-        sizes, depth = query_blocks(len(self.queries), self.step), self.context.spec.depth
-        return RunBlocks(self.context, sizes, writer, self.ranking, lambda: {"depth": depth})
-
-    def ranking(
-        self, numbers: Sequence[int], advance: "Advance" = lambda pairs: None
-    ) -> Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]:
+    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
         """The lists of some blocks with new scores; nothing is loaded before the first is asked for."""
         wanted, last = set(numbers), max(numbers, default=-1) + 1
         through = _blocks(self.context, self.collection, self.queries, self.step)
         upto = through if last * self.step >= len(self.queries) else islice(through, last)
         blocks, ahead = tee(block for number, block in enumerate(upto) if number in wanted)
-        answers = self._answers(ahead, advance)
+        answers = self._answers(ahead, _speed(task))
         for block in blocks:
             yield block.entries(answers), lambda block=block: block.facts  # type: ignore[misc]
 
     def _answers(self, blocks: "Iterable[_QueryBlock]", advance: "Advance") -> Iterator[Sequence[float]]:
-        """The scores of each query of the blocks."""
-        from hardneg.rerankers.kept_scores import kept_answers
-
+        """The scores of each query of the blocks; a query without documents has none, and no plugin is asked."""
         corpus = self.collection.corpus
-        if isinstance(self._plugin, TrainableReranker):
-            yield from self._scorer.rerank_blocks((block.requests(corpus) for block in blocks), advance)
-        else:
-            batches = ((digest(block.query_ids[0]), list(block.requests(corpus))) for block in blocks)
-            yield from kept_answers(self._plugin, batches, self._begun)
+        if isinstance(self.plugin, TrainableReranker):
+            yield from self._scorer(self.plugin).rerank_blocks((block.requests(corpus) for block in blocks), advance)
+            return
+        requests, ahead = tee(request for block in blocks for request in block.requests(corpus))
+        answers = iter(self.plugin.rerank(request for request in ahead if request[1]))
+        for _, documents in requests:
+            yield next(answers, ()) if documents else ()
 
-    @property
-    def _begun(self) -> Path:
-        return self.context.folder / SCRATCH / "begun"
-
-    @cached_property
-    def _plugin(self) -> Reranker:
-        source = self.context.inputs.get("reranker")
-        return self.context.plugin("plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
-
-    @cached_property
-    def _scorer(self) -> "PairScorer | CachedScorer":
-        """The network, whose scores are kept where that is asked for."""
+    def _scorer(self, plugin: TrainableReranker) -> "PairScorer":
         from hardneg.encoders.protocol import EncodeOptions
-        from hardneg.rerankers.kept_scores import CachedScorer, CachedScores
         from hardneg.rerankers.pair_scoring import PairScorer
 
-        source, spec, plugin = self.context.inputs.get("reranker"), self.context.spec, self._plugin
-        assert isinstance(plugin, TrainableReranker)
-        folder = None if source is None else source.folder / MODEL_FOLDER
+        source, spec = self.context.inputs.get("reranker"), self.context.spec
         options = EncodeOptions(
             spec.tokens_per_batch,
             spec.precision,
             attention=spec.attention,
             compile=spec.compile,
             tf32=spec.tf32,
-            begun=self._begun,
+            begun=self.context.folder / SCRATCH / "begun",
         )
-        scorer = PairScorer.opened(plugin, folder, self.context.device, options)
-        kept = CachedScores.of_plugin(scorer, plugin, folder) if spec.keep_scores else None
-        return CachedScorer(scorer, kept) if kept else scorer
+        folder = None if source is None else source.folder / MODEL_FOLDER
+        return PairScorer.opened(plugin, folder, self.context.device, options)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,17 @@
 """Stage `search`: the best documents for the queries of one split, of all or of a run's, as a TREC run."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.layout import QUERIES, RUN
-from hardneg.runtime.distributed import barrier, world
-from hardneg.runtime.progress import Seconds
-from hardneg.store.artifacts import SCRATCH
-from hardneg.verbs.shared.context import Facts, StageContext
-from hardneg.verbs.shared.run_blocks import RunBlocks, query_blocks
+from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
+
+if TYPE_CHECKING:
+    from hardneg.verbs.shared.searching import SearchBlocks
 
 _PURPOSES = {
     "train": "rank the passages for the training queries, to mine from",
@@ -39,7 +36,6 @@ class Search(RunSpec):
     version = 1
     purpose = "rank the passages for the queries"
     every_process = True
-    resumes = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
     model: Annotated[Name | None, Reference(("model",))] = None
@@ -134,54 +130,8 @@ class Search(RunSpec):
         count = sizes.queries(self.split)
         return Row(count, "queries", count * self.depth * 20)
 
-    def make(self, context: "StageContext[Search]") -> Facts:
-        """Searches in as few passes over the index as memory allows, and writes the run in the order of the queries.
+    def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
+        """Blocks of queries; those that follow each other share a pass over the index."""
+        from hardneg.verbs.shared.searching import SearchBlocks
 
-        Several processes share the queries of a dense index, by whole windows of the encoder: the run is the same.
-        Of an index in shards, what a stopped run has found in some of them is kept.
-        """
-        from hardneg.formats.runs import join_runs, write_run
-        from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searching import Searching, searched_queries, share_of_queries
-
-        if world().first:
-            context.keep_only(SCRATCH)
-        barrier()
-        collection, here = open_collection(context.inputs["dataset"]), world()
-        facts = Counter[str]()
-        queries = searched_queries(context, collection, facts)
-        facts += Counter({"queries": len(queries), "depth": self.depth})
-        searching = Searching(context, collection, queries, facts, Seconds())
-        if here.size == 1 or "model" not in context.inputs:
-            if here.first:
-                write_run(context.folder / RUN, searching.entries(range(len(queries))))
-                context.keep_only(RUN, QUERIES)
-            return {**facts, **searching.timings()}
-        parts = [context.folder / f"part-{rank}.trec" for rank in range(here.size)]
-        write_run(parts[here.rank], searching.entries(share_of_queries(len(queries), here)))
-        barrier()
-        if here.first:
-            join_runs(parts, context.folder / RUN)
-            context.keep_only(RUN, QUERIES)
-        return {**facts, **searching.timings()}
-
-    def blocks(self, context: "StageContext[Search]", writer: int = 0) -> RunBlocks | None:
-        """Whole windows of queries; none where the queries' vectors are given."""
-        from hardneg.formats.queries import Queries
-        from hardneg.verbs.shared.inputs import open_collection
-        from hardneg.verbs.shared.searching import Searching, searched_queries, without_candidates
-
-        if self.query_vectors is not None:
-            return None
-        from hardneg.encoders.protocol import EncodeOptions
-
-        collection, facts = open_collection(context.inputs["dataset"]), Counter[str]()
-        there = context.folder / QUERIES if writer and self.queries is not None else None
-        queries = Queries.open(there) if there else searched_queries(context, collection, facts)
-        searching = Searching(context, collection, queries, Counter(), Seconds())
-        sizes = query_blocks(len(queries), EncodeOptions().window)
-
-        def facts_of() -> Facts:
-            return {**facts, "queries": len(queries), "depth": self.depth, **without_candidates(context, queries)}
-
-        return RunBlocks(context, sizes, writer, searching.ranking, facts_of)
+        return SearchBlocks.opened(context, first)

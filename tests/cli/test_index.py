@@ -60,7 +60,7 @@ def test_mistakes(words: str, kind: type[Exception], message: str, flat: Path, t
 def test_a_folder_of_another_form_is_told(tmp_path: Path) -> None:
     tokens, empty = tmp_path / "tokens", tmp_path / "none"
     with FlatWriter(tokens, 2, 1) as writer:
-        writer.write_block(0, 0, np.ones((1, 2), np.float32))
+        writer.write(np.ones((1, 2), np.float32))
         writer.write_doc_ids(["d"])
         writer.close()
     np.save(tokens / "offsets.npy", np.array([0, 1]))

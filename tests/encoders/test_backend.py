@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from hardneg.encoders.tokens import backend
-from hardneg.encoders.tokens.backend import Backend, Ids, WordIds, backend_of, cut, cut_pairs, encoded, goes_by_words
+from hardneg.encoders.tokens.backend import Backend, Ids, backend_of, cut, cut_pairs
 from hardneg.encoders.tokens.tokens import Tokens, _by_its_own_call, tokenise
 
 LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
@@ -98,12 +97,6 @@ def _same(found: Tokens, expected: Tokens) -> None:
         assert all((ours[name] == value).all() for name, value in theirs.items())
 
 
-@pytest.fixture(params=[1, 8], ids=["by words", "on many cores"])
-def cores(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "cores", lambda: request.param)
-
-
-@pytest.mark.usefixtures("cores")
 @pytest.mark.parametrize("name", MADE)
 @settings(max_examples=60, deadline=None)
 @example(["a  b\nc ab ab ab", "", "    ab", "ab " * 9], 5)
@@ -112,21 +105,12 @@ def test_a_texts_ids(name: str, texts: list[str], length: int) -> None:
     _same(tokenise(MADE[name], texts, length), _by_its_own_call(MADE[name], texts, length, 0, None))
 
 
-@pytest.mark.usefixtures("cores")
 @pytest.mark.parametrize("name", MADE)
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(ODD, ODD), max_size=4), st.integers(4, 25))
 def test_a_pairs_ids(name: str, pairs: list[tuple[str, str]], length: int) -> None:
     first, second = [one for one, _ in pairs], [other for _, other in pairs]
     _same(tokenise(MADE[name], first, length, 0, second), _by_its_own_call(MADE[name], first, length, 0, second))
-
-
-def test_what_goes_by_words() -> None:
-    found = {name: goes_by_words(made.backend_tokenizer) for name, made in MADE.items()}
-    assert {name for name, by_words in found.items() if by_words} == {"bert", "uncased_words"}
-    made = bert()
-    made.add_tokens(["new york"])
-    assert not goes_by_words(made.backend_tokenizer)
 
 
 def test_new_tokens_are_seen() -> None:
@@ -147,32 +131,6 @@ def test_one_that_makes_more_of_a_text_is_asked_itself() -> None:
         *_wordpiece().encode("ab").ids,
         *_wordpiece().encode(".").ids,
     ]
-
-
-def test_words_are_read_once_and_forgotten_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[list[str]] = []
-
-    def noted(tokenizer: Any, texts: list[str]) -> Any:
-        read.append(sorted(texts))
-        return encoded(tokenizer, texts)
-
-    monkeypatch.setattr("hardneg.encoders.tokens.backend.encoded", noted)
-    monkeypatch.setattr("hardneg.encoders.tokens.backend._KEPT", 3)
-    words, texts = WordIds(_wordpiece()), ["ab a ab a", "a a ab"]
-    ids, offsets = words.of(texts, 9) or ((), ())
-    assert list(offsets) == [0, 4, 7] and list(ids) == [*_wordpiece().encode("ab a ab a a a ab").ids]
-    assert words.of(texts, 9) is not None and read == [["a", "ab"]]
-    assert words.of(["x y", "z a"], 9) is None
-    assert words.of(["x x x x y y y y"], 9) is not None and read[1:] == [["x", "y"]]
-    assert words.of(["ab ab ab"], 9) is not None and read[2:] == [["ab"]]
-
-
-def test_of_a_long_text_no_more_is_read_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    words, texts = WordIds(_wordpiece()), ["ab ab ab a a a a x", "a  a  a ab"]
-    ids, offsets = words.of([texts[0]], 4) or ((), ())
-    assert list(offsets) == [0, 4] and len(ids) == 4
-    ids, offsets = words.of(texts, 3) or ((), ())
-    assert list(np.diff(offsets)) == [8, 4]
 
 
 def test_cuts_by_hand() -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from tiny import BY_FAMILY
 
-from hardneg.encoders.corpus.sharding import Sharding, write_shards
 from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.protocol import EncodeOptions
@@ -49,10 +48,8 @@ def corpus(tmp_path_factory):
     return Corpus.open(folder)
 
 
-@pytest.mark.parametrize(
-    ("kind", "cut", "shards"), [*((kind, None, 0) for kind in KINDS), ("dense", Segments(4, 2), 0), ("dense", None, 2)]
-)
-def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, kind, cut, shards):
+@pytest.mark.parametrize(("kind", "cut"), [*((kind, None) for kind in KINDS), ("dense", Segments(4, 2))])
+def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, kind, cut):
     encoder = load_encoder(ModelSpec(str(KINDS[kind](tmp_path / "model"))), "cpu")
 
     def encode(name, bar):
@@ -60,10 +57,7 @@ def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, 
         folder.mkdir(exist_ok=True)
         monkeypatch.setattr(begun_blocks, "clock", lambda: bar.now)
         rows, options = encoder.rows(corpus, cut, folder, Silent(), World()), replace(OPTIONS, begun=folder / "begun")
-        if shards:
-            write_shards(encoder, rows, folder, options, bar, Sharding(shards))
-        else:
-            write_index([encoder], rows, folder, options, bar)
+        write_index([encoder], rows, folder, options, bar)
         return {path.relative_to(folder): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
     whole = Stopping()
@@ -74,6 +68,5 @@ def test_a_stop_loses_no_more_than_half_a_minute(tmp_path, monkeypatch, corpus, 
     again = Stopping()
     assert encode("stopped", again) == expected
     assert sum(again.batches) == sum(whole.batches)
-    if not shards:
-        *batches, known = again.batches
-        assert known == sum(whole.batches[:6]) and batches == whole.batches[6:]
+    *batches, known = again.batches
+    assert known == sum(whole.batches[:6]) and batches == whole.batches[6:]

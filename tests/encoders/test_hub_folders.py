@@ -1,4 +1,4 @@
-"""Published models in small: vectors as sentence-transformers makes them, packed texts, and a training of five steps.
+"""Published models in small: vectors as sentence-transformers makes them, and a training of five steps.
 
 `python -m tests.encoders.test_hub_folders` prints the table.
 """
@@ -19,7 +19,6 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import SIDES, ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.errors import ModelError
 from hardneg.runtime.progress import Silent
 from hardneg.training.methods.dual_encoder import train
 from tests.tiny import tiny_encoder
@@ -170,13 +169,12 @@ _FAST = {"Qwen3-Embedding", "nomic-embed-text", "gte-multilingual", "jina-embedd
 class Figures:
     """Smallest cosines to the vectors of sentence-transformers, and the greatest change of a weight in training.
 
-    together, alone: of all texts in a pass, and a text a pass. packed: in one row; None where that is refused.
+    together, alone: of all texts in a pass, and a text a pass.
     trained: of the saved folder.
     """
 
     together: float
     alone: float
-    packed: float | None
     trained: float
     learnt: float
 
@@ -187,10 +185,6 @@ def figures(form: Published, folder: Path) -> Figures:
 
     model, work = form.write(folder), write_toy(folder / "toy")
     ours, theirs = load_learner(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
-    try:
-        packed = closeness(ours, theirs, EncodeOptions(1000, "fp32", attention="unpadded"))
-    except ModelError:
-        packed = None
     learner = load_learner(ModelSpec(str(model)), "cpu")
     before = [weight.detach().clone() for weight in learner.module.parameters()]
     settings = options(max_steps=5, accumulate=1, learning_rate=1e-3)
@@ -200,7 +194,7 @@ def figures(form: Published, folder: Path) -> Figures:
     learner.save(folder / "trained")
     saved = SentenceTransformer(str(folder / "trained"), device="cpu")
     found = [closeness(ours, theirs, EncodeOptions(budget, "fp32")) for budget in (100_000, 1)]
-    return Figures(*found, packed, closeness(learner, saved, EncodeOptions(precision="fp32")), learnt)
+    return Figures(*found, closeness(learner, saved, EncodeOptions(precision="fp32")), learnt)
 
 
 def closeness(ours: Encoder, theirs: Any, chosen: EncodeOptions) -> float:
@@ -220,16 +214,15 @@ _NAMED = [pytest.param(name, marks=[] if name in _FAST else [pytest.mark.slow]) 
 @pytest.mark.parametrize("name", _NAMED)
 def test_vectors_and_training_are_those_of_sentence_transformers(name: str, tmp_path: Path) -> None:
     found = figures(PUBLISHED[name], tmp_path)
-    assert (found.packed is not None) == PUBLISHED[name].packed
-    cosines = [found.together, found.alone, found.trained, *([] if found.packed is None else [found.packed])]
+    cosines = [found.together, found.alone, found.trained]
     assert min(cosines) > 1 - 1e-6
     assert found.learnt > 1e-4
 
 
 if __name__ == "__main__":
-    print("| model | together | alone | packed | trained, opened by sentence-transformers |\n|---|---|---|---|---|")
+    print("| model | together | alone | trained, opened by sentence-transformers |\n|---|---|---|---|")
     for named, shape in PUBLISHED.items():
         with tempfile.TemporaryDirectory() as place:
             told = figures(shape, Path(place))
-        values = (told.together, told.alone, told.packed, told.trained)
+        values = (told.together, told.alone, told.trained)
         print("|", " | ".join([named, *("refused" if each is None else f"{each:.7f}" for each in values)]), "|")

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed.passes import Budget, ahead, in_passes
 from hardneg.encoders.tokens.tokens import token_batches
 from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.errors import ModelError

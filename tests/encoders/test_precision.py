@@ -7,16 +7,19 @@ import pytest
 import torch
 from torch import nn
 
+from hardneg.encoders import precision
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.passes import most_tokens, usual_budget
+from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed import fastest as precision
-from hardneg.encoders.speed.fastest import most_tokens, takes_bf16, usual_budget
-from hardneg.records.errors import UsageError
-from hardneg.runtime.processor import Processor
+from hardneg.encoders.towers import sharing
+from hardneg.records.errors import ModelError, UsageError
+from hardneg.runtime.devices import bf16_on_cpu
 from hardneg.store.choices import noted
 
 USES = get_args(precision.Use)
+_UNITS = pytest.mark.skipif(not bf16_on_cpu(), reason="this CPU has no units for bfloat16, or a variable forbids them")
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def network(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def computing_on(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
-    monkeypatch.setattr(precision, "processor_of", lambda device: Processor(device.type, bf16))
+    monkeypatch.setattr(precision, "has_bf16_units", lambda device: bf16)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -66,7 +69,7 @@ class Card:
     device = torch.device("cuda")
 
 
-@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize("bf16", [False, pytest.param(True, marks=_UNITS)])
 def test_encoding_follows_it(tiny_model, bf16, monkeypatch):
     monkeypatch.setattr(precision, "LARGE", 1)
     computing_on(monkeypatch, bf16)
@@ -86,3 +89,19 @@ def test_tokens_of_a_pass():
 
     assert most_tokens(Logits(), cpu) == (1 << 29) // 120_000 and most_tokens(object(), cpu) == 1 << 27
     assert most_tokens(Logits(), card) == (1 << 34) // 120_000
+
+
+def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
+    monkeypatch.setattr(precision.shutil, "which", lambda name: None)
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
+    with pytest.raises(ModelError, match="compile needs a compiler of C"):
+        encoder.encode(["some words"], "query", EncodeOptions(compile=True))
+
+
+def test_what_is_to_be_compiled_is_the_copy(tiny_model, monkeypatch):
+    told: list[Any] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
+    own = load_learner(ModelSpec(str(tiny_model)), "cpu").parts("query")[0]
+    copied = sharing(own)
+    arrange(copied, EncodeOptions(compile=True))
+    assert told == [(copied.model, {"dynamic": True})] and copied.model is not own.model

@@ -1,25 +1,21 @@
-"""A corpus encoded shard by shard: the same bytes as in one folder, resumed and shared shard by shard."""
-
-import json
+"""A corpus in shards: the same bytes as in one folder."""
 
 import numpy as np
 import pytest
 from tiny import BY_FAMILY
 
 from hardneg.encoders.corpus import stream
-from hardneg.encoders.corpus.sharding import Sharding, write_shards
-from hardneg.encoders.corpus.stream import write_index
+from hardneg.encoders.corpus.stream import Layout, encoded_blocks, join_blocks
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.formats.vectors.shards import BEGUN_CUT
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
+from hardneg.store.blocks import BlockStore
 from hardneg.testing.forms import alike
 
 FP32 = EncodeOptions(precision="fp32")
@@ -41,13 +37,14 @@ def corpus(tmp_path, monkeypatch):
     return Corpus.open(tmp_path / "corpus")
 
 
-def encode(encoder, corpus, folder, sharding=None, cut=None):
+def encode(encoder, corpus, folder, sharding=(), cut=None):
     folder.mkdir(exist_ok=True, parents=True)
     rows = encoder.rows(corpus, cut, folder, Silent(), World())
-    if sharding is None:
-        write_index([encoder], rows, folder, FP32, Silent())
-    else:
-        write_shards(encoder, rows, folder, FP32, Silent(), sharding)
+    store, sizes = BlockStore(folder / "blocks"), Layout.of_encoder(encoder, rows).sizes
+    store.begin(sizes)
+    for number, block in encoded_blocks(encoder, rows, range(len(sizes)), len(rows), FP32, lambda count: None):
+        store.write(number, block)
+    join_blocks(encoder, rows, store, folder, *sharding)
     return open_store(folder)
 
 
@@ -58,7 +55,7 @@ def check_same(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sharding", [Sharding(shards=1), Sharding(shards=3), Sharding(rows=9), Sharding(shards=99)])
+@pytest.mark.parametrize("sharding", [(1,), (3,), (None, 9), (99,)])
 def test_shards_hold_what_one_folder_does(models, corpus, tmp_path, monkeypatch, kind, sharding):
     monkeypatch.setattr(models[kind], "block", 4)
     whole = encode(models[kind], corpus, tmp_path / "whole")
@@ -67,28 +64,8 @@ def test_shards_hold_what_one_folder_does(models, corpus, tmp_path, monkeypatch,
 
 
 def test_segments_of_a_document_stay_in_one_shard(models, corpus, tmp_path):
-    cut, places = Segments(length=8, count=4), {"whole": None, "shards": Sharding(shards=2)}
+    cut, places = Segments(length=8, count=4), {"whole": (), "shards": (2,)}
     one, two = (encode(models["static"], corpus, tmp_path / name, how, cut) for name, how in places.items())
     check_same(one, two)
     assert (tmp_path / "whole/docid").read_bytes() == (tmp_path / "shards/docid").read_bytes()
     assert (tmp_path / "shards/shard-00001/docid").read_text().startswith("d15#0\n")
-
-
-def test_a_stopped_run_keeps_its_shards_and_its_cut(models, corpus, tmp_path, monkeypatch):
-    encoder, written, numbers = models["static"], FlatWriter.write_block, list[int]()
-
-    def stops_at_the_fifth(writer, number, *rest):
-        numbers.append(number)
-        if len(numbers) == 5:
-            raise KeyboardInterrupt
-        written(writer, number, *rest)
-
-    monkeypatch.setattr(FlatWriter, "write_block", stops_at_the_fifth)
-    with pytest.raises(KeyboardInterrupt):
-        encode(encoder, corpus, tmp_path / "shards", Sharding(shards=4))
-    assert sorted(path.name for path in (tmp_path / "shards").glob("shard-*/shard.json"))
-    monkeypatch.setattr(stream, "BLOCK", 4)
-    found = encode(encoder, corpus, tmp_path / "shards", Sharding(shards=2))
-    assert sorted(numbers) == [0, 1, 2, 3, 4, 4, 5, 6, 7]
-    assert len(json.loads((tmp_path / "shards" / BEGUN_CUT).read_text())) == 5
-    check_same(encode(encoder, corpus, tmp_path / "whole"), found)

@@ -12,9 +12,9 @@ from hardneg.encoders import inference
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.inference import encode_windows, prepare
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.passes import Budget
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.speed.passes import Budget
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.formats.segments import Segments
 

@@ -1,8 +1,4 @@
-import fcntl
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +13,8 @@ _IDS = [f"d{i}" for i in range(20)]
 
 def _write(folder: Path, vectors: np.ndarray = _VECTORS, block: int = 7) -> None:
     with FlatWriter(folder, vectors.shape[1], len(vectors)) as writer:
-        for number, start in reversed(list(enumerate(range(0, len(vectors), block)))):
-            writer.write_block(number, start, vectors[start : start + block])
+        for start in range(0, len(vectors), block):
+            writer.write(vectors[start : start + block])
         writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
         writer.close()
 
@@ -82,15 +78,15 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be read"):
         FlatVectors.open(tmp_path)
     with FlatWriter(tmp_path, 3, 20) as writer:
-        writer.write_block(0, 0, _VECTORS[:10])
-        with pytest.raises(ArtifactError, match="row 10"):
+        writer.write(_VECTORS[:10])
+        with pytest.raises(ArtifactError, match="rows from 10"):
             writer.close()
         with pytest.raises(ArtifactError, match="19 document ids for 20"):
             writer.write_doc_ids(_IDS[1:])
-        writer.write_block(1, 10, _VECTORS[10:])
+        writer.write(_VECTORS[10:])
         with pytest.raises(ArtifactError, match="document ids"):
             writer.close()
-        with pytest.raises(ArtifactError, match="did not finish"):
+        with pytest.raises(ArtifactError, match="cannot be read"):
             FlatVectors.open(tmp_path)
         with pytest.raises(DataError, match="d 1"):
             writer.write_doc_ids(["d 1"])
@@ -99,100 +95,26 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
 def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with FlatWriter(tmp_path, 3, 20) as writer:
         with pytest.raises(UsageError, match="shape"):
-            writer.write_block(0, 0, np.zeros((2, 4), np.float32))
-        with pytest.raises(UsageError, match="row 21"):
-            writer.write_block(0, 18, np.zeros((3, 3), np.float32))
+            writer.write(np.zeros((2, 4), np.float32))
+        with pytest.raises(UsageError, match="21 rows of 20"):
+            writer.write(np.zeros((21, 3), np.float32))
         with pytest.raises(ArtifactError, match="finite"):
-            writer.write_block(0, 0, np.full((2, 3), np.nan, np.float32))
-        assert writer.finished_blocks() == set()
+            writer.write(np.full((2, 3), np.nan, np.float32))
 
 
-def test_another_shape_or_a_finished_folder_is_not_overwritten(tmp_path: Path) -> None:
-    FlatWriter(tmp_path, 3, 20).__exit__()
-    with pytest.raises(ArtifactError, match="another shape"):
-        FlatWriter(tmp_path, 4, 20)
+def test_a_finished_folder_is_not_overwritten_and_one_that_is_not_leaves_nothing(tmp_path: Path) -> None:
+    with FlatWriter(tmp_path, 4, 20) as writer:
+        writer.write(np.zeros((1, 4), np.float32))
+    assert not list(tmp_path.iterdir())
     _write(tmp_path)
     with pytest.raises(ArtifactError, match="already complete"):
         FlatWriter(tmp_path, 3, 20)
 
 
-def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    with FlatWriter(tmp_path, 3, 20) as one, FlatWriter(tmp_path, 3, 20, writer=1) as two:
-        one.write_block(0, 0, _VECTORS[:10])
-        two.write_block(1, 10, _VECTORS[10:])
-        assert (tmp_path / "index.journal.1").read_text().split()[:3] == ["1", "10", "10"]
-        one.write_doc_ids(_IDS)
-        assert one.finished_blocks() == {0, 1}
-        one.close()
-    assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["docid", "index"]
-
-
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from hardneg.formats.vectors import flat_vectors as flat
-place = sys.argv[2]
-write = flat._write_all
-def dying(file, data, offset):
-    write(file, data[: len(data) // 2], offset)
-    os.kill(os.getpid(), signal.SIGKILL)
-with flat.FlatWriter(Path(sys.argv[1]), 3, 20) as writer:
-    for number in range(4):
-        if number == 2:
-            if place == "between":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if place == "journal":
-                os.write(writer._journal.file, b"\\n2 10 5")
-                os.kill(os.getpid(), signal.SIGKILL)
-            flat._write_all = dying
-        vectors = np.arange(number * 15, number * 15 + 15, dtype=np.float32).reshape(5, 3)
-        writer.write_block(number, number * 5, vectors)
-"""
-
-
-@pytest.mark.parametrize("place", ["between", "inside", "journal"])
-def test_a_killed_writer_is_resumed(tmp_path: Path, place: str) -> None:
-    done = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path), place], check=False)
-    assert done.returncode == -signal.SIGKILL
-    with FlatWriter(tmp_path, 3, 20) as writer:
-        assert writer.finished_blocks() == {0, 1}
-        for number in {0, 1, 2, 3} - writer.finished_blocks():
-            writer.write_block(number, number * 5, _VECTORS[number * 5 : number * 5 + 5])
-        writer.write_doc_ids(_IDS)
-        writer.close()
-    assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
-
-
-def test_a_writer_touches_no_byte_of_another_machines_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by a network file system's pages: those are read and written whole unless the file is write-only, synced."""
-    written: list[tuple[int, int]] = []
-    cut: list[int] = []
-    pwrite, ftruncate = os.pwrite, os.ftruncate
-
-    def noted(file: int, data: bytes, offset: int) -> int:
-        flags = fcntl.fcntl(file, fcntl.F_GETFL)
-        assert flags & os.O_ACCMODE == os.O_WRONLY and flags & os.O_DSYNC == os.O_DSYNC
-        written.append((offset, len(data)))
-        return pwrite(file, data, offset)
-
-    monkeypatch.setattr(os, "pwrite", noted)
-    monkeypatch.setattr(os, "ftruncate", lambda file, size: (cut.append(size), ftruncate(file, size)))
-    with FlatWriter(tmp_path, 3, 20) as one:
-        one.write_block(0, 0, _VECTORS[:10])
-        with FlatWriter(tmp_path, 3, 20, writer=1) as two:
-            two.write_block(1, 10, _VECTORS[10:])
-        one.write_doc_ids(_IDS)
-        one.close()
-    assert written == [(0, 45), (45, 120), (165, 120)] and cut == [285]
-    assert np.array_equal(FlatVectors.open(tmp_path).vectors, _VECTORS)
-
-
 @pytest.mark.parametrize("lines", ["a\n", "a\nb\nc\n", ""])
 def test_ids_that_are_not_as_many_as_the_vectors_are_told(tmp_path, lines):
     with FlatWriter(tmp_path, 2, 2) as writer:
-        writer.write_block(0, 0, np.eye(2, dtype=np.float32))
+        writer.write(np.eye(2, dtype=np.float32))
         writer.write_doc_ids(["a", "b"])
         writer.close()
     (tmp_path / "docid").write_text(lines)

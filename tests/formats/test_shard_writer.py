@@ -52,7 +52,7 @@ def test_vectors_and_ids_are_those_of_one_file_however_they_come(tmp_path, block
 def index_of(folder: Path, names: str, first: float = 0, dimension: int = 2) -> Path:
     vectors = np.arange(len(names) * dimension, dtype=np.float32).reshape(-1, dimension) + first
     with FlatWriter(folder, dimension, len(names)) as writer:
-        writer.write_block(0, 0, vectors)
+        writer.write(vectors)
         writer.write_doc_ids(names)
         writer.close()
     return folder

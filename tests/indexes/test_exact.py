@@ -1,3 +1,4 @@
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
-from hardneg.indexes.kernels.exact import exact, top_k
+from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Hits
-from hardneg.runtime.processor import Processor
 from hardneg.runtime.progress import Silent
-from hardneg.store.choices import noted
 from hardneg.testing.forms import write_encoded
 
 
@@ -58,47 +57,44 @@ def test_an_empty_corpus_and_no_queries(documents: int, queries: int) -> None:
 
 @given(
     st.integers(0, 2**32 - 1), st.integers(0, 60), st.integers(1, 9), st.integers(1, 70), st.integers(1, 20),
-    st.integers(1, 5), st.integers(0, 3), st.sampled_from(["torch", "bf16"]),
+    st.integers(1, 5), st.integers(0, 3),
 )  # fmt: skip
 def test_equals_a_full_sort_whatever_the_blocks(
-    seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int, engine: Any
+    seed: int, documents: int, queries: int, k: int, corpus_block: int, query_block: int, largest: int
 ) -> None:
     generator = np.random.default_rng(seed)
     vectors = generator.integers(-largest, largest + 1, (documents, 4)).astype(np.float32)
     asked = generator.integers(-1, 2, (queries, 4)).astype(np.float32)
     expected = _naive(vectors, asked, k)
-    assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block, engine=engine)), expected)
+    assert _same(search_exact(vectors, asked, k, ExactOptions(corpus_block, query_block)), expected)
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
 @pytest.mark.parametrize(("corpus_block", "query_block"), [(64, 16), (512, 7), (None, None), (4000, 40)])
-def test_many_candidates_and_selections(engine: Any, corpus_block: int | None, query_block: int | None) -> None:
+def test_many_candidates_and_selections(corpus_block: int | None, query_block: int | None) -> None:
     generator = np.random.default_rng(3)
     vectors = generator.integers(-3, 4, (4000, 8)).astype(np.float32)
     vectors += (np.arange(4000) // 500)[:, None].astype(np.float32)  # ever better ones, so that lists overflow
     queries = generator.integers(-2, 3, (40, 8)).astype(np.float32)
     for k in (1, 10, 300):
-        hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu", engine))
+        hits = search_exact(vectors, queries, k, ExactOptions(corpus_block, query_block, "cpu"))
         assert _same(hits, _naive(vectors, queries, k))
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_real_numbers_agree_with_numpy(engine: Any) -> None:
+def test_real_numbers_agree_with_numpy() -> None:
     generator = np.random.default_rng(1)
     vectors, queries = generator.standard_normal((3000, 16)), generator.standard_normal((20, 16))
-    hits = search_exact(vectors.astype(np.float32), queries.astype(np.float32), 15, ExactOptions(700, 9, engine=engine))
+    hits = search_exact(vectors.astype(np.float32), queries.astype(np.float32), 15, ExactOptions(700, 9))
     expected = _naive(vectors.astype(np.float32), queries.astype(np.float32), 15)
     assert np.allclose(hits.scores, expected.scores, atol=1e-5)
     assert (hits.rows == expected.rows).mean() > 0.99
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_mistakes_are_told(engine: Any) -> None:
+def test_mistakes_are_told() -> None:
     vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     broken = vectors.copy()
     broken[2, 1] = np.nan
     with pytest.raises(ArtifactError, match="row 2"):
-        search_exact(broken, queries, 2, ExactOptions(corpus_block=2, engine=engine))
+        search_exact(broken, queries, 2, ExactOptions(corpus_block=2))
     with pytest.raises(UsageError, match="query 3"):
         search_exact(vectors, np.vstack([queries, broken[1:]])[:4], 2)
     with pytest.raises(UsageError, match=r"\[n, 3\]"):
@@ -109,7 +105,7 @@ def test_mistakes_are_told(engine: Any) -> None:
         search_exact(vectors, queries, 1, ExactOptions(corpus_block=0))
     for sign in (1, -1):
         with pytest.raises(ArtifactError, match="range"):
-            search_exact(vectors * np.float32(sign * 1e30), queries * np.float32(1e30), 1, ExactOptions(engine=engine))
+            search_exact(vectors * np.float32(sign * 1e30), queries * np.float32(1e30), 1, ExactOptions())
 
 
 def test_the_flat_backend(tmp_path: Path) -> None:
@@ -126,15 +122,12 @@ def test_the_flat_backend(tmp_path: Path) -> None:
         searcher.search(["text"], 9)
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_index_stays_and_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     vectors = generator.integers(-3, 4, (700, 8)).astype(np.float32)
     queries = generator.integers(-2, 3, (9, 8)).astype(np.float32)
     flat = FlatVectors.open(write_encoded(tmp_path / "index", vectors))
-    held, read = (
-        FlatSearcher(flat, options=ExactOptions(100, 4, engine=engine, resident=size)) for size in (4 * 700 * 8, 0)
-    )
+    held, read = (FlatSearcher(flat, options=ExactOptions(100, 4, resident=size)) for size in (4 * 700 * 8, 0))
     assert _same(held.search(queries, 12), read.search(queries, 12))
     monkeypatch.setattr(FlatVectors, "read", None)
     assert _same(held.search(queries, 12), _naive(vectors, queries, 12))
@@ -151,21 +144,6 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
     with pytest.raises(UsageError, match=r"from 0 to 2: take out the pads"):
         searcher.vectors(np.array([1, -1]))
-
-
-@pytest.mark.parametrize("way", ["torch", "bf16"])
-def test_a_large_search_takes_its_processor_s_engine(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = np.random.default_rng(6).standard_normal((300, 8), np.float32)
-    small = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu", engine="torch"))
-    search, calls = exact._SEARCHES[way], list[int]()
-    monkeypatch.setitem(exact._SEARCHES, way, lambda found, *rest: calls.append(len(found)) or search(found, *rest))
-    monkeypatch.setattr(Processor, "engine", lambda *asked: way if asked[1:] == (20, 300, 8) else "torch")
-    with noted() as choices:
-        large = search_exact(vectors, vectors[:20], 9, ExactOptions(device="cpu"))
-    assert calls == [300]
-    assert choices == ({} if way == "torch" else {"exact search on cpu, 8 dimensions": way})
-    assert np.array_equal(small.rows, large.rows)
-    np.testing.assert_allclose(small.scores, large.scores, rtol=1e-5)
 
 
 class _Sizes(TorchDispatchMode):
@@ -189,7 +167,7 @@ def test_no_block_has_numbers_of_rows_as_large_as_its_scores(tied: bool) -> None
     vectors, queries = (draws.normal(size=(size, 8)).astype(np.float32) for size in (3000, 64))
     if tied:
         vectors[:5], queries[:2] = 4.0, 1.0
-    options = ExactOptions(corpus_block=1000, query_block=64, device="cpu", engine="torch")
+    options = ExactOptions(corpus_block=1000, query_block=64, device="cpu")
     with _Sizes() as sizes:
         hits = search_exact(vectors, queries, 3, options)
     expected = _naive(vectors, queries, 3)
@@ -201,15 +179,41 @@ def test_no_block_has_numbers_of_rows_as_large_as_its_scores(tied: bool) -> None
 def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (40 << 30, 80 << 30))
     found = [ExactOptions(device=device).for_few() for device in ("cuda", "cpu")]
-    assert [(each.engine, each.resident) for each in found] == [("torch", 30 << 30), ("torch", 512 << 20)]
+    assert [each.resident for each in found] == [30 << 30, 512 << 20]
 
 
-@pytest.mark.parametrize("width", [4, 5])
-def test_places_of_true_values_are_the_same_eight_at_a_time(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    """Of 16 and of 20 values: whole words, and a last word that is padded."""
-    mask = torch.zeros(4, width, dtype=torch.bool)
-    mask[0, 0] = mask[1, 3] = mask[2, 0] = mask[3, width - 1] = True
-    places = [0, width + 3, 2 * width, 4 * width - 1]
-    assert top_k.true_indices(mask).tolist() == places
-    monkeypatch.setattr(top_k, "_MANY", 0)
-    assert top_k.true_indices(mask).tolist() == places
+class _Package:
+    """Takes every document of a block for a candidate, and gives up the queries of odd numbers."""
+
+    name, corpus, queries = "all", 16, 8
+    computing = contextlib.nullcontext
+
+    def rough_search(self, device: Any, queries: int, vectors: int, dimension: int, k: int) -> Any:
+        return self if (queries, vectors, dimension, k) == (20, 100, 4, 7) else None
+
+    def tiles(self, start: int, block: Any) -> Any:
+        return start, block
+
+    def part(self, queries: Any, k: int) -> "_Candidates":
+        assert len(queries) <= self.queries
+        return _Candidates(queries)
+
+
+class _Candidates:
+    def __init__(self, queries: torch.Tensor) -> None:
+        self.queries, self.given_up = queries, torch.arange(len(queries)) % 2 == 1
+
+    def candidates(self, tiles: Any, bar: torch.Tensor | None) -> Any:
+        start, block = tiles
+        assert len(block) <= _Package.corpus and (bar is None) == (start == 0)
+        query, row = torch.ones(len(self.queries), len(block)).nonzero(as_tuple=True)
+        scores = (self.queries[query] * block[row]).sum(1)
+        return query, row + start, torch.where(self.given_up[query], scores + 1, scores)
+
+
+def test_a_package_names_candidates_and_what_it_gives_up_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = np.random.default_rng(0)
+    vectors, queries = (draws.integers(-3, 4, (size, 4)).astype(np.float32) for size in (100, 20))
+    monkeypatch.setattr(exact, "faster_search", _Package)
+    for k in (7, 8):
+        assert _same(search_exact(vectors, queries, k, ExactOptions(device="cpu")), _naive(vectors, queries, k))

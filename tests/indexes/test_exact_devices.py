@@ -27,9 +27,9 @@ def folder(tmp_path: Path) -> Any:
     return write
 
 
-def searched(vectors: FlatVectors, k: int, engine: Any, devices: tuple[str, ...], block: int | None = None) -> Hits:
+def searched(vectors: FlatVectors, k: int, devices: tuple[str, ...], block: int | None = None) -> Hits:
     queries = np.random.default_rng(1).integers(-2, 3, (20, 8)).astype(np.float32)
-    return search_exact(vectors, queries, k, ExactOptions(block, device="cpu", engine=engine, devices=devices))
+    return search_exact(vectors, queries, k, ExactOptions(block, device="cpu", devices=devices))
 
 
 @pytest.mark.parametrize(
@@ -46,46 +46,44 @@ def test_each_device_has_whole_blocks(count, block, devices, wanted):
     assert [(rows.start, rows.stop) for rows in spans(count, block, devices)] == wanted
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
 @pytest.mark.parametrize("devices", [TWO, ("cpu",) * 5])
 @pytest.mark.parametrize(("k", "block"), [(1, 64), (10, 64), (200, 64), (3000, 64), (10, None)])
-def test_ids_and_scores_are_those_of_one_device_ties_included(folder, engine, devices, k, block):
+def test_ids_and_scores_are_those_of_one_device_ties_included(folder, devices, k, block):
     """Of small whole numbers, of which most scores are there many times."""
     vectors = folder(np.random.default_rng(0).integers(-2, 3, (3000, 8)).astype(np.float32))
-    one, several = (searched(vectors, k, engine, given, block) for given in (("cpu",), devices))
+    one, several = (searched(vectors, k, given, block) for given in (("cpu",), devices))
     assert np.array_equal(one.rows, several.rows)
     assert np.array_equal(one.scores, several.scores)
 
 
 def test_products_are_the_same_to_the_bit(folder, monkeypatch):
     seen: list[int] = []
-    search = exact._SEARCHES["torch"]
+    search = exact.search_blocks
 
     def seen_by(vectors, *some, **more):
         seen.append(len(vectors))
         return search(vectors, *some, **more)
 
-    monkeypatch.setitem(exact._SEARCHES, "torch", seen_by)
+    monkeypatch.setattr(exact, "search_blocks", seen_by)
     vectors = folder(np.random.default_rng(0).standard_normal((3000, 8), np.float32))
-    one, several = (searched(vectors, 100, "torch", given, 128) for given in ((), TWO))
+    one, several = (searched(vectors, 100, given, 128) for given in ((), TWO))
     assert np.array_equal(one.rows, several.rows) and np.array_equal(one.scores, several.scores)
     assert seen[0] == 3000 and sorted(seen[1:]) == [1464, 1536]
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder, engine):
+def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder):
     vectors = folder(np.ones((1000, 8), np.float32))
     with (vectors.folder / "index").open("r+b") as file:
         file.seek(-8 * 4 * 300, 2)
         file.write(np.full(1, np.nan, "<f4").tobytes())
     with pytest.raises(ArtifactError, match="the vector in row 700 is not finite: encode the corpus again"):
-        searched(vectors, 5, engine, TWO, 64)
+        searched(vectors, 5, TWO, 64)
 
 
 def test_arrays_are_searched_on_one(monkeypatch):
     monkeypatch.setattr(exact, "_search_on", lambda *_: pytest.fail("dealt"))
     queries, vectors = np.ones((1, 2), np.float32), np.ones((9, 2), np.float32)
-    assert search_exact(vectors, queries, 1, ExactOptions(2, devices=TWO, engine="torch")).rows.tolist() == [[0]]
+    assert search_exact(vectors, queries, 1, ExactOptions(2, devices=TWO)).rows.tolist() == [[0]]
 
 
 def test_all_gpus_are_taken_by_one_process_that_names_none(monkeypatch):

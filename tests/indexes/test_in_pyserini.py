@@ -38,7 +38,7 @@ def test_faiss_searcher_finds_the_same_documents(opened, tmp_path):
     counts = draw.integers(1, 5, 60)
     doc_ids, total = [f"D{i}" for i in range(60)], int(counts.sum())
     with FlatWriter(tmp_path, 16, total) as writer:
-        writer.write_block(0, 0, draw.standard_normal((total, 16)).astype(np.float32))
+        writer.write(draw.standard_normal((total, 16)).astype(np.float32))
         writer.write_doc_ids(segment_ids(doc_ids, counts.tolist()))
         writer.close()
     queries = draw.standard_normal((6, 16)).astype(np.float32)

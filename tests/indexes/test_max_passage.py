@@ -20,7 +20,7 @@ class Exact:
         self.vectors = vectors
 
     def search(self, queries: NDArray[np.float32], k: int) -> Hits:
-        return search_exact(self.vectors, queries, k, ExactOptions(engine="torch", device="cpu"))
+        return search_exact(self.vectors, queries, k, ExactOptions(device="cpu"))
 
 
 def brute_force(vectors: NDArray[np.float32], first: NDArray[np.int64], queries: NDArray[np.float32], k: int) -> Hits:

@@ -35,6 +35,7 @@ SHOWN = {
         ("stages", "pool", "depth: int = 10"),
         ("analyses", "lengths", "depth: int = 10"),
     ],
+    "hardneg-fast-cpu": [],
     "hardneg-http": [("encoder", "http", "in_flight: int = 4")],
     "hardneg-hub": [],
     "hardneg-instructions": [

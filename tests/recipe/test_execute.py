@@ -9,7 +9,6 @@ from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import ArtifactError, HardnegError
-from hardneg.runtime.processor import Processor
 from hardneg.store.artifacts import Store
 
 
@@ -227,8 +226,8 @@ def test_a_stage_does_not_find_the_last_ones_model_in_memory(finished, tmp_path,
 def test_manifests_tell_the_precision_that_auto_was(finished, tmp_path, monkeypatch):
     _, _, _, plan, outcome = finished
     assert not [name for name, made in outcome.artifacts.items() if "choices" in made.facts]
-    monkeypatch.setattr("hardneg.encoders.speed.fastest.LARGE", 1)
-    monkeypatch.setattr("hardneg.encoders.speed.fastest.processor_of", lambda _: Processor("cpu", bf16=True))
+    monkeypatch.setattr("hardneg.encoders.precision.LARGE", 1)
+    monkeypatch.setattr("hardneg.encoders.precision.has_bf16_units", lambda _: True)
     made = artifacts_of(plan, tmp_path, until="start-index")
     choices = made["start-index"].facts["choices"]
     assert [subject.split(" ")[0] for subject in choices] == ["inference"]

@@ -66,11 +66,11 @@ def test_killed_searches_and_two_processes_give_the_same_run(tmp_path):
     recipe = write_recipe(tmp_path / "several.yaml", tree(data, model, shards=3))
     roots = [Path(__file__).parents[2], Path(__file__).parents[1]]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(map(str, roots))}
-    for title, count in (("encode corpus", 2), ("search", 1), ("search", 3), ("search", 3)):
+    for title, count in (("encode corpus", 2), ("search", 1), ("searching", 3)):
         dying = [sys.executable, str(KILLING), str(recipe), str(tmp_path / "killed"), title, str(count)]
         assert forked.run(dying, env=environment).returncode == -signal.SIGKILL, (title, count)
-    key = make_plan(load_recipe(recipe)).steps["test"].key
-    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/lists/*/*.npz"))) == 1
+    key = make_plan(load_recipe(recipe)).steps["train"].key
+    assert len(list((tmp_path / "killed").glob(f"{key}.partial/checkpoints/blocks/*.npz"))) >= 1
     command = ["-m", "hardneg", "recipe", "run", recipe, "--device", "cpu"]
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]
     for store in ("killed", "two"):

@@ -8,7 +8,6 @@ import time
 
 import pytest
 
-from hardneg.formats.vectors.journal import Journal
 from hardneg.records.errors import ArtifactError, ClosedArtifact
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, disk_errors
@@ -157,15 +156,11 @@ def test_what_another_user_keeps_closed_is_not_damaged(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
-def test_locks_and_journals_are_for_whom_the_umask_lets(tmp_path, umask, mode):
+def test_locks_are_for_whom_the_umask_lets(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
         with Store(tmp_path).lock(KEY):
             pass
-        journal = Journal(tmp_path, "journal")
-        journal.start()
-        journal.release()
     finally:
         os.umask(before)
-    for path in (tmp_path / "locks" / KEY, tmp_path / "journal"):
-        assert path.stat().st_mode & 0o777 == mode
+    assert (tmp_path / "locks" / KEY).stat().st_mode & 0o777 == mode

@@ -12,7 +12,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.qrels import positives
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.store.blocks import BlockStore
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder
@@ -32,13 +32,13 @@ def main(model: str, stored: str, out: str) -> None:
 
     here, folder = join(on_cpu=True), Path(out)
     encoder = load_learner(ModelSpec(model, query_length=16, document_length=24), "cpu")
-    write, blocks, told = FlatWriter.write_block, [], []
+    write, blocks, told = BlockStore.write, [], []
 
-    def counted(self: FlatWriter, number: int, *more: Any) -> None:
+    def counted(self: BlockStore, number: int, *more: Any) -> None:
         blocks.append(number)
         write(self, number, *more)
 
-    FlatWriter.write_block = counted  # type: ignore[method-assign]
+    BlockStore.write = counted  # type: ignore[method-assign]
     place, checkpoints = RefreshFolder(folder / "refreshes"), Checkpoints(folder, "")
     way = mining(StoredCollection.open(Path(stored)))
     supply = SynchronousProvider(encoder, way, place, checkpoints, 0, 5, told.append)

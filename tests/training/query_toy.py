@@ -46,7 +46,7 @@ class TwinBags(BagEncoder):
 def write_index(folder: Path, data: TrainingData, encoder: Any) -> FlatSearcher:
     vectors = encoder.encode(list(data.corpus.contents(np.arange(len(data.corpus)))), "document")
     with FlatWriter(folder, vectors.shape[1], len(vectors)) as writer:
-        writer.write_block(0, 0, vectors)
+        writer.write(vectors)
         writer.write_doc_ids(data.corpus.doc_ids)
         writer.close()
     return open_index(folder)

@@ -247,9 +247,8 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
 
 
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
+    from hardneg.encoders import precision
     from hardneg.encoders.spec import ModelSpec
-    from hardneg.encoders.speed import fastest as precision
-    from hardneg.runtime.processor import Processor
 
     monkeypatch.setattr(precision, "LARGE", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
@@ -257,7 +256,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path,
 
     def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine whose own way this is."""
-        monkeypatch.setattr(precision, "processor_of", lambda _: Processor("cpu", way == "bf16"))
+        monkeypatch.setattr(precision, "has_bf16_units", lambda _: way == "bf16")
         encoder = load_learner(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)

@@ -183,7 +183,7 @@ def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp
     pytest.importorskip("faiss")
     vectors = torch.nn.functional.normalize(torch.randn(40, 16, generator=torch.Generator().manual_seed(3)), dim=1)
     with FlatWriter(tmp_path / "flat", 16, 40) as writer:
-        writer.write_block(0, 0, vectors.numpy())
+        writer.write(vectors.numpy())
         writer.write_doc_ids(map(str, range(40)))
         writer.close()
     backend.build(tmp_path / "flat", tmp_path / "index", Silent())

@@ -25,9 +25,9 @@ class Killing(Silent):
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        self.counts = title == self.title
+        outside, self.counts = self.counts, title == self.title
         yield self
-        self.counts = False
+        self.counts = outside
 
     def advance(self, count: int = 1) -> None:
         self.left -= self.counts

@@ -8,6 +8,7 @@ from recipe.recipes import large_collection, plan_in, small_collection, small_pa
 
 from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Store
 from hardneg.verbs import mine, rerank
 from tests.tiny import tiny_static
@@ -18,17 +19,15 @@ class Backwards:
     """Makes the last block first, each with the work opened anew, as a writer of its own."""
 
     version: ClassVar[int] = 1
-    resumes: ClassVar[bool] = True
     counts: ClassVar[dict[str, int]] = {}
 
     def make(self, context):
         first = context.spec.blocks(context)
-        if first is None:
-            return context.spec.make(context)
         assert first.finished() == set()
         for number in reversed(range(len(first.sizes))):
-            blocks = context.spec.blocks(context, number + 1)
-            ((made, content),) = blocks.make([number])
+            blocks = context.spec.blocks(context, first=False)
+            with Silent().task("", None, "") as task:
+                ((made, content),) = blocks.make([number], task)
             assert made == number
             blocks.write(number, content)
         Backwards.counts[context.name] = len(first.sizes)
@@ -73,7 +72,7 @@ def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     made = tree(small_collection(tmp_path / "data"), tiny_model, told)
     plugin = {"name": "cross-encoder", "source": str(tiny_reranker), "length": 32}
     again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
-    made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32", "keep_scores": False}}
+    made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32"}}
     made["stages"]["start-train"]["depth"] = 4
     plan = plan_in(tmp_path, made)
     found = compared(plan, tmp_path)
@@ -104,4 +103,4 @@ def test_blocks_of_shards(tmp_path, monkeypatch):
 def test_several_blocks_of_passages_and_windows_of_queries(tmp_path):
     made = tree(large_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
     compared(plan_in(tmp_path, made), tmp_path)
-    assert Backwards.counts == {"start-index": 3, "start-train": 2, "start-test": 1, "ranked": 2, "mined": 5}
+    assert Backwards.counts == {"start-index": 3, "start-train": 5, "start-test": 1, "ranked": 5, "mined": 5}

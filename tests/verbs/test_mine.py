@@ -1,5 +1,8 @@
 """Stage `mine` with a second run's scores."""
 
+from pathlib import Path
+from tempfile import mkdtemp
+
 import numpy as np
 import pytest
 from recipe.recipes import stored_collection
@@ -37,9 +40,10 @@ def mined(tmp_path):
         runs["runs.scores"] = ArtifactInput("b", "", lists["rerank"])
         runs = runs if spec.runs else {}
         inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
-        facts = spec.make(StageContext("mined", spec, tmp_path / "out", inputs, {"miner": miner}, Silent()))
-        found = {item.query_id: list(item.negatives) for item in read_negatives(tmp_path / "out" / "negatives.arrow")}
-        return facts, found, tmp_path / "out" / "dropped.arrow"
+        folder = Path(mkdtemp(dir=tmp_path / "out"))
+        facts = spec.make(StageContext("mined", spec, folder, inputs, {"miner": miner}, Silent()))
+        found = {item.query_id: list(item.negatives) for item in read_negatives(folder / "negatives.arrow")}
+        return facts, found, folder / "dropped.arrow"
 
     return run
 

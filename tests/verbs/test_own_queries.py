@@ -34,7 +34,7 @@ def tree_of(folder: Path, model: Path, file: Path) -> dict[str, Any]:
     label = {"stage": "label", "run": "found", "scores": "found", "above": 0.5, "below": 0.45, "depth": 20}
     stages = {
         "found": {"stage": "search", "index": "start-index", "queries": str(file), "depth": 30},
-        "scored": {"stage": "rerank", "plugin": plugin, "run": "found", "depth": 4, "keep_scores": False},
+        "scored": {"stage": "rerank", "plugin": plugin, "run": "found", "depth": 4},
         "labels": label,
         "scored-labels": {**label, "scores": "scored", "above": 0.0, "below": 0.0},
         "both": {"stage": "train", "loss": "infonce", "negatives": "static", "augmented": "labels", "options": STEPS},

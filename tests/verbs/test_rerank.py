@@ -14,7 +14,6 @@ from processes import codes, launch
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
-from hardneg.formats.vectors import begun_blocks
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -133,27 +132,27 @@ def killed(recipe, store, blocks):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(planned, tiny_reranker, tmp_path, monkeypatch):
-    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS)})
     command = [sys.executable, __file__, tmp_path / "r.yaml", tmp_path / "store", "3"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
     assert forked.run(command, env=environment).returncode == -signal.SIGKILL
     parts = tmp_path / "store" / f"{plan.keys['r']}.partial" / "checkpoints"
-    assert [path.name for path in sorted(parts.glob("*.trec"))] == [f"{number:09d}.trec" for number in range(3)]
+    finished = len(list(parts.glob("blocks/*.npz")))
+    assert finished in (2, 3)  # the third one may be on its way to the disk
     asked, scores = [], PairScorer._scores
     monkeypatch.setattr(
         PairScorer, "_scores", lambda self, tokens, advance: asked.append(1) or scores(self, tokens, advance)
     )
     progress = Killing(99)
     made = artifacts_of(plan, tmp_path / "store", progress=progress)["r"]
-    assert len(asked) == 4 and progress.seen == ("reranking", 14, 6)
+    assert len(asked) == 7 - finished and progress.seen == ("reranking", 14, 2 * finished)
     whole = artifacts_of(plan, tmp_path / "whole")["r"]
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
     assert made.facts["queries"] == whole.facts["queries"] == 14 and made.facts["pairs"] == whole.facts["pairs"]
     assert sorted(path.name for path in made.path.iterdir()) == ["manifest.json", "run.trec.gz"]
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_reranker, tmp_path, monkeypatch, kept):
+def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_reranker, tmp_path, monkeypatch):
     done, tokens, scores = [], PairScorer._tokens, PairScorer._scores
     ahead = threading.Event()
 
@@ -170,25 +169,9 @@ def test_a_block_is_scored_while_the_next_is_tokenised(planned, tiny_reranker, t
 
     monkeypatch.setattr(PairScorer, "_tokens", tokenised)
     monkeypatch.setattr(PairScorer, "_scores", scored)
-    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=kept)})
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS)})
     execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     assert (done.count("tokens"), done.count("scores")) == (7, 7)
-
-
-def test_scores_are_kept_by_content(planned, tiny_reranker, tmp_path, monkeypatch):
-    def make(store, **more):
-        plan = planned({"r": rerank(tiny_reranker, **more)})
-        return artifacts_of(plan, tmp_path / store)["r"]
-
-    whole = make("one", depth=20)
-    with monkeypatch.context() as patch:
-        patch.setattr(PairScorer, "_scores", lambda *_: pytest.fail("a pair was scored again"))
-        top = make("one", depth=5)
-        again = make("two", depth=20)
-    assert (again.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
-    known = {q: dict(zip(ranked.doc_ids, ranked.scores, strict=True)) for q, ranked in run_of(whole).items()}
-    for query_id, ranked in run_of(top).items():
-        assert [known[query_id][name] for name in ranked.doc_ids] == ranked.scores.tolist()
 
 
 def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_reranker, tmp_path, monkeypatch):
@@ -210,10 +193,8 @@ def test_a_reranker_without_a_network_sees_each_query_once(planned, tiny_reranke
 
 
 def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, tiny_reranker, tmp_path, monkeypatch):
-    """All queries are of one block, and each takes half a minute."""
-    plan = planned({"r": rerank(tiny_reranker, depth=20)})
-    now, asked = [0.0], []
-    monkeypatch.setattr(begun_blocks, "clock", lambda: now[0])
+    plan = planned({"r": rerank(tiny_reranker, depth=128)})  # two queries a block
+    asked = []
 
     class Slow:
         def rerank(self, requests):
@@ -221,7 +202,6 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
                 if len(asked) == 5:
                     raise KeyboardInterrupt
                 asked.append(text)
-                now[0] += 30
                 yield [1 / (1 + len(text)) for text in documents]
 
     (name,) = plan.steps["r"].plugins
@@ -230,7 +210,7 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
         execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher())
     asked.insert(0, "that it stopped")
     made = artifacts_of(plan, tmp_path / "store")["r"]
-    assert len(asked) == 1 + 14 == len(set(asked))
+    assert len(asked) == 1 + 14 + 1 and len(set(asked)) == 1 + 14
     asked.append("no more stops")
     whole = artifacts_of(plan, tmp_path / "whole")["r"]
     assert (made.path / "run.trec.gz").read_bytes() == (whole.path / "run.trec.gz").read_bytes()
@@ -239,7 +219,7 @@ def test_a_reranker_without_a_network_is_not_asked_again_after_a_stop(planned, t
 
 @pytest.mark.slow
 def test_two_processes_write_the_bytes_of_one(planned, tiny_reranker, tmp_path):
-    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS, keep_scores=False)})
+    plan = planned({"r": rerank(tiny_reranker, depth=IN_TWOS)})
     whole = artifacts_of(plan, tmp_path / "one")["r"]
     command = ["-m", "hardneg", "recipe", "run", tmp_path / "r.yaml", "--device", "cpu"]
     assert codes(launch([*command, "--store", tmp_path / "two", "--output", tmp_path / "out"], 2)) == [0, 0]

@@ -1,23 +1,20 @@
 """Stage `search` over the candidates of a run."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pytest
 from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
-from hardneg.encoders.encoder import Encoder
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
-from hardneg.indexes import open_store as kept_search
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.search import Search
 from hardneg.verbs.shared import searching
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.searching import _candidates
+from hardneg.verbs.shared.searching import SearchBlocks, _candidates
 from tests.run_lists import doc_lists, score_lists
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
@@ -67,24 +64,24 @@ KINDS = {
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "bm25" else ()) for kind in KINDS]
 )
-def test_windows_of_queries_that_were_searched_are_not_searched_again(made, monkeypatch, kind):
-    monkeypatch.setattr(searching, "QUERIES_AT_ONCE", 4)
-    monkeypatch.setattr(searching, "_BY_LUCENE", 4)
+def test_blocks_of_queries_that_were_searched_are_not_searched_again(made, monkeypatch, kind):
+    monkeypatch.setattr(searching, "_BLOCK", 4)
+    monkeypatch.setattr(searching, "_PRODUCTS", 0)  # each block is a pass of its own
     stages = {**KINDS[kind], "test": {**SEARCH, "index": "index" if KINDS[kind] else "start-index", "depth": 9}}
-    search, windows, encode = kept_search.resumable, list[int](), Encoder.encode_windows
+    hits, searched = SearchBlocks._hits, list[int]()
 
-    def stops(*given):
-        windows.append(4)
-        if len(windows) == 3:
+    def stops(blocks, searcher, wanted, lists, count):
+        searched.append(count)
+        if len(searched) == 3:
             raise KeyboardInterrupt
-        return search(*given)
+        return hits(blocks, searcher, wanted, lists, count)
 
-    monkeypatch.setattr(kept_search, "resumable", stops)
+    monkeypatch.setattr(SearchBlocks, "_hits", stops)
     with pytest.raises(KeyboardInterrupt):
         made(stages)
-    monkeypatch.setattr(Encoder, "encode_windows", lambda *given: windows.append(-given[1].count) or encode(*given))
     again = made(stages)["test"]
-    assert windows == ([4, 4, 4, 4, -2, 4] if kind != "bm25" else [4, 4, 4, 4, 4])
+    assert searched == [4, 4, 4, 4, 2]
+    monkeypatch.undo()
     whole = made({**stages, "test": {**stages["test"], "depth": 10}})["test"]
     assert doc_lists(run_of(again)) == [ids[:9] for ids in doc_lists(run_of(whole))]
 
@@ -129,15 +126,13 @@ def test_a_search_of_the_whole_corpus_keeps_its_identity():
     assert [path for path, _, _ in given.references()] == ["index", "candidates"]
 
 
-def test_each_process_takes_its_queries_candidates_and_counts_all(tmp_path):
+def test_each_process_takes_its_queries_candidates(tmp_path):
     entries = [(f"q{i}", RankedList([f"d{i}", "d9"], np.array([2, 1], np.float32))) for i in (0, 2, 3)]
     write_run(tmp_path / "run.trec.gz", entries)
     work = StageContext("again", None, tmp_path, {"candidates": ArtifactInput("run", "key", tmp_path)}, {}, Silent())
     queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
-    facts = Counter()
-    lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3), facts)]
+    lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3))]
     assert lists == [[], ["d2", "d9"]]
-    assert facts == {"queries without candidates": 1}
 
 
 def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scores(made):

@@ -167,17 +167,17 @@ def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
 
 KILLED = """
 import os, signal, sys
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.store.blocks import BlockStore
 from hardneg.encoders.corpus import stream
 from hardneg.cli.main import app
 
-write = FlatWriter.write_block
-def killed(self, number, start_row, vectors):
+write = BlockStore.write
+def killed(self, number, block):
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    write(self, number, start_row, vectors)
+    write(self, number, block)
 
-FlatWriter.write_block = killed
+BlockStore.write = killed
 stream.BLOCK = 40
 app(sys.argv[1:])
 """
@@ -192,8 +192,8 @@ def test_a_killed_run_goes_on_to_the_same_bytes(recipe, made, monkeypatch):
     line = [sys.executable, "-c", KILLED, *command]
     killed = forked.run(line, capture_output=True, env=environment, cwd=recipe.parent)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    left = {path.name for path in next(store.glob("*.partial/index.journal")).parent.iterdir()}
-    assert left >= {"index", "index.journal", "segments-0-of-1.npy"}
+    (left,) = store.glob("*.partial/checkpoints")
+    assert (left / "segments-0-of-1.npy").exists() and len(list((left / "blocks").glob("*.npz"))) == 3
     monkeypatch.setattr(stream, "BLOCK", 40)
     plan = make_plan(load_recipe(recipe))
     after = artifacts_of(plan, store, until="start-index")["start-index"]

@@ -96,7 +96,7 @@ class RefreshRecipe:
         first = {"stage": "encode"} if self.candidates not in (None, BM25) else {"stage": "index", "backend": BM25}
         plugin = {"name": CROSS_ENCODER, "source": model}
         scored = {"stage": "rerank", "run": SEARCHED, "plugin": plugin, "split": self.split, "depth": self.depth}
-        return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: {**scored, "keep_scores": False}}
+        return {INDEXED: first, SEARCHED: self._search(INDEXED), RERANKED: scored}
 
 
 MinedRefresh = tuple["Artifact", Mapping[str, Any], Sequence[str]]

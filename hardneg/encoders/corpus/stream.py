@@ -1,24 +1,31 @@
-"""Encodes a corpus block by block into an index folder, and resumes where a killed process stopped."""
+"""Encodes a corpus in blocks, each a file until all are there, and writes the index that they make."""
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.protocol import BlockStore, EncodeOptions, StoredRows, TextEncoder, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
 from hardneg.encoders.tokens.kept_ids import kept_ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
-from hardneg.formats.vectors.begun_blocks import drop
-from hardneg.records.types import Encoded
+from hardneg.formats.segments import segment_ids
+from hardneg.formats.vectors.begun_blocks import arrays_of, drop, encoded_of
+from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
+from hardneg.formats.vectors.shards import even_cut, shard_name
+from hardneg.records.layout import WEIGHTS
 from hardneg.runtime.distributed import World, barrier, from_first, world
 from hardneg.runtime.progress import Progress
+from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
+_IDS = 65_536  # read at a time
 BLOCK = 4096
 """Rows of a block, at most: a family of encoders may write fewer at a time."""
 
@@ -31,8 +38,9 @@ class Layout:
     rows: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: StoredRows, documents: int) -> "Layout":
-        """Blocks of `documents` documents, or of segments with at most as many rows."""
+    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
+        """The blocks in which an encoder encodes the rows, on every machine the same: of so many rows at most."""
+        documents = min(BLOCK, encoder.block)
         if not isinstance(rows, SegmentedCorpus):
             starts = np.append(np.arange(0, len(rows), documents), len(rows))
             return cls(starts, starts)
@@ -40,18 +48,15 @@ class Layout:
         starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
         return cls(starts, rows.first[starts])
 
-    @classmethod
-    def of_encoder(cls, encoder: TextEncoder, rows: StoredRows) -> "Layout":
-        """The blocks in which an encoder encodes the rows, on every machine the same."""
-        return cls.of(rows, min(BLOCK, encoder.block))
-
     def name(self, number: int) -> str:
         """The name of an unfinished block: the number of its first document."""
         return str(int(self.documents[number]))
 
-    def sizes(self, numbers: Sequence[int]) -> int:
-        """The number of rows of these blocks."""
-        return int(np.diff(self.rows)[list(numbers)].sum())
+    @property
+    def sizes(self) -> list[int]:
+        """The number of rows of each block."""
+        sizes: list[int] = np.diff(self.rows).tolist()
+        return sizes
 
 
 def write_index(
@@ -60,76 +65,40 @@ def write_index(
     """Encodes the rows of a corpus into a folder, with their ids, unless the folder is complete.
 
     Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
-    own, take the blocks in turn.
+    own, share the blocks.
 
     Raises:
         ModelError: a number is not finite; names the first such document's row.
     """
     here = world()
-    if from_first(here.first and encoders[0].is_complete(folder, rows)):  # one looks: it may be finished, and renamed
+    complete = here.first and (folder / encoders[0].files[0]).exists()
+    if from_first(complete):  # one looks: it may be finished, and renamed
         return
+    store, layout = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows)
+    sizes = layout.sizes
+    if here.first:
+        store.begin(sizes)
+    barrier()
+    finished, size = store.finished(), here.size * len(encoders)
+
+    def write(number: int, block: BlockResult) -> None:
+        store.write(number, block)
+        drop(options.begun, layout.name(number))
 
     def part(number: int) -> None:
-        share = World(here.rank * len(encoders) + number, here.size * len(encoders))
-        with encoders[number].writer(folder, rows, share.rank) as writer:
-            encode_blocks(encoders[number], rows, writer, options, progress, share)
+        share = World(here.rank * len(encoders) + number, size).share(len(sizes))
+        missing = [block for block in range(len(sizes))[share] if block not in finished]
+        with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
+            blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
+            write_behind(blocks, write)
 
-    if len(encoders) == 1:
-        part(0)
-    else:
-        with ThreadPoolExecutor(len(encoders)) as devices:
-            list(devices.map(part, range(len(encoders))))
+    with ThreadPoolExecutor(len(encoders)) as devices:
+        list(devices.map(part, range(len(encoders))))
     barrier()
     if here.first:
-        close_index(encoders[0], rows, folder)
-
-
-def close_index(encoder: TextEncoder, rows: StoredRows, folder: Path) -> None:
-    """Writes the ids of the rows once all blocks are there, which completes the folder."""
-    with encoder.writer(folder, rows) as writer:
-        writer.write_doc_ids(rows.doc_ids)
-        writer.close()
-
-
-def encode_blocks(
-    encoder: TextEncoder,
-    rows: StoredRows,
-    writer: BlockStore,
-    options: EncodeOptions,
-    progress: Progress,
-    here: World = World(),  # noqa: B008
-) -> None:
-    """Encodes and writes every block that the writer lacks; memory does not grow.
-
-    A row is a document or a segment; a block of segments holds whole documents. Texts are sorted by length within a
-    block; `options.window` is not used. Several processes take the blocks in turn, finished or not.
-    """
-    layout, finished = Layout.of_encoder(encoder, rows), writer.finished_blocks()
-    mine = range(here.rank, len(layout.rows) - 1, here.size)
-    missing = [number for number in mine if number not in finished]
-    total, left = layout.sizes(mine), layout.sizes(missing)
-    unit = "segments" if isinstance(rows, SegmentedCorpus) else "passages"
-    with progress.task("encode corpus", total, unit, total - left) as task:
-        blocks = encoded_blocks(encoder, rows, missing, total, options, task.advance)
-        for number in written(blocks, writer.write_block):
-            drop(options.begun, layout.name(number))
-
-
-def written(blocks: Iterable[tuple[int, int, Encoded]], write: Callable[[int, int, Encoded], None]) -> Iterator[int]:
-    """Yields the number of each written block; a thread writes while the next block is encoded."""
-    with ThreadPoolExecutor(1) as disk:
-
-        def put(block: tuple[int, int, Encoded]) -> int:
-            write(*block)
-            return block[0]
-
-        under_way: Future[int] | None = None
-        for block in blocks:
-            if under_way is not None:
-                yield under_way.result()
-            under_way = disk.submit(put, block)
-        if under_way is not None:
-            yield under_way.result()
+        join_blocks(encoders[0], rows, store, folder)
+        shutil.rmtree(store.folder)
+    barrier()
 
 
 def encoded_blocks(
@@ -139,8 +108,8 @@ def encoded_blocks(
     count: int,
     options: EncodeOptions,
     advance: Callable[[int], None],
-) -> Iterator[tuple[int, int, Encoded]]:
-    """Yields the number, the first row and the encoded texts of each of these blocks; few are in memory.
+) -> Iterator[tuple[int, BlockResult]]:
+    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block.
 
     count: about how many rows this process encodes in all.
     """
@@ -150,13 +119,47 @@ def encoded_blocks(
     with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
         windows = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
         for number, (_, encoded) in zip(numbers, windows, strict=True):
-            yield number, int(layout.rows[number]), encoded
+            yield number, BlockResult(arrays_of(encoded))
 
 
-def block_sizes(encoder: TextEncoder, rows: StoredRows) -> list[int]:
-    """The number of rows of each block."""
-    sizes: list[int] = np.diff(Layout.of_encoder(encoder, rows).rows).tolist()
-    return sizes
+def join_blocks(
+    encoder: TextEncoder,
+    rows: StoredRows,
+    store: BlockStore,
+    folder: Path,
+    shards: int | None = None,
+    shard_rows: int | None = None,
+) -> None:
+    """Writes the index of all blocks, which are finished.
+
+    Args:
+        encoder: that has encoded them.
+        rows: all of them.
+        store: has the blocks.
+        folder: of the index.
+        shards: into how many shards it is divided.
+        shard_rows: or how many rows each shard has, at most but for whole blocks; None of both: one folder.
+    """
+    layout = Layout.of_encoder(encoder, rows)
+    if shards is None and shard_rows is None:
+        return _write(encoder, rows, store, folder, range(len(layout.sizes)))
+    closed = list[Closed]()
+    for begin, end in pairwise(even_cut(len(layout.sizes), int(layout.rows[-1]), shards, shard_rows)):
+        own = folder / shard_name(len(closed))
+        documents, own_rows = (range(*edges[[begin, end]].tolist()) for edges in (layout.documents, layout.rows))
+        part = ShardRows(rows, documents, own_rows)
+        _write(encoder, part, store, own, range(begin, end))
+        size = {"terms" if (own / WEIGHTS).exists() else "dimension": encoder.dimension}
+        closed.append(close_shard(own, len(part), {"first": own_rows.start, **size}))
+    close_folder(folder, closed)
+
+
+def _write(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path, numbers: Iterable[int]) -> None:
+    with encoder.writer(folder, rows) as writer:
+        for number in numbers:
+            writer.write(encoded_of(store.read(number)))
+        writer.write_doc_ids(rows.doc_ids)
+        writer.close()
 
 
 @dataclass(frozen=True)
@@ -179,3 +182,39 @@ class _BlockTexts(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read)
+
+
+@dataclass(frozen=True, eq=False)
+class ShardRows:
+    """The rows of one shard; documents: the documents that they are, or are segments of."""
+
+    whole: Any
+    documents: range
+    rows: range
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 [n + 1], where the vectors of each document begin in the shard; of documents with a vector a token."""
+        own: NDArray[np.int64] = np.asarray(self.whole.offsets[self.documents.start : self.documents.stop + 1])
+        return np.asarray(own - own[0], np.int64)
+
+    @property
+    def doc_ids(self) -> Iterable[str]:
+        """The id of each row."""
+        segmented = isinstance(self.whole, SegmentedCorpus)
+        ids = self.whole.corpus.doc_ids if segmented else self.whole.doc_ids
+        starts = range(self.documents.start, self.documents.stop, _IDS)
+        own = chain.from_iterable(ids[start : min(start + _IDS, self.documents.stop)] for start in starts)
+        if not segmented:
+            return own
+        counts = np.diff(self.whole.first[self.documents.start : self.documents.stop + 1])
+        return segment_ids(own, map(int, counts))
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
+        """The texts of the shard's documents `start` to `stop`, `size` at a time."""
+        first = self.documents.start
+        texts: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
+        return texts

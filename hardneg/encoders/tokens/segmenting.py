@@ -87,7 +87,7 @@ def tokenise_segments(
     stride = min(cut.stride or room, room)
     longest = room + (cut.count - 1) * stride + 1
     if not prompt and tokenizer.truncation_side == "right":
-        ids, prompts = first_ids(backend.ids(texts, longest), longest), np.zeros(len(texts), np.int64)
+        ids, prompts = first_ids(backend.ids(texts), longest), np.zeros(len(texts), np.int64)
     else:
         ids, prompts = _prompted(tokenizer, texts, prompt, longest)
     size = room - prompts

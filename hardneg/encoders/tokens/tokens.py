@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.spec import FullSpec, Side
-from hardneg.encoders.tokens.backend import WHOLE, Frame, Ids, backend_of, cut, cut_pairs, run_positions
+from hardneg.encoders.tokens.backend import Frame, Ids, backend_of, cut, cut_pairs, run_positions
 from hardneg.encoders.towers import has_twins, placed, route
 from hardneg.records.errors import ModelError
 
@@ -95,7 +95,7 @@ def tokenise(
     frame, left = backend.frames[pairs is not None], tokenizer.truncation_side == "left"
     room = max(length - frame.size, 0)
     if pairs is None:
-        return framed(tokenizer, frame, [cut(backend.ids(texts, WHOLE if left else room), room, left)], prompt_length)
+        return framed(tokenizer, frame, [cut(backend.ids(texts), room, left)], prompt_length)
     parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
     return framed(tokenizer, frame, parts, prompt_length)
 

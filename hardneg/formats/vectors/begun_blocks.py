@@ -67,20 +67,13 @@ class BegunBlock:
         """Adds the results of some items; saves all that was added where that is due."""
         self._parts.append((positions, encoded))
         if self.due:
-            self.keep()
+            self._keep()
 
-    @property
-    def is_kept(self) -> bool:
-        """Whether anything of it is kept."""
-        return self._kept > 0
-
-    def keep(self) -> None:
-        """Keeps all that was added, due or not."""
-        if self._folder is None:
-            return
+    def _keep(self) -> None:
+        assert self._folder is not None
         for own, of_them in self._parts[self._kept :]:
             with replacing(self._folder / f"{self._stem}.{uuid4().hex}.npz") as file:
-                np.savez(file, allow_pickle=False, **{"places": own, **_arrays(of_them)})
+                np.savez(file, allow_pickle=False, **{"places": own, **arrays_of(of_them)})
         self._kept, self._since = len(self._parts), clock()
 
     def whole(self) -> Encoded | None:
@@ -100,14 +93,15 @@ def drop(folder: Path | None, name: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def _arrays(encoded: Encoded) -> dict[str, NDArray[Any]]:
+def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
+    """Encoded texts as arrays by name."""
     if isinstance(encoded, np.ndarray):
         return {"values": encoded}
     return {name: np.asarray(value) for name, value in vars(encoded).items()}
 
 
-def _encoded(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """The encoding of these arrays, of one of the forms that are known here."""
+def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
+    """The encoded texts of these arrays, of one of the forms that are known here. Raises StopIteration for others."""
     if "values" in arrays:
         return arrays["values"]
     form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
@@ -120,7 +114,7 @@ def _read(path: Path, count: int) -> _Part | None:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         positions = arrays.pop("places")
-        encoded = _encoded(arrays)
+        encoded = encoded_of(arrays)
         if len(positions) == len(encoded) and (not len(positions) or 0 <= positions.min() <= positions.max() < count):
             return positions, encoded
     except (OSError, ValueError, KeyError, TypeError, EOFError, StopIteration, zipfile.BadZipFile) as error:

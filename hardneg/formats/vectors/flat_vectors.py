@@ -1,11 +1,9 @@
 """Dense vectors on disk as the folder that Pyserini's `FaissSearcher` opens.
 
-`index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, written in blocks, in
-any order and by several processes, and read by memory map, without faiss. `docid` has the id of each row. A
-journal names the finished blocks until all are there.
+`index` is a flat inner-product index of faiss: 45 bytes of header and raw float32 rows, read by memory map, without
+faiss. `docid` has the id of each row.
 """
 
-import os
 import struct
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.vectors.journal import BlockWriter, Journal, first_missing
 from hardneg.formats.vectors.number_file import NumberFile
+from hardneg.formats.vectors.rows_writer import RowsWriter
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.layout import DOC_IDS
+from hardneg.store.atomic_write import replacing
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")
@@ -31,93 +30,32 @@ TOKEN_OFFSETS = "offsets.npy"
 
 _UNUSED = 1 << 20
 _FLOAT = 4
-_JOURNAL = "index.journal"
 
 
-class FlatWriter(BlockWriter):
-    """Writes a dense index folder in blocks; after a kill, the next writer finds them.
+class FlatWriter(RowsWriter):
+    """Writes a dense index folder, its rows in order."""
 
-    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
-    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
-
-    Blocks of several machines meet inside a page, and a client of NFS writes whole pages that it has read back: zeros
-    over rows that another has written. So the file is open for writing alone and each write waits for the disk
-    (O_DSYNC), which keeps a client to the bytes that were written, and the header is written once.
-    """
-
-    def __init__(self, folder: Path, dimension: int, count: int, writer: int = 0) -> None:
-        """Starts or resumes a folder of `count` vectors with `dimension` numbers each, as its `writer`-th writer."""
+    def __init__(self, folder: Path, dimension: int, count: int) -> None:
+        """Begins a folder of `count` vectors with `dimension` numbers each."""
         if dimension < 1 or count < 0:
             raise UsageError(f"{folder}: {count} vectors of dimension {dimension} cannot be written")
-        self.folder, self.dimension, self.count = folder, dimension, count
-        self._journal = Journal(folder, _JOURNAL, writer)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(folder / "index", os.O_WRONLY | os.O_CREAT | os.O_DSYNC, 0o666)
-        try:
-            self._start()
-        except BaseException:
-            os.close(self._file)
-            raise
+        super().__init__(folder, count, "index")
+        self.dimension = dimension
+        self._file = self._files.enter_context(replacing(folder / "index"))
+        self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
-    def _start(self) -> None:
-        header = _HEADER.pack(FLAT, self.dimension, self.count, _UNUSED, _UNUSED, 1, 0, self.dimension * self.count)
-        with (self.folder / "index").open("rb", buffering=0) as file:
-            existing = file.read(len(header))
-        if existing.strip(b"\0") and existing != header:
-            raise ArtifactError(f"{self.folder / 'index'}: begun with another shape: delete the folder")
-        if existing == header and not self._journal.begun:
-            raise ArtifactError(f"{self.folder / 'index'}: already complete: delete the folder to write it anew")
-        self._journal.start()
-        if existing != header:
-            os.ftruncate(self._file, len(header) + self.dimension * self.count * _FLOAT)
-            os.pwrite(self._file, header, 0)
-
-    def write_block(self, number: int, start_row: int, vectors: NDArray[np.float32]) -> None:
-        """Writes the rows from `start_row` on, float32 [n, dimension], and marks the block as finished.
-
-        Numbers must mean the same rows whenever the folder is resumed.
-        """
+    def write(self, vectors: NDArray[np.float32]) -> None:
+        """Writes the rows that come next, float32 [n, dimension]."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
-            raise UsageError(f"block {number} has shape {vectors.shape} instead of [n, {self.dimension}]")
-        if start_row < 0 or start_row + len(vectors) > self.count:
-            raise UsageError(f"block {number} ends at row {start_row + len(vectors)} of {self.count}")
+            raise UsageError(f"{self.folder}: vectors of shape {vectors.shape} instead of [n, {self.dimension}]")
         if not np.isfinite(vectors).all():
-            raise ArtifactError(f"vectors from row {start_row} on are not finite: check the model")
-        data = memoryview(np.ascontiguousarray(vectors, dtype="<f4").reshape(-1).view(np.uint8).data)
-        offset = _HEADER.size + start_row * self.dimension * _FLOAT
-        _write_all(self._file, data, offset)
-        self._journal.add(number, start_row, len(vectors))
+            raise ArtifactError(f"vectors from row {self.done} on are not finite: check the model")
+        self._take(len(vectors))
+        self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def close(self) -> None:
-        """Checks that every row and the ids are there and removes the journal: the folder is complete."""
-        done = first_missing((start, rows) for _, start, rows in self._journal.records())
-        if done < self.count:
-            raise ArtifactError(f"{self.folder}: the vectors from row {done} on are missing: write them first")
-        self._check_doc_ids()
-        os.fsync(self._file)
-        self._journal.remove()
-        self.__exit__()
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
-
-
-def _write_all(file: int, data: memoryview, offset: int) -> None:
-    while data:
-        written = os.pwrite(file, data, offset)
-        data, offset = data[written:], offset + written
-
-
-def is_complete(folder: Path, dimension: int, count: int) -> bool:
-    """Whether a folder holds all of so many vectors, as one that was stopped just after `FlatWriter.close` does."""
-    try:
-        vectors = FlatVectors.open(folder)
-    except ArtifactError:
-        return False
-    return (vectors.dimension, vectors.count) == (dimension, count)
+        """Checks that every row and the ids are there: the folder is complete."""
+        self._complete()
 
 
 class FlatVectors:
@@ -155,8 +93,6 @@ class FlatVectors:
         Raises:
             ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index.
         """
-        if (folder / _JOURNAL).exists():
-            raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,16 @@ from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replacing
 
 
+def write_header(file: IO[bytes], dtype: str, count: int) -> None:
+    """Writes what stands before `count` numbers of a NumPy type; it has the same length for any count."""
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
+
+
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Writes a file of `count` numbers of a NumPy type such as `<f4`, with the function that it gives, part by part."""
     with replacing(path) as file:
-        header = {"descr": dtype, "fortran_order": False, "shape": (count,)}
-        np.lib.format.write_array_header_1_0(file, header)
+        write_header(file, dtype, count)
 
         def write(part: NDArray[Any]) -> None:
             file.write(np.ascontiguousarray(part, dtype).data)

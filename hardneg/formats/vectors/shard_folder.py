@@ -132,8 +132,8 @@ def write_flat_shards(
         for number, parts in groupby(_parts(blocks, Pieces(np.array(cut, np.int64))), itemgetter(0)):
             begin, end = cut[number : number + 2]
             with FlatWriter(folder / shard_name(number), dimension, end - begin) as writer:
-                for _, row, part in parts:
-                    writer.write_block(row, row, part)
+                for _, part in parts:
+                    writer.write(part)
                     task.advance(len(part))
                 writer.write_doc_ids(doc_ids[begin:end])
                 writer.close()
@@ -141,11 +141,11 @@ def write_flat_shards(
     close_folder(folder, closed)
 
 
-def _parts(blocks: Iterable[NDArray[np.float32]], pieces: Pieces) -> Iterator[tuple[int, int, NDArray[np.float32]]]:
-    """The blocks cut where pieces begin: the number of each one's piece, and its first row there."""
+def _parts(blocks: Iterable[NDArray[np.float32]], pieces: Pieces) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """The blocks cut where pieces begin, each with the number of its piece."""
     row = 0
     for block in blocks:
         start = row
         for number, begin, end in pieces.spans(start, start + len(block)):
-            yield number, begin, block[row - start : row - start + end - begin]
+            yield number, block[row - start : row - start + end - begin]
             row += end - begin

@@ -21,8 +21,6 @@ from hardneg.store.atomic_write import link_file, replace_text
 SHARD = "shard.json"
 """In a shard, written last: its files with size and digest."""
 
-BEGUN_CUT = "shards.cut"
-"""In a folder whose shards are being written: the first block of each, and how many blocks there are."""
 _VERSION = 1
 
 
@@ -145,7 +143,11 @@ class Pieces:
             yield int(number), mine, positions[mine] - self.first[number]
 
 
-def index_bytes(folder: Path) -> int:
-    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out."""
+def index_bytes(folder: Path, without: str = "") -> int:
+    """What an index takes; the ids beside dense ones, which are the same for every kind, are left out.
+
+    without: a folder in it that does not count.
+    """
     aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in aside)
+    return sum(path.stat().st_size for path in files if path.relative_to(folder).parts[0] != without)

@@ -355,11 +355,9 @@ def _write(
     progress: Progress,
 ) -> None:
     """Writes a dense index of this dimension and number of vectors."""
-    start = 0
     with FlatWriter(folder, *shape) as writer, progress.task("importing", shape[1], "vectors") as task:
-        for number, block in enumerate(blocks):
-            writer.write_block(number, start, block)
-            start += len(block)
+        for block in blocks:
+            writer.write(block)
             task.advance(len(block))
         writer.write_doc_ids(doc_ids)
         writer.close()

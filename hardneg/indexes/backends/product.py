@@ -19,7 +19,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, build
 from hardneg.indexes.kernels.checks import check_rows, in_order
 from hardneg.indexes.kernels.exact.exact_torch import to_device
-from hardneg.indexes.kernels.exact.top_k import BegunPass, BestRows
+from hardneg.indexes.kernels.exact.top_k import BestRows
 from hardneg.indexes.kernels.faiss.compression import (
     BITS,
     SAMPLE,
@@ -76,7 +76,7 @@ class CodeLookup:
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The best `depth` vectors of each query: scores float32 and rows int64 [Q, depth], -1 where there is none."""
-        best = BestRows(BegunPass(None), 1, depth, self.codes.device)
+        best = BestRows(1, depth)
         with torch.inference_mode(), float32_products(self.codes.device):
             wanted = to_device(queries, self.codes.device)
             turned = wanted if self.rotation is None else wanted @ self.rotation.T

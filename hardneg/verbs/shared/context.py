@@ -101,13 +101,9 @@ def empty(folder: Path, keep: Sequence[str] = ()) -> None:
 
 
 class Engine(Protocol):
-    """Where the blocks of a stage are made (`hardneg.engines`); it is never part of a key.
-
-    resumes: whether it goes on from the blocks that a stopped run left, of every stage that has blocks.
-    """
+    """Where the blocks of a stage are made (`hardneg.engines`); it is never part of a key."""
 
     version: ClassVar[int]
-    resumes: ClassVar[bool]
 
     def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
         """Makes a stage that has blocks (`StageSpec.blocks`) in the context's folder: the bytes of its own `make`.
@@ -121,8 +117,7 @@ class Local:
     """Makes a stage in this process, and in those that torchrun, accelerate or `--num-processes` started with it."""
 
     version: ClassVar[int] = 1
-    resumes: ClassVar[bool] = False
 
     def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
-        """The stage's own way; what a stopped run left is gone on from where the stage says that it resumes."""
+        """The stage's own way."""
         return context.spec.make(context)

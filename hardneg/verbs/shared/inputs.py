@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.spec import Precision
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder
+from hardneg.encoders.spec import Precision, Side
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
@@ -24,13 +25,11 @@ from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.encoders.protocol import TextEncoder
-    from hardneg.encoders.spec import Side
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
 
 
-def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> "TextEncoder":
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
     from hardneg.encoders.open.resolved import load_encoder
 
@@ -38,8 +37,8 @@ def open_encoder(source: ArtifactInput, device: str | None, precision: Precision
 
 
 def open_prompted(
-    context: StageContext[StageSpec], side: "Side", prompt: str | None, precision: Precision | None
-) -> "TextEncoder":
+    context: StageContext[StageSpec], side: Side, prompt: str | None, precision: Precision | None
+) -> TextEncoder:
     """The stage's model, with another prompt of a side where there is one.
 
     Raises:
@@ -125,25 +124,23 @@ def open_searcher(
     device: str | None,
     progress: "Progress | None",
     few: bool = False,
+    expected: int = 0,
 ) -> "Searcher":
     """The searcher of an index, as the stage that made it opens it; it gives documents.
 
     An index of segments is no `DenseSearcher`: a document has no vector of its own there.
 
     few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
-    stays on a GPU that has room for it.
+    stays on a GPU that has room for it. expected: how many queries it is searched with in all.
     """
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.max_passage import pooled
 
     if not isinstance(source.spec, IndexSpec):
         raise UsageError(f"{source.name} is no index")
-    options = ExactOptions(device=device)
+    options = ExactOptions(device=device, expected=expected)
     searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
     return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
-
-
-_AT_ONCE = 65_536
 
 
 def encoded_queries(
@@ -151,8 +148,7 @@ def encoded_queries(
 ) -> NDArray[np.float32]:
     """float32 [Q, d], mapped: Q texts as queries of a model.
 
-    The first process encodes them, unless a run that was stopped has done so; the others wait. Of a run that was
-    stopped in the middle, what was made half a minute before is there.
+    The first process encodes the blocks that a stopped run has not; the others wait.
 
     Args:
         context: the stage at work; the file is in its scratch folder, under `name`.
@@ -169,21 +165,21 @@ def encoded_queries(
     return vectors
 
 
-def _write(path: Path, encoder: "TextEncoder", texts: Sequence[str], context: StageContext[StageSpec]) -> None:
-    from hardneg.encoders.protocol import EncodeOptions
-    from hardneg.encoders.tokens.kept_texts import encode_kept
+def _write(path: Path, encoder: TextEncoder, texts: Sequence[str], context: StageContext[StageSpec]) -> None:
+    from hardneg.store.blocks import BlockResult, BlockStore
 
-    begun = path.with_suffix("")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
+    starts = range(0, len(texts), options.window)
+    store.begin([len(texts[start : start + options.window]) for start in starts])
+    for number in sorted(set(range(len(starts))) - store.finished()):
+        some = list(texts[starts[number] : starts[number] + options.window])
+        part = encoder.encode(some, "query", options, context.progress)
+        if not isinstance(part, np.ndarray):
+            problem = "makes more than one vector of a text: name one that makes one"
+            raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+        store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
     with replacing(path) as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
         np.lib.format.write_array_header_1_0(file, header)
-        for start in range(0, len(texts), _AT_ONCE):
-            options = EncodeOptions(precision="fp32", begun=begun / str(start))
-            some = list(texts[start : start + _AT_ONCE])
-            part = encode_kept(encoder, some, "query", options, context.progress, keep=len(texts) > _AT_ONCE)
-            if not isinstance(part, np.ndarray):
-                problem = "makes more than one vector of a text: name one that makes one"
-                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
-            file.write(np.ascontiguousarray(part, "<f4").data)
-    shutil.rmtree(begun, ignore_errors=True)
+        file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
+    shutil.rmtree(store.folder)

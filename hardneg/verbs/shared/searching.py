@@ -1,23 +1,24 @@
 """A search at work: queries are encoded and searched for, some at a time, and ranked lists come out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries, read_query_file, write_queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.journal import contiguous
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.mining.listing import as_lists, exclude, with_positives
@@ -25,16 +26,15 @@ from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import QUERIES, RUN
 from hardneg.records.types import Encoded, Hits, RankedList
 from hardneg.records.wording import counted
-from hardneg.runtime.distributed import World, barrier, world
-from hardneg.runtime.progress import Seconds
+from hardneg.runtime.distributed import barrier
+from hardneg.runtime.progress import Seconds, Task
 from hardneg.store.artifacts import SCRATCH
-from hardneg.verbs.shared.context import StageContext
-from hardneg.verbs.shared.inputs import open_prompted, open_queries, open_searcher, open_vector_files
-from hardneg.verbs.shared.run_blocks import Entry
+from hardneg.store.blocks import contiguous
+from hardneg.verbs.shared.blocks import Entry, Ranking, RunBlocks, query_blocks
+from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection, open_prompted, open_queries, open_searcher, open_vector_files
 
 if TYPE_CHECKING:
-    from hardneg.encoders.protocol import TextEncoder
-    from hardneg.encoders.spec import Side
     from hardneg.registry.protocols import Searcher
     from hardneg.verbs.search import Search
 
@@ -42,8 +42,10 @@ if TYPE_CHECKING:
 WITHOUT = "queries without positives"
 
 
-def searched_queries(context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str]) -> Queries:
-    """The queries of the file that a search names, which the first process writes, or those of its split.
+def searched_queries(
+    context: "StageContext[Search]", collection: StoredCollection, facts: Counter[str], first: bool
+) -> Queries:
+    """The queries of the file that a search names, which the `first` process writes, or those of its split.
 
     Where the search is with the text of positives, that stands in place of each query's own.
 
@@ -60,7 +62,7 @@ def searched_queries(context: "StageContext[Search]", collection: StoredCollecti
             advice = "`exclude_own: true` of the dataset leaves out documents that have the query's id"
             context.progress.note(f"{context.name}: {stand}; {advice}")
         return queries
-    if world().first:
+    if first:
         _write_queries(context, collection, Path(context.spec.queries).expanduser(), facts)
     barrier()
     return Queries.open(context.folder / QUERIES)
@@ -93,7 +95,7 @@ def vectors_of_queries(context: "StageContext[Search]", queries: Queries, facts:
     """The vectors of the file that a search names, in the order of the queries; None where it names none."""
     if (vectors := context.spec.query_vectors) is None:
         return None
-    file, folder = open_vector_files(vectors, context.spec.query_ids), context.folder / "query-vectors"
+    file = open_vector_files(vectors, context.spec.query_ids)
     dimension = context.inputs["index"].facts.get("dimension", file.dimension)
     if file.dimension != dimension:
         problem = f"vectors of dimension {file.dimension}, and {context.spec.index} has {dimension}"
@@ -102,6 +104,7 @@ def vectors_of_queries(context: "StageContext[Search]", queries: Queries, facts:
     owners = VectorOwners(
         queries.query_ids, lambda ids: np.array([rows.get(query_id, -1) for query_id in ids], np.int64), "query"
     )
+    folder = Path(mkdtemp(dir=context.folder / SCRATCH)) / "query-vectors"  # of each process that needs them
     if others := arrange_vectors(file, owners, folder, context.progress):
         facts["vectors of other queries"] = others
     return FlatVectors.open(folder)
@@ -152,49 +155,59 @@ def positive_texts(
     return Queries(query_ids, DocumentTexts(corpus, rows[rows >= 0][first]))
 
 
-QUERIES_AT_ONCE = 65_536
-_BY_LUCENE = 4096
-_BLOCKS = 16  # of documents, as many queries of which are held at once, where that is fewer
+_BLOCK = 1024  # queries
+_MOST, _DOCUMENTS = 65_536, 16  # queries of a pass over the index; and in blocks of documents that an encoder writes
+_PRODUCTS, _FASTER = 1 << 43, 64  # of a pass that takes about half a minute on a CPU, and how much faster a GPU is
 
 Wanted = Sequence[str] | Encoded
 
 
-def share_of_queries(queries: int, here: World) -> range:
-    """A process's queries: whole windows, for vectors depend a little on the texts that are encoded with them."""
-    from hardneg.encoders.protocol import EncodeOptions
-
-    window = EncodeOptions().window
-    part = here.share(-(-queries // window))
-    return range(queries)[part.start * window : part.stop * window]
-
-
 @dataclass(frozen=True)
-class Searching:
-    """A search at work: what it reads, and what it counts and times."""
+class SearchBlocks(RunBlocks):
+    """A search at work: what it reads, and what it counts and times.
 
-    context: "StageContext[Search]"
-    collection: StoredCollection
-    queries: Queries
-    facts: Counter[str]
-    seconds: Seconds
+    whole: what is counted of all queries when they are read. held: the encoded queries of the last windows.
+    """
 
-    def timings(self) -> dict[str, float]:
-        """What the manifest tells: of several processes, the seconds of the first."""
-        return {f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()}
+    collection: StoredCollection = field(kw_only=True)
+    queries: Queries = field(kw_only=True)
+    whole: Counter[str] = field(kw_only=True)
+    facts: Counter[str] = field(default_factory=Counter)
+    seconds: Seconds = field(default_factory=Seconds)
+    held: dict[range, Encoded] = field(default_factory=dict)
 
-    def ranking(self, numbers: Sequence[int]) -> Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]:
-        """The lists of some blocks of whole windows; those that follow each other share a pass over the index."""
-        from hardneg.encoders.protocol import EncodeOptions
+    @classmethod
+    def opened(cls, context: "StageContext[Search]", first: bool) -> "SearchBlocks":
+        """Opens what is searched for. Raises DataError as `searched_queries`."""
+        collection, whole = open_collection(context.inputs["dataset"]), Counter[str]()
+        queries = searched_queries(context, collection, whole, first)
+        travels = context.spec.query_vectors is None
+        sizes = query_blocks(len(queries), _BLOCK)
+        return cls(context, sizes, "searching", travels=travels, collection=collection, queries=queries, whole=whole)
 
-        window = EncodeOptions().window
+    def run_facts(self) -> Facts:
+        """What was counted of all queries, and how many have no candidates where those of a run are ranked."""
+        _ = self._vectors  # counts the vectors of other queries
+        facts = {**self.whole, "queries": len(self.queries), "depth": self.context.spec.depth}
+        if "candidates" in self.context.inputs:
+            lists = lists_in_order(self.context.inputs["candidates"].folder / RUN, self.queries.query_ids)
+            facts["queries without candidates"] = sum(not ranked.doc_ids for ranked in lists)
+        return facts
+
+    def ranking(self, numbers: Sequence[int], task: Task) -> Ranking:
+        """The lists of some blocks; those that follow each other share a pass over the index."""
         for some in contiguous(numbers):
-            part = range(len(self.queries))[some.start * window : some.stop * window]
-            entries = self.entries(part)
-            for _ in some:
-                before = Counter(self.timings())
-                yield islice(entries, window), lambda before=before: Counter(self.timings()) - before  # type: ignore[misc]
+            entries = self._entries(range(len(self.queries))[some.start * _BLOCK : some.stop * _BLOCK])
+            for number in some:
+                yield islice(entries, self.sizes[number]), partial(self._counted_since, self._counted_since(Counter()))
             for _ in entries:
                 pass
+
+    def _counted_since(self, before: Counter[str]) -> Counter[str]:
+        times = {f"seconds of search: {name}": round(value, 4) for name, value in self.seconds.items()}
+        now = Counter[str](self.facts)
+        now.update(times)
+        return now - before
 
     @cached_property
     def _excluded(self) -> dict[str, list[str]]:
@@ -205,107 +218,103 @@ class Searching:
     def _depth(self) -> int:
         """How many documents are searched for: excluded ones besides, and no more than the corpus has."""
         excluded = max((len(self._excluded.get(query_id, ())) for query_id in self.queries.query_ids), default=0)
-        return min(self.context.spec.depth + excluded, len(self.collection.corpus.doc_ids))
+        return min(int(self.context.spec.depth) + excluded, len(self.collection.corpus.doc_ids))
 
     @cached_property
     def _searcher(self) -> "Searcher":
-        inputs = self.context.inputs
-        return open_searcher(inputs["index"], self.collection, self.context.device, self.context.progress)
+        context = self.context
+        return open_searcher(
+            context.inputs["index"], self.collection, context.device, context.progress, expected=len(self.queries)
+        )
 
     @cached_property
-    def _encoder(self) -> "TextEncoder | None":
+    def _encoder(self) -> TextEncoder | None:
         context, spec = self.context, self.context.spec
         has_model = "model" in context.inputs
         return open_prompted(context, "query", spec.query_prompt, spec.precision) if has_model else None
 
-    def entries(self, part: range) -> Iterator[Entry]:
-        """The ranked lists of a part of the queries, in order."""
-        if not part:
-            return
-        from hardneg.encoders.protocol import EncodeOptions
+    @cached_property
+    def _options(self) -> EncodeOptions:
+        return EncodeOptions(precision=self.context.spec.precision)
 
+    @cached_property
+    def _vectors(self) -> FlatVectors | None:
+        return vectors_of_queries(self.context, self.queries, self.whole)
+
+    def _entries(self, part: range) -> Iterator[Entry]:
+        """The ranked lists of a part of the queries, in order."""
         spec, inputs, corpus = self.context.spec, self.context.inputs, self.collection.corpus
-        vectors = vectors_of_queries(self.context, self.queries, self.facts)
-        searcher, encoder = self._searcher, self._encoder
+        vectors, searcher, encoder = self._vectors, self._searcher, self._encoder
         angular = spec.scores == "angular"
         if angular and (encoder is None or encoder.spec.similarity != "cosine"):
             reason = "the index has no cosines: leave it out, or take an index whose model has them"
             raise UsageError(f"search: scores angular: {reason}")
-        lists = _candidates(self.context, self.queries, part, self.facts) if "candidates" in inputs else None
+        lists = _candidates(self.context, self.queries, part) if "candidates" in inputs else None
         known = positives(self.collection.all_qrels()) if spec.positives else None
-        step = EncodeOptions().window if lists else self._at_once
-        with self.context.progress.task("searching", len(part), "queries") as task:
-            for start in part[::step]:
-                window = slice(start, min(start + step, part.stop))
-                query_ids, keep = self.queries.query_ids[window], lists is None and len(part) > step
-                wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window, keep)
-                hits = self._hits(searcher, wanted, lists, window)
-                if self._excluded:
-                    excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
-                    hits = exclude(hits, excluded, corpus, spec.depth)
-                hits_of = as_lists(hits)
-                if known is not None:
-                    theirs = [known.get(query_id, ()) for query_id in query_ids]
-                    hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
-                for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
-                    if not len(rows):
-                        self.facts["queries that found no document"] += 1
-                    yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
-                task.advance(len(query_ids))
+        for start in part[:: self._options.window if lists else self._at_once]:
+            window = part[start - part.start :][: self._options.window if lists else self._at_once]
+            query_ids = self.queries.query_ids[window.start : window.stop]
+            wanted = vectors.read(window.start, window.stop) if vectors else self._encoded(encoder, window)
+            hits = self._hits(searcher, wanted, lists, len(window))
+            if self._excluded:
+                excluded = [self._excluded.get(query_id, ()) for query_id in query_ids]
+                hits = exclude(hits, excluded, corpus, spec.depth)
+            hits_of = as_lists(hits)
+            if known is not None:
+                theirs = [known.get(query_id, ()) for query_id in query_ids]
+                hits_of = with_positives(hits, searcher, wanted, theirs, corpus)
+            for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
+                if not len(rows):
+                    self.facts["queries that found no document"] += 1
+                yield query_id, RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
         for _ in lists or ():
             pass
 
-    def _encoded(self, encoder: "TextEncoder | None", window: slice, keep: bool) -> Wanted:
-        """What a window of queries becomes; keep: whether that is there after a stop however little time it took."""
-        from hardneg.encoders.protocol import EncodeOptions
-        from hardneg.encoders.tokens.kept_texts import encode_kept
-
-        texts, context = self.queries.texts[window], self.context
+    def _encoded(self, encoder: TextEncoder | None, part: range) -> Wanted:
+        """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
         if encoder is None:
-            return texts
-        with self.seconds.of("encode queries"):
-            begun = context.folder / SCRATCH / "queries" / f"{window.start}-{window.stop}"
-            options = EncodeOptions(precision=context.spec.precision, begun=begun)
-            side: Side = "query" if context.spec.text_of == "query" else "document"
-            return encode_kept(encoder, texts, side, options, context.progress, keep)
+            return self.queries.texts[part.start : part.stop]
+        size = self._options.window
+        whole = range(len(self.queries))[part.start // size * size : -(-part.stop // size) * size]
+        if whole not in self.held:
+            self.held.clear()
+            texts, side = self.queries.texts[whole.start : whole.stop], self.context.spec.text_of
+            begun = self.context.folder / SCRATCH / "queries" / f"{whole.start}-{whole.stop}"
+            options = replace(self._options, begun=begun)
+            with self.seconds.of("encode queries"):
+                self.held[whole] = encoder.encode(
+                    texts, "query" if side == "query" else "document", options, self.context.progress
+                )
+        encoded = self.held[whole]
+        return encoded if whole == part else encoded[part.start - whole.start : part.stop - whole.start]
 
-    def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, window: slice) -> Hits:
-        from hardneg.indexes.open_store import search_kept
-
+    def _hits(self, searcher: "Searcher", wanted: Wanted, lists: Iterator[RankedList] | None, count: int) -> Hits:
         with self.seconds.of("search"):
             if lists is None:
-                name = f"{window.start}-{window.stop}"
-                return search_kept(searcher, wanted, self._depth, self.context.folder / SCRATCH / "lists" / name)
-            some = islice(lists, window.stop - window.start)
-            rows = self.collection.corpus.list_rows([ranked.doc_ids for ranked in some])
+                return searcher.search(wanted, self._depth)
+            rows = self.collection.corpus.list_rows([ranked.doc_ids for ranked in islice(lists, count)])
             return rank_candidates(searcher, wanted, rows, self._depth)
 
-    @property
+    @cached_property
     def _at_once(self) -> int:
-        """How many queries are encoded and searched for at once: whole windows of the encoder.
+        """How many queries are searched for in a pass over the index: so many that a kill costs half a minute.
 
-        Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all queries.
+        Lucene reads its index for each query anew, so it is given few; others pass over theirs once for all of them.
         """
-        texts = self._encoder is None and self.context.spec.query_vectors is None
+        texts = self._encoder is None and self._vectors is None
         if texts or hasattr(self._searcher, "lucene"):
-            return _BY_LUCENE
-        return QUERIES_AT_ONCE if self._encoder is None else min(QUERIES_AT_ONCE, _BLOCKS * self._encoder.block)
+            return _BLOCK
+        most = _MOST if self._encoder is None else min(_MOST, _DOCUMENTS * self._encoder.block)
+        gpu = self._encoder is not None and self._encoder.device.type != "cpu"
+        facts = self.context.inputs["index"].facts
+        numbers = max(1, int(str(facts.get("bytes", 0))) // 4)
+        affordable = (_PRODUCTS * _FASTER if gpu else _PRODUCTS) // numbers
+        return max(1, min(most, affordable) // _BLOCK) * _BLOCK
 
 
-def _candidates(
-    context: "StageContext[Search]", queries: Queries, part: range, facts: Counter[str]
-) -> Iterator[RankedList]:
+def _candidates(context: "StageContext[Search]", queries: Queries, part: range) -> Iterator[RankedList]:
     """The lists of a part of the queries; all are gone through, to know the run as one of these queries."""
     path = context.inputs["candidates"].folder / RUN
     for position, ranked in enumerate(lists_in_order(path, queries.query_ids)):
-        facts["queries without candidates"] += not ranked.doc_ids
         if position in part:
             yield ranked
-
-
-def without_candidates(context: "StageContext[Search]", queries: Queries) -> dict[str, int]:
-    """How many queries have none in the run whose documents are ranked, where there is one."""
-    if "candidates" not in context.inputs:
-        return {}
-    lists = lists_in_order(context.inputs["candidates"].folder / RUN, queries.query_ids)
-    return {"queries without candidates": sum(not ranked.doc_ids for ranked in lists)}

@@ -19,9 +19,10 @@ from hardneg.store.identity import options_in_key
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.registry.protocols import Searcher, StageBlocks
+    from hardneg.registry.protocols import Searcher
     from hardneg.report.table import Section
     from hardneg.runtime.progress import Progress
+    from hardneg.verbs.shared.blocks import StageBlocks
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.seeded import SeededStages
 
@@ -315,12 +316,14 @@ class StageSpec(BaseModel):
         return {}
 
     def make(self, context: "StageContext[Self]") -> "Facts":
-        """Makes the artifact in the context's folder; returns what its manifest tells."""
-        raise NotImplementedError(f"stage {self.verb} makes nothing")
+        """Makes the artifact in the context's folder, here in blocks; returns what its manifest tells."""
+        from hardneg.verbs.shared.blocks import make_blocks
 
-    def blocks(self, context: "StageContext[Self]", writer: int = 0) -> "StageBlocks | None":
-        """The same work in blocks, as the `writer`-th of several processes opens it; None where it is not cut."""
-        return None
+        return make_blocks(context)
+
+    def blocks(self, context: "StageContext[Self]", first: bool = True) -> "StageBlocks":
+        """The work in blocks, as one of several processes opens it; the first one writes what all of them read."""
+        raise NotImplementedError(f"stage {self.verb} makes nothing")
 
 
 class IndexSpec(StageSpec):

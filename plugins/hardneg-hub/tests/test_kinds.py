@@ -46,7 +46,7 @@ def scratch(tmp_path: Path) -> Path:
 def index(tmp_path: Path) -> Path:
     folder = tmp_path / "vectors"
     with FlatWriter(folder, 4, 3) as writer:
-        writer.write_block(0, 0, VECTORS)
+        writer.write(VECTORS)
         writer.write_doc_ids(["d1", "d2", "d3"])
     return folder
 

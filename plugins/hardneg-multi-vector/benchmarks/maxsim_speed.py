@@ -39,7 +39,7 @@ def write(folder: Path, documents: int, tokens: int) -> None:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with TokenWriter(folder, DIMENSION, offsets) as writer:
         for number, start in enumerate(range(0, documents, BLOCK)):
-            writer.write_block(number, start, drawn(lengths[start : start + BLOCK], number))
+            writer.write(drawn(lengths[start : start + BLOCK], number))
         writer.write_doc_ids(str(row) for row in range(documents))
         writer.close()
 

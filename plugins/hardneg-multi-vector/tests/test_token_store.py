@@ -1,15 +1,12 @@
-"""Token vectors on disk: written in blocks, resumed, read, and what an encoder makes of a corpus."""
+"""Token vectors on disk: written in blocks, read, and what an encoder makes of a corpus."""
 
 import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hardneg_multi_vector.store import TokenStore, TokenVectors, TokenWriter, is_complete
+from hardneg_multi_vector.store import TokenStore, TokenVectors, TokenWriter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentence_transformers import MultiVectorEncoder
@@ -42,8 +39,8 @@ def _tokens(lengths: list[int], dimension: int = 2) -> TokenVectors:
 def _write(folder: Path, lengths: list[int], block: int = 2) -> TokenVectors:
     tokens = _tokens(lengths)
     with TokenWriter(folder, 2, tokens.offsets) as writer:
-        for number, start in reversed(list(enumerate(range(0, len(lengths), block)))):
-            writer.write_block(number, start, tokens[start : start + block])
+        for start in range(0, len(lengths), block):
+            writer.write(tokens[start : start + block])
         writer.write_doc_ids(f"d{i}" for i in range(len(lengths)))
         writer.close()
     return tokens
@@ -76,60 +73,21 @@ def test_any_lengths_and_blocks(tmp_path_factory, lengths, block, size):
     assert all(sum(lengths[start:stop]) <= size or stop - start == 1 for start, stop in spans)
     if spans:
         assert _same(TokenVectors.join([store.read(*span) for span in spans]), tokens)
-    assert is_complete(folder, 2, tokens.offsets)
-
-
-def test_it_goes_on_after_a_kill(tmp_path):
-    script = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from hardneg_multi_vector.store import TokenWriter
-from hardneg_multi_vector.store import TokenVectors
-writer = TokenWriter(Path(sys.argv[1]), 2, np.array([0, 2, 2, 5]))
-writer.write_block(1, 2, TokenVectors(np.array([0, 3]), np.ones((3, 2), np.float32)))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-    died = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
-    assert died.returncode == -signal.SIGKILL
-    with pytest.raises(ArtifactError, match="did not finish"):
-        TokenStore.open(tmp_path)
-    with TokenWriter(tmp_path, 2, np.array([0, 2, 2, 5])) as writer:
-        assert writer.finished_blocks() == {1}
-        writer.write_block(0, 0, TokenVectors(np.array([0, 2, 2]), np.zeros((2, 2), np.float32)))
-        writer.write_doc_ids(["a", "b", "c"])
-        writer.close()
-    assert TokenStore.open(tmp_path).read(0, 3).vectors[:, 0].tolist() == [0, 0, 1, 1, 1]
-
-
-def test_two_writers(tmp_path):
-    tokens = _tokens(_LENGTHS)
-    with TokenWriter(tmp_path, 2, tokens.offsets) as first, TokenWriter(tmp_path, 2, tokens.offsets, 1) as second:
-        first.write_block(0, 0, tokens[:2])
-        second.write_block(1, 2, tokens[2:])
-        assert first.finished_blocks() == {0, 1}
-        with pytest.raises(ArtifactError, match="document ids are missing"):
-            first.close()
-        first.write_doc_ids("abcde")
-        first.close()
-    assert _same(TokenStore.open(tmp_path).read(0, 5), tokens)
 
 
 def test_what_does_not_fit_is_refused(tmp_path):
     offsets = np.array([0, 2, 2, 5])
     with TokenWriter(tmp_path, 2, offsets) as writer:
         with pytest.raises(ArtifactError, match="document 2 has 2 token vectors instead of 3"):
-            writer.write_block(0, 1, TokenVectors(np.array([0, 0, 2]), np.ones((2, 2), np.float32)))
-        with pytest.raises(UsageError, match="ends at document 4 of 3"):
-            writer.write_block(0, 3, TokenVectors(np.array([0, 1]), np.ones((1, 2), np.float32)))
+            writer.write(TokenVectors(np.array([0, 2, 2, 4]), np.ones((4, 2), np.float32)))
+        with pytest.raises(UsageError, match="4 documents of 3"):
+            writer.write(TokenVectors(np.array([0, 2, 2, 5, 6]), np.ones((6, 2), np.float32)))
         with pytest.raises(ArtifactError, match="not finite"):
-            writer.write_block(0, 0, TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))
+            writer.write(TokenVectors(np.array([0, 2]), np.full((2, 2), np.nan, np.float32)))
         with pytest.raises(DataError, match="white space"):
             writer.write_doc_ids(["a", "b c", "d"])
-        with pytest.raises(ArtifactError, match="from row 0 on are missing"):
+        with pytest.raises(ArtifactError, match="documents from 0 on are missing"):
             writer.close()
-    with pytest.raises(ArtifactError, match="other lengths"):
-        TokenWriter(tmp_path, 2, np.array([0, 2, 3, 5]))
     for wrong in (np.array([1, 2]), np.array([0, 3, 2]), np.array([0.0, 1.0]), np.empty(0, np.int64)):
         with pytest.raises(UsageError, match="offsets of token vectors"):
             TokenWriter(tmp_path / "new", 2, wrong)
@@ -183,22 +141,9 @@ def corpus(tmp_path: Path) -> Corpus:
 
 def test_the_store_holds_what_is_encoded(encoder, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(encoder, "block", 4)
-    folder, written = tmp_path / "store", TokenWriter.write_block
-
-    def stopped(self: TokenWriter, number: int, *block: object) -> None:
-        if number == 1:
-            raise KeyboardInterrupt
-        written(self, number, *block)  # type: ignore[arg-type]
-
-    for write in (stopped, written):
-        rows = encoder.rows(corpus, None, folder.parent, Silent(), World())
-        assert not encoder.is_complete(folder, rows)
-        monkeypatch.setattr(TokenWriter, "write_block", write)
-        try:
-            write_index([encoder], rows, folder, FP32, Silent())
-        except KeyboardInterrupt:
-            assert write is stopped
-    assert encoder.is_complete(folder, rows)
+    folder = tmp_path / "store"
+    rows = encoder.rows(corpus, None, folder.parent, Silent(), World())
+    write_index([encoder], rows, folder, FP32, Silent())
     store, expected = TokenStore.open(folder), encoder.encode(TEXTS, "document", FP32)
     assert list(store.doc_ids) == [str(number) for number in range(len(TEXTS))]
     found = store.read(0, len(TEXTS))

@@ -86,7 +86,7 @@ for i in 1 2; do
 done
 if [[ " $* " = *" kill "* ]]; then
   {
-    until grep -qs . "$work"/store/*.partial/{,shard-*/}index.journal.*; do sleep 0.05; done
+    until compgen -G "$work/store/*.partial/checkpoints/blocks/*.npz" > /dev/null; do sleep 0.05; done
     echo "== the second machine's Ray is killed"
     kill -9 "$(raylet 1)"
   } &

@@ -72,7 +72,7 @@ def recipe(folder: Path, documents: int = 9000, queries: int = 4200) -> Path:
         "index": {"stage": "encode"},
         "run": {"stage": "search", "index": "index", "split": "train", "depth": 20},
         "mined": {"stage": "mine", "runs": {"dense": "run"}, "miner": {"name": "topk", "depth": 10}},
-        "ranked": {**rank, "precision": "fp32", "keep_scores": False},
+        "ranked": {**rank, "precision": "fp32"},
     }
     dataset = f"beir:{collection(folder / 'data', documents, queries)}"
     tree = {"dataset": dataset, "model": {"name": str(static_model(folder / "model"))}, "stages": stages}

@@ -10,8 +10,7 @@ import psutil
 import pytest
 import ray
 from hardneg_ray.engine import Ray
-from hardneg_ray.fenced import fenced
-from hardneg_ray.joining import joined
+from hardneg_ray.joining import fenced, joined
 
 STRANGER = """
 import sys

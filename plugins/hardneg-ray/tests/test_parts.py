@@ -12,10 +12,9 @@ from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.crew import Crew, Lost, Member
 from hardneg_ray.desk import Desk, choices_in
 from hardneg_ray.engine import Ray
-from hardneg_ray.ranges import Ranges
-from hardneg_ray.reports import Failed
-from hardneg_ray.roster import Dismissed, Roster
+from hardneg_ray.foreman import Ranges
 from hardneg_ray.travel import Traveller, manifests
+from hardneg_ray.worker import Failed
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
 from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError
@@ -37,19 +36,6 @@ def test_ranges_follow_each_other_and_grow_smaller():
     assert list(ranges.take(1)) == [2, 3] and ranges.give_back([2, 3]) == 2  # 2, 3, 6, 7, 9, 20: at most three
     assert [list(ranges.take(1)) for _ in range(5)] == [[2, 3], [6, 7], [9], [20], []]
     assert len(Ranges(range(1000)).take(1)) == 16
-
-
-def test_only_who_is_listed_writes(tmp_path):
-    roster = Roster(tmp_path)
-    assert not roster.lists("a")
-    with pytest.raises(Dismissed), roster.writing("a"):
-        pass
-    roster.write(["a", "b"])
-    with roster.writing("a"):
-        assert roster.lists("b")
-    roster.write(["b"])
-    with pytest.raises(Dismissed), roster.writing("a"):
-        pass
 
 
 def test_errors_come_back_as_they_were():
@@ -188,7 +174,7 @@ def test_a_block_that_is_lost_with_its_machine_is_given_out_again(kind, monkeypa
         raise kind("ab" * 28, None, "")
 
     monkeypatch.setattr(crew.ray, "get", lost)
-    member = Member("one", None, iter(["a block"]), numbers=[3], working=True)
+    member = Member(None, iter(["a block"]), numbers=[3], working=True)
     with pytest.raises(Lost) as gone:
         Crew(Cluster(Ray(), False, "a"), None, Needs(0, 1))._read(member)  # type: ignore[arg-type]
     assert gone.value.member.numbers == [3]

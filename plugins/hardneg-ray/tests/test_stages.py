@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import yaml
 from hardneg_ray.engine import Ray
 from small_work import collection, cross_encoder, recipe
 from typer.testing import CliRunner
@@ -15,11 +14,11 @@ from hardneg.cli.main import app
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import Plan, make_plan
-from hardneg.store.artifacts import MANIFEST, Artifact, Store
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.shared.context import Engine, Local, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
-BLOCKS = {"index": 3, "run": 2, "mined": 5, "ranked": 6}
+BLOCKS = {"index": 3, "run": 5, "mined": 5, "ranked": 6}
 SEEN = {"index": True, "run": False, "mined": True, "ranked": False}
 """Whether actors see the folder of a stage, or what they make travels, where they are two; where one, the reverse."""
 
@@ -29,14 +28,13 @@ class BothWays:
     """Ray with so many actors, which see the folders of some stages and not those of others."""
 
     version: ClassVar[int] = 1
-    resumes: ClassVar[bool] = True
     actors: int
     seen: Mapping[str, bool]
 
     def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
         """Each block is still to be made, and there are as many as are said."""
         blocks = context.spec.blocks(context)
-        assert blocks is None or (len(blocks.sizes), blocks.finished()) == (BLOCKS[context.name], set())
+        assert (len(blocks.sizes), blocks.finished()) == (BLOCKS[context.name], set())
         return Ray(actors=self.actors, num_cpus=1, shared=self.seen.get(context.name, True)).make(context)
 
 
@@ -70,32 +68,6 @@ def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
     for stage, artifact in own.items():
         assert theirs[stage].files == artifact.files and artifact.files, stage
         assert facts(theirs[stage]) == facts(artifact), stage
-
-
-@pytest.fixture(scope="module")
-def own_shards(work: Path) -> dict[Path, bytes]:
-    """What one process makes of shards."""
-    return shards(work, work.parent / "own-shards", Local())
-
-
-def shards(work: Path, folder: Path, engine: Engine) -> dict[Path, bytes]:
-    """The files of an index in two shards."""
-    index = {"index": {"stage": "encode", "shards": 2}}
-    folder.mkdir()
-    (folder / "r.yaml").write_text(yaml.safe_dump({**yaml.safe_load(work.read_text()), "stages": index}))
-    artifact = artifacts(make_plan(load_recipe(folder / "r.yaml")), folder / "store", engine)["index"]
-    assert facts(artifact)["passages"] == 9000
-    files = (path for path in sorted(artifact.path.rglob("*")) if path.is_file() and path.name != MANIFEST)
-    return {path.relative_to(artifact.path): path.read_bytes() for path in files}
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize(("shared", "actors"), [(True, 2), (False, 2), (False, 1)])
-def test_shards_have_the_bytes_of_one_process(work, own_shards, shared, actors, tmp_path):
-    theirs = shards(work, tmp_path / "ray", Ray(actors=actors, num_cpus=1, shared=shared))
-    assert theirs == own_shards
-    assert sum(path.name == "index" for path in theirs) == 2
 
 
 @pytest.mark.slow

@@ -22,8 +22,8 @@ def lists_of(rows: SparseRows) -> list[dict[int, float]]:
 
 def write(folder: Path, lists: list[dict[int, float]] = LISTS, block: int = 2, width: int = 5) -> Path:
     with SparseWriter(folder, width, len(lists)) as writer:
-        for number, start in reversed(list(enumerate(range(0, len(lists), block)))):
-            writer.write_block(number, start, rows_of(lists[start : start + block], width))
+        for start in range(0, len(lists), block):
+            writer.write(rows_of(lists[start : start + block], width))
         writer.write_doc_ids(f"d{i}" for i in range(len(lists)))
         writer.close()
     return folder

@@ -116,7 +116,7 @@ def _drawn(count: int, terms: int, seed: int) -> SparseRows:
 def test_rows_keep_their_order_through_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lucene_frequencies, "_BUFFER", 0.05)
     with SparseWriter(tmp_path / "store", 200, 800) as writer:
-        writer.write_block(0, 0, _drawn(800, 10, 3))
+        writer.write(_drawn(800, 10, 3))
         writer.write_doc_ids(f"d{row}" for row in range(800))
         writer.close()
     Impact().build(tmp_path / "store", tmp_path / "index", Silent())
@@ -135,7 +135,7 @@ def test_pyserini_finds_what_exact_search_finds(tmp_path: Path) -> None:
     documents, queries = _drawn(500, 30, 1), _drawn(40, 8, 2)
     words = [f"##{number}" for number in range(200)]
     with SparseWriter(tmp_path / "store", 200, 500) as writer:
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
         writer.write_doc_ids(f"d{row}" for row in range(500))
         writer.write_terms(words)
         writer.close()

@@ -1,13 +1,9 @@
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg_sparse.store import SparseRows, SparseStore, SparseWriter, fault, is_complete
+from hardneg_sparse.store import SparseRows, SparseStore, SparseWriter, fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import LISTS, lists_of, rows_of, write
@@ -27,8 +23,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert store.read(0, 5).terms.dtype == np.int32 and store.read(0, 5).weights.dtype == np.float32
     assert np.load(tmp_path / "offsets.npy").tolist() == [0, 2, 2, 3, 6, 6]
     assert store.terms is None
-    assert is_complete(tmp_path, 5, 5)
-    assert not any(is_complete(*each) for each in ((tmp_path, 5, 6), (tmp_path, 6, 5), (tmp_path / "no", 5, 5)))
 
 
 @pytest.mark.parametrize("lists", [[], [{}], [{}, {}, {}]])
@@ -64,18 +58,16 @@ def test_terms_are_told_by_their_words(tmp_path: Path) -> None:
     ],
 )
 def test_unsound_weights_are_refused(tmp_path: Path, rows: SparseRows, told: str) -> None:
-    with SparseWriter(tmp_path, 5, 5) as writer:
-        with pytest.raises(ArtifactError, match=told):
-            writer.write_block(0, 0, rows)
-        assert writer.finished_blocks() == set()
+    with SparseWriter(tmp_path, 5, 5) as writer, pytest.raises(ArtifactError, match=told):
+        writer.write(rows)
 
 
 def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with SparseWriter(tmp_path, 5, 5) as writer:
         with pytest.raises(UsageError, match="6 terms instead of 5"):
-            writer.write_block(0, 0, rows_of(LISTS, 6))
-        with pytest.raises(UsageError, match="row 6 of 5"):
-            writer.write_block(0, 4, rows_of(LISTS[:2]))
+            writer.write(rows_of(LISTS, 6))
+        with pytest.raises(UsageError, match="7 rows of 5"):
+            writer.write(rows_of([*LISTS, *LISTS[:2]]))
     with pytest.raises(UsageError, match="cannot be written"):
         SparseWriter(tmp_path, 0, 5)
 
@@ -84,19 +76,15 @@ def test_missing_parts_are_errors(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"no weights of terms .*sparse.json"):
         SparseStore.open(tmp_path)
     with SparseWriter(tmp_path, 5, 5) as writer:
-        writer.write_block(0, 0, rows_of(LISTS[:3]))
-        with pytest.raises(ArtifactError, match="row 3"):
+        writer.write(rows_of(LISTS[:3]))
+        with pytest.raises(ArtifactError, match="rows from 3"):
             writer.close()
-        writer.write_block(1, 2, rows_of(LISTS[2:]))
-        with pytest.raises(ArtifactError, match="overlap"):
-            writer.close()
-        writer.write_block(1, 3, rows_of(LISTS[3:]))
+        writer.write(rows_of(LISTS[3:]))
         with pytest.raises(ArtifactError, match="document ids"):
             writer.close()
-        with pytest.raises(ArtifactError, match="did not finish"):
+        with pytest.raises(ArtifactError, match="no weights of terms"):
             SparseStore.open(tmp_path)
-        writer.write_doc_ids(f"d{i}" for i in range(5))
-        writer.close()
+    write(tmp_path)
     (tmp_path / "docid").unlink()
     with pytest.raises(ArtifactError, match="docid: missing"):
         SparseStore.open(tmp_path)
@@ -137,87 +125,13 @@ def test_damaged_numbers_are_told_when_they_are_read(tmp_path: Path) -> None:
         SparseStore.open(store)
 
 
-def test_another_shape_or_a_finished_folder_is_not_overwritten(tmp_path: Path) -> None:
-    SparseWriter(tmp_path, 5, 5).__exit__()
-    with pytest.raises(ArtifactError, match="another shape"):
-        SparseWriter(tmp_path, 6, 5)
+def test_a_finished_folder_is_not_overwritten_and_one_that_is_not_leaves_nothing(tmp_path: Path) -> None:
+    with SparseWriter(tmp_path, 6, 5) as writer:
+        writer.write(rows_of(LISTS, 6))
+    assert not list(tmp_path.iterdir())
     write(tmp_path)
     with pytest.raises(ArtifactError, match="already complete"):
         SparseWriter(tmp_path, 5, 5)
-
-
-def test_two_writers_share_a_folder(tmp_path: Path) -> None:
-    with SparseWriter(tmp_path, 5, 5) as one, SparseWriter(tmp_path, 5, 5, writer=1) as two:
-        two.write_block(1, 2, rows_of(LISTS[2:]))
-        one.write_block(0, 0, rows_of(LISTS[:2]))
-        assert one.finished_blocks() == two.finished_blocks() == {0, 1}
-        one.write_doc_ids([f"d{i}" for i in range(5)])
-        one.close()
-    assert lists_of(SparseStore.open(tmp_path).read(0, 5)) == LISTS
-
-
-_KILLED = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[3])
-from pathlib import Path
-from hardneg.store import atomic_write
-from hardneg.formats.vectors import journal; from hardneg_sparse.store import SparseWriter
-from sparse_lists import rows_of, LISTS
-left = int(sys.argv[2])
-def counted(do):
-    def step(*given, **named):
-        global left
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-        return do(*given, **named)
-    return step
-for name in ("replace", "write", "fsync", "unlink", "rmdir"):
-    setattr(os, name, counted(getattr(os, name)))
-with SparseWriter(Path(sys.argv[1]), 5, 5) as writer:
-    for number in {0, 1, 2} - writer.finished_blocks():
-        writer.write_block(number, 2 * number, rows_of(LISTS[2 * number : 2 * number + 2]))
-    writer.write_doc_ids(f'd{i}' for i in range(5))
-    writer.close()
-"""
-
-
-def _killed(folder: Path, step: int) -> int:
-    program = [sys.executable, "-c", _KILLED, str(folder), str(step), str(Path(__file__).parent)]
-    return subprocess.run(program, check=False).returncode
-
-
-def _resumed(folder: Path) -> None:
-    if is_complete(folder, 5, 5):
-        return
-    with SparseWriter(folder, 5, 5) as writer:
-        for number in {0, 1, 2} - writer.finished_blocks():
-            writer.write_block(number, 2 * number, rows_of(LISTS[2 * number : 2 * number + 2]))
-        writer.write_doc_ids(f"d{i}" for i in range(5))
-        writer.close()
-
-
-def _check_resumed(folder: Path) -> None:
-    _resumed(folder)
-    assert lists_of(SparseStore.open(folder).read(0, 5)) == LISTS
-    names = sorted(path.name for path in folder.iterdir() if not path.name.endswith(".tmp"))
-    assert names == ["docid", "offsets.npy", "sparse.json", "terms.npy", "weights.npy"]
-
-
-def test_a_killed_writer_is_resumed(tmp_path: Path) -> None:
-    assert _killed(tmp_path, 9) == -signal.SIGKILL
-    _check_resumed(tmp_path)
-
-
-@pytest.mark.slow
-def test_a_writer_killed_at_any_step_is_resumed(tmp_path: Path) -> None:
-    step, ended = 0, -signal.SIGKILL
-    while ended == -signal.SIGKILL:
-        folder = tmp_path / str(step)
-        ended = _killed(folder, step)
-        _check_resumed(folder)
-        step += 1
-    assert ended == 0 and step > 20
 
 
 _WEIGHTS = st.floats(-9, 9, width=32).filter(bool)
@@ -232,4 +146,3 @@ def test_any_texts_in_any_blocks(tmp_path_factory: pytest.TempPathFactory, lists
     some = np.arange(len(lists))[::-2]
     assert lists_of(store.gather(some)) == [lists[row] for row in some]
     assert not fault(store.gather(some))
-    assert os.listdir(store.folder).count("sparse.blocks") == 0

@@ -1,4 +1,4 @@
-"""A corpus encoded into weights of terms: stopped and gone on with, and searched."""
+"""A corpus encoded into weights of terms, and searched."""
 
 from pathlib import Path
 

@@ -38,13 +38,12 @@ def test_scores_are_inner_products():
 
 def test_they_are_stored_with_what_the_terms_are(tmp_path):
     rows = ["x", "y", "z"]
-    with WEIGHTS.writer(tmp_path, rows, 4, 0) as writer:  # type: ignore[arg-type]
-        writer.write_block(0, 0, WEIGHTS.collect(TENSOR))
+    with WEIGHTS.writer(tmp_path, rows, 4) as writer:  # type: ignore[arg-type]
+        writer.write(WEIGHTS.collect(TENSOR))
         writer.write_doc_ids(rows)
         writer.close()
     store = SparseStore.open(tmp_path)
     assert same(store.read(0, 3), WEIGHTS.collect(TENSOR)) and store.terms == WEIGHTS.terms
-    assert WEIGHTS.is_complete(tmp_path, rows, 4)  # type: ignore[arg-type]
 
 
 def same(one: SparseRows, other: SparseRows) -> bool:

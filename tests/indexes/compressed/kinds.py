@@ -19,7 +19,7 @@ COUNT, DIMENSION = 300, 16
 def flat_index(path: Path, vectors: NDArray[np.float32]) -> Path:
     with FlatWriter(path, vectors.shape[1], len(vectors)) as writer:
         if len(vectors):
-            writer.write_block(0, 0, vectors)
+            writer.write(vectors)
         writer.write_doc_ids(f"d{i}" for i in range(len(vectors)))
         writer.close()
     return path

@@ -85,11 +85,10 @@ def _weights(encoded):
     return encoded if isinstance(encoded, np.ndarray) else encoded.weights
 
 
-@pytest.mark.parametrize("engine", ["torch", "bf16"])
-def test_each_engine_finds_the_same_in_shards(tmp_path, engine):
+def test_the_same_is_found_in_shards(tmp_path):
     vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (9000, 300))
     vectors[4000:4100] = vectors[:100]
-    options = ExactOptions(device="cpu", engine=engine, corpus_block=1024)
+    options = ExactOptions(device="cpu", corpus_block=1024)
     expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
     shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099, 7000])
     found = open_store(shards, options).search(queries, 50)

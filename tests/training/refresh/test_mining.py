@@ -154,7 +154,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder
         patch.setattr(mining_module, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
-    monkeypatch.setattr("hardneg.encoders.corpus.stream.encode_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.corpus.stream.encoded_blocks", die)
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 
@@ -211,4 +211,4 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
         assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "000001", "lock", "made.jsonl"]
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
-    assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0, 2] 1\n", "[1] 0\n"]
+    assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0] 1\n", "[1, 2] 0\n"]

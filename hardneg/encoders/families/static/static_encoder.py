@@ -14,7 +14,7 @@ from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.backend import WHOLE, TokenSource, cut, own_backend
+from hardneg.encoders.tokens.backend import TokenSource, cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
@@ -81,7 +81,7 @@ def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Token
     Of each text `length` tokens are kept, at the end that the tokenizer's own truncation keeps.
     """
     left = _keeps_the_end(tokenizer)
-    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts, WHOLE if left else length), length, left)
+    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts), length, left)
     return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
 

@@ -3,12 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import pairwise
-from pathlib import Path
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,21 +15,15 @@ from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_queries, merged_lists
-from hardneg.indexes.kernels.exact.exact_bf16 import search_rounded, sums_in_float32
 from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, search_blocks
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
+from hardneg.registry.faster import RoughSearch, faster_search
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.processor import processor_of
 from hardneg.runtime.progress import Progress, Silent, Task
-from hardneg.store.choices import choose
 
-Engine = Literal["torch", "bf16"]
-
-_SEARCHES = {"torch": search_blocks, "bf16": search_rounded}
-_BLOCK_BYTES = 96 << 20  # of vectors, searched at a time by bf16 on a CPU; as much again is read meanwhile
 _RESIDENT = 512 << 20  # bytes
 
 
@@ -38,27 +31,22 @@ _RESIDENT = 512 << 20  # bytes
 class ExactOptions:
     """Options of exact search; they change speed and memory, and the last bits of scores at most.
 
-    corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the engine.
+    corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the device.
     device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
         process shares the work, `cuda:1` is that one.
-    engine: `torch` multiplies in float32. `bf16` multiplies in bf16 and scores again in float32 what a bound of the
-        error leaves in question. `auto` is torch, but for a search of more than about a second on a device with units
-        for bf16 (`hardneg.runtime.processor`). The documents are the same, and scores but for their last bits.
     devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
         `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
-    begun: checkpoints of a folder's search are kept about twice a minute in files of this folder; the same search
-        resumes from them after a stop, with the same hits to the bit. The caller removes them.
+    expected: for how many queries is searched in all, some at a time, where one way is to search for all of them.
     """
 
     corpus_block: int | None = None
     query_block: int | None = None
     device: str | None = None
-    engine: Literal["auto", "torch", "bf16"] = "auto"
     resident: int = 0
     devices: tuple[str, ...] = ()
-    begun: Path | None = None
+    expected: int = 0
 
     @property
     def where(self) -> torch.device:
@@ -85,7 +73,7 @@ class ExactOptions:
         It may take 512 MiB, or three quarters of a GPU's free memory; a larger one is read for each search.
         """
         free = torch.cuda.mem_get_info(self.where)[0] if self.where.type == "cuda" else 0
-        return replace(self, engine="torch", resident=max(_RESIDENT, free // 4 * 3))
+        return replace(self, resident=max(_RESIDENT, free // 4 * 3))
 
 
 @runtime_checkable
@@ -121,7 +109,7 @@ def search_exact(
         vectors: float32 [N, d]; with `FlatVectors` no more than a block is in memory; `Resident` ones are there.
         queries: float32 [Q, d].
         k: how many; above N the lists are padded with row -1 and score -inf.
-        options: block sizes, device and engine.
+        options: block sizes and devices.
         progress: counts the vectors that are done.
 
     Raises:
@@ -130,41 +118,29 @@ def search_exact(
     """
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
-    engine = _engine(options, len(vectors), queries)
-    blocks = _blocks(options, engine, queries.shape[1])
-    tracked = (progress or Silent()).task("search", len(vectors), "passages")
     devices = options.everywhere
-    several = len(devices) > 1 and len(vectors) > blocks.corpus
-    with tracked as task, float32_products(blocks.device):
-        if several and isinstance(vectors, FlatVectors):
-            return _search_on(devices, partial(_SEARCHES[engine], queries=queries, k=k), vectors, blocks, task)
-        return _SEARCHES[engine](vectors, queries, k, blocks, task)
+    faster, shape = faster_search(), (max(options.expected, len(queries)), len(vectors), queries.shape[1])
+    rough = None if faster is None else faster.rough_search(devices[0], *shape, k)
+    blocks = _blocks(options, rough)
+    tracked = (progress or Silent()).task("search", len(vectors), "passages")
+    settings = nullcontext() if rough is None else rough.computing()
+    with tracked as task, float32_products(blocks.device), settings:
+        if len(devices) > 1 and len(vectors) > blocks.corpus and isinstance(vectors, FlatVectors):
+            return _search_on(devices, partial(search_blocks, queries=queries, k=k), vectors, blocks, task)
+        return search_blocks(vectors, queries, k, blocks, task)
 
 
-def _blocks(options: ExactOptions, engine: Engine, dimension: int) -> Blocks:
+def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
     device = options.where
-    if device.type != "cpu":  # what fills a GPU's cores
-        corpus, queries = 65536, 2048
-    elif engine == "torch":  # what fits a CPU's caches
-        corpus, queries = 2048, 512
-    else:
-        corpus, queries = max(1, _BLOCK_BYTES // (4 * dimension)), 1024
+    if rough is not None:
+        corpus, queries = rough.corpus, rough.queries
+    else:  # what fits a CPU's caches, and what fills a GPU's cores
+        corpus, queries = (2048, 512) if device.type == "cpu" else (65536, 2048)
     corpus = corpus if options.corpus_block is None else options.corpus_block
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-    return Blocks(corpus, queries, device, options.begun)
-
-
-def _engine(options: ExactOptions, count: int, queries: NDArray[np.float32]) -> Engine:
-    if options.engine != "auto":
-        return options.engine
-    device = options.where
-    best = processor_of(device).engine(len(queries), count, queries.shape[1])
-    if best == "torch":
-        return best
-    chosen = choose(f"exact search on {device.type}, {queries.shape[1]} dimensions", best, "torch")
-    return best if chosen == best else "torch"
+    return Blocks(corpus, queries, device, rough)
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:
@@ -190,7 +166,7 @@ def _search_on(
         hits = search(vectors.part(rows), blocks=replace(blocks, device=device), task=shared)
         return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
 
-    with ThreadPoolExecutor(len(dealt)) as threads, sums_in_float32():  # the rule is one of all threads
+    with ThreadPoolExecutor(len(dealt)) as threads:
         waiting = [threads.submit(part, rows, device) for rows, device in zip(dealt, devices, strict=False)]
         try:
             return reduce(merged_lists, [one.result() for one in waiting])

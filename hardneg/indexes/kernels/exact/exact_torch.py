@@ -1,22 +1,28 @@
-"""Exact search in plain torch, on any device: a product block by block, keeping a running best k."""
+"""Exact search in torch, on any device: a product block by block, keeping a running best k.
+
+A package's faster way names the candidates of each block, with their scores in float32, instead of the product.
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import linear
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, one_ahead, vector_blocks
-from hardneg.indexes.kernels.exact.top_k import BegunPass, best_hits, best_of, kept_best, merged
+from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.records.types import Hits
-from hardneg.runtime.progress import Task
+from hardneg.registry.faster import Rough, RoughSearch
+from hardneg.runtime.progress import Silent, Task
 
 _ROWS = 16_384
+_MANY = 32  # queries from which on oneDNN, which needs a block in a form of its own, is faster than torch's BLAS
 
 
 @dataclass(frozen=True)
@@ -57,19 +63,35 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where; begun: as in `ExactOptions`."""
+    """How many vectors and queries are multiplied at a time, and where; a package's way to candidates if any."""
 
     corpus: int
     queries: int
     device: torch.device
-    begun: Path | None = None
+    rough: RoughSearch | None = None
 
-    def pass_over(self, vectors: Vectors, queries: NDArray[np.float32], k: int, engine: str) -> BegunPass:
-        """How far a stopped search by an engine was with these vectors; one of arrays is not kept."""
-        if not isinstance(vectors, FlatVectors):
-            return BegunPass(None)
-        rows = vectors.first_row, len(vectors)
-        return BegunPass(self.begun, engine, self.corpus, self.queries, *rows, k, queries)
+
+@dataclass
+class _Part:
+    """A part of the queries on a device, float32 [q, d], their best so far, and their way to candidates, if any."""
+
+    queries: Tensor
+    rough: Rough | None = None
+    best: Best | None = None
+
+    def add(self, start: int, block: Any, k: int) -> None:
+        """Takes up a block of vectors, or the tiles of one for the way to candidates."""
+        if self.rough is None:
+            plain = not block.is_mkldnn
+            scores = self.queries @ block.T if plain else linear(self.queries.to_mkldnn(), block).to_dense()
+            self.best = merged(self.best, scores, start, k)
+            return
+        found = self.rough.candidates(block, None if self.best is None else self.best.bar.view(-1))
+        if self.best is None:  # a pad stays until there are k others: up to then the bar is -inf
+            pad = self.queries.new_full((len(self.queries), 1), -torch.inf)
+            self.best = Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
+        if found is not None:
+            self.best = entered(self.best, *found, k)
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
@@ -78,31 +100,31 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
     Raises:
         ArtifactError: for vectors, or inner products, that are not finite.
     """
-    device = blocks.device
-    parts = [to_device(queries[i : i + blocks.queries], device) for i in range(0, len(queries), blocks.queries)]
-    begun = blocks.pass_over(vectors, queries, k, "torch")
-    best = [best_of(begun.state(i), device) for i in range(len(parts))]
-    begun.tell(task)
+    device, way = blocks.device, blocks.rough
     with torch.inference_mode():
-        space = torch.empty(min(blocks.queries, len(queries)) * min(blocks.corpus, len(vectors)), device=device)
-        for start, block in device_blocks(vectors, blocks, begun.done):
-            for i, part in enumerate(parts):
-                scores = space[: len(part) * len(block)].view(len(part), len(block))
-                best[i] = merged(best[i], torch.mm(part, block.T, out=scores), start, k)
-            begun.at(start + len(block), lambda: (kept_best(mine, k) for mine in best))
+        starts = range(0, len(queries), blocks.queries)
+        held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
+        parts = [_Part(some, None if way is None else way.part(some, k)) for some in held]
+        onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+        by_onednn = onednn and device.type == "cpu" and len(queries) >= _MANY and way is None
+        for start, block in device_blocks(vectors, blocks):
+            shared = block.to_mkldnn() if by_onednn else block
+            shared = shared if way is None else way.tiles(start, block)
+            for part in parts:
+                part.add(start, shared, k)
             task.advance(len(block))
-        return best_hits(best, len(queries), k)
+        hits = best_hits([part.best for part in parts], len(queries), k)
+        given_up = [part.rough.given_up.cpu().numpy() for part in parts if part.rough is not None]
+    if given_up and len(again := np.flatnonzero(np.concatenate(given_up))):
+        with Silent().task("", None, "") as unseen:
+            redone = search_blocks(vectors, queries[again], k, replace(blocks, rough=None), unseen)
+        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
+    return hits
 
 
-def device_blocks(vectors: Vectors, blocks: Blocks, done: int = 0) -> Iterator[tuple[int, Tensor]]:
-    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it.
-
-    done: so many rows of a folder are left out, whole blocks.
-    """
-    if isinstance(vectors, FlatVectors) and done:
-        rest = vectors.part(range(done, len(vectors)))
-        yield from ((done + start, block) for start, block in device_blocks(rest, blocks))
-    elif isinstance(vectors, DeviceVectors):
+def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
+    """The number of each block's first row and its rows, on the device; the next blocks may overwrite it."""
+    if isinstance(vectors, DeviceVectors):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors.rows[start : start + blocks.corpus].to(blocks.device)) for start in starts)
     elif blocks.device.type == "cuda":

@@ -1,35 +1,20 @@
-"""The best k documents of each query, kept while blocks of scores come in, and on disk for a search that is killed.
+"""The best k documents of each query, kept while blocks of scores come in.
 
 Rows are visited in ascending order, so a document that only equals a query's k-th score cannot enter its list
 any more: comparing a block with those scores leaves few candidates, and ties stay in row order.
 """
 
-import hashlib
-import logging
-import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.formats.vectors import begun_blocks
 from hardneg.indexes.kernels.checks import no_hits
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
-from hardneg.runtime.progress import Task
-from hardneg.store.atomic_write import replacing
 
-State = Mapping[str, NDArray[Any]]
-"""The arrays of the best documents of one part of the queries."""
-
-_log = logging.getLogger(__name__)
-_SAVING = 20  # saving takes at most one of so many seconds
-_MANY = 1 << 19  # values from which on torch's threads find the true ones sooner than numpy
 _SLACK = 128  # candidates beyond k that are let in before the next selection
 
 
@@ -66,9 +51,9 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Return flat indices of the true values, ascending; many are read eight at a time, as most are false."""
+    """Return flat indices of the true values, ascending; on a GPU they are read eight at a time, as most are false."""
     flat = mask.view(-1)
-    if mask.device.type == "cpu" and len(flat) < _MANY:
+    if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
     words = flat.view(torch.int64).nonzero()
@@ -142,98 +127,16 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
     return hits
 
 
-class BegunPass:
-    """A pass over rows in order: how many of them are done, and the state of each part of the queries there."""
-
-    def __init__(self, folder: Path | None, *ways: object) -> None:
-        """Load what a stopped search kept in a folder; None keeps nothing.
-
-        ways: what the states depend on: the engine, its block sizes, the depth, and the arrays of the queries.
-        """
-        self._path = None if folder is None else folder / f"{_digest(ways)}.npz"
-        self.done, self._states = 0, dict[int, dict[str, NDArray[Any]]]()
-        if self._path is not None and self._path.exists():
-            self._read(self._path)
-        self._since, self._wait = begun_blocks.clock(), begun_blocks.SECONDS
-
-    def tell(self, task: Task) -> None:
-        """Report the rows that a resumed search has done."""
-        if self.done:
-            task.advance(self.done)
-
-    def state(self, part: int) -> State | None:
-        """That of a part of the queries; None where the pass is at its first row."""
-        return self._states.pop(part, None)
-
-    def at(self, done: int, states: Callable[[], Iterable[State]]) -> None:
-        """So many rows are done; where that is due, about twice a minute, the states of all parts are kept."""
-        if self._path is None or (now := begun_blocks.clock()) - self._since < self._wait:
-            return
-        arrays = {f"{part}/{name}": array for part, state in enumerate(states()) for name, array in state.items()}
-        with replacing(self._path) as file:
-            np.savez(file, done=np.array(done), allow_pickle=False, **arrays)
-        self._since = begun_blocks.clock()
-        self._wait = max(begun_blocks.SECONDS, _SAVING * (self._since - now))
-
-    def _read(self, path: Path) -> None:
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = dict(file)
-            done = int(arrays.pop("done"))
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-            _log.warning("%s: cannot be read (%s)", path, error)
-            return
-        for key, array in arrays.items():
-            part, _, name = key.partition("/")
-            self._states.setdefault(int(part), {})[name] = array
-        self.done = done
-
-
-def _digest(ways: Iterable[object]) -> str:
-    state = hashlib.blake2b(digest_size=16)
-    for way in ways:
-        if isinstance(way, np.ndarray):
-            state.update(f"{way.dtype} {way.shape}".encode())
-            state.update(np.ascontiguousarray(way).view(np.uint8).data)
-        else:
-            state.update(f"{way} ".encode())
-    return state.hexdigest()
-
-
-def kept_best(best: Best | None, k: int) -> State:
-    """The best k of a part of the queries as arrays; of lists that are exact, no more is to be known."""
-    if best is None:
-        return {}
-    best = selected(best.scores, best.rows, k)
-    return {"scores": best.scores.cpu().numpy(), "rows": best.rows.cpu().numpy(), "bar": best.bar.cpu().numpy()}
-
-
-def best_of(state: State | None, device: torch.device) -> Best | None:
-    """The same on a device; None where there is nothing yet."""
-    if not state:
-        return None
-    return Best(*(torch.from_numpy(state[name]).to(device) for name in ("scores", "rows", "bar")))
-
-
 class BestRows:
-    """The best k rows of each query, part by part of the queries, in one pass over the rows that resumes after a stop.
+    """The best k rows of each query, part by part of the queries, in one pass over the rows."""
 
-    done: how many rows have passed.
-    """
-
-    def __init__(self, begun: BegunPass, parts: int, k: int, device: torch.device) -> None:
-        """As a stopped pass left them, or without any rows; parts: of the queries, how many."""
-        self._begun, self._k, self.done = begun, k, begun.done
-        self._best = [best_of(begun.state(part), device) for part in range(parts)]
+    def __init__(self, parts: int, k: int) -> None:
+        """Without any rows; parts: of the queries, how many."""
+        self._k, self._best = k, list[Best | None]([None] * parts)
 
     def add(self, part: int, scores: Tensor, start: int) -> None:
         """Takes the scores of a part of the queries with a block of rows, float32 [q, b], from row `start` on."""
         self._best[part] = merged(self._best[part], scores, start, self._k)
-
-    def passed(self, done: int) -> None:
-        """So many rows have passed all parts; they are kept on disk where that is due."""
-        self.done = done
-        self._begun.at(done, lambda: (kept_best(best, self._k) for best in self._best))
 
     def hits(self, count: int) -> Hits:
         """The lists of all queries, `count`. Raises ArtifactError for scores that are not finite."""

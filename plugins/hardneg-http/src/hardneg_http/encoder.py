@@ -102,13 +102,9 @@ class HttpEncoder:
             raise ModelError(f"model {self.spec.name!r}: a server's documents cannot be cut: leave segments out")
         return corpus
 
-    def writer(self, folder: Path, rows: StoredRows, number: int = 0) -> StoreWriter:
+    def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of a flat index."""
-        return Representation().writer(folder, rows, self.dimension, number)
-
-    def is_complete(self, folder: Path, rows: StoredRows) -> bool:
-        """Whether a flat index holds all rows."""
-        return Representation().is_complete(folder, rows, self.dimension)
+        return Representation().writer(folder, rows, self.dimension)
 
     def _none(self) -> Vector:
         return np.empty((0, self.dimension), np.float32)

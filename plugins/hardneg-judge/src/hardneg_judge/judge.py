@@ -1,9 +1,12 @@
 """Verb `judge`: mined negatives without those that judges find relevant, which can become positives."""
 
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -16,6 +19,7 @@ from hardneg.plugin import (
     PAIR_TOKENS,
     QUERIES,
     ArtifactInput,
+    BlockResult,
     DataError,
     Facts,
     ModelSpec,
@@ -27,6 +31,7 @@ from hardneg.plugin import (
     Reranker,
     Row,
     Sizes,
+    StageBlocks,
     StageContext,
     StageSpec,
     StoredCollection,
@@ -34,6 +39,7 @@ from hardneg.plugin import (
     Trait,
     atomic_write,
     configure,
+    join_negatives,
     marked_references,
     open_collection,
     open_queries,
@@ -46,7 +52,7 @@ from hardneg.plugin import (
 )
 from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
-from hardneg_judge.levels import Level, Metered, Opened
+from hardneg_judge.levels import PAIRS, Level, Metered, Opened
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
@@ -71,6 +77,7 @@ class Judge(StageSpec):
     artifact_type = "negatives"
     purpose = "find the negatives that are relevant after all"
     needs_dataset = True
+    every_process = True
     stage: Literal["judge"]
     negatives: Annotated[Name, Reference(("negatives",), passes=(Trait.PSEUDO_POSITIVES, Trait.OWN_QUERIES))]
     split: Name = "train"
@@ -143,53 +150,68 @@ class Judge(StageSpec):
 
         return [judging_section(sources)]
 
-    def make(self, context: "StageContext[Judge]") -> Facts:
-        """Judges block by block, and writes what is left, what was dropped, and what was said of each pair."""
-        work = _Work.of(context)
-        total = len(work.mined)
-        with context.progress.task("judging", total, "queries") as task, ExitStack() as stack:
-            levels = _opened(context, stack)
-            file = stack.enter_context(atomic_write.replacing(context.folder / JUDGEMENTS))
-            file.write("\t".join(_COLUMNS).encode() + b"\n")
-            written = _written(work.judged(levels), file, task)
-            left = work.left(written)
-            write_negatives(context.folder / NEGATIVES, recording_drops(left, context.folder / DROPPED))
-            message = _counts(levels)
-        if not work.facts["queries"]:
-            raise DataError(f"{context.name}: of {total} queries none is left: every one has a relevant negative")
-        if (queries := context.inputs["negatives"].folder / QUERIES).exists():
-            atomic_write.link_file(queries, context.folder / QUERIES)
-        return {**work.facts, **message}
+    def blocks(self, context: "StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
+        """Blocks of queries."""
+        collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
+        queries = own_queries(source) or open_queries(context, collection, self.split)
+        texts = dict(zip(queries.query_ids, queries.texts, strict=True))
+        mined, step = read_negatives(source.folder / NEGATIVES), max(1, PAIRS // self.depth)
+        if strange := next((name for name in mined.query_ids if name not in texts), None):
+            message = f"query {strange!r} of {source.name} is not in split {self.split}"
+            raise DataError(f"{context.name}: {message}: name the split that was mined")
+        sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
+        opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
+        return JudgedBlocks(context, sizes, "judging", **opened, hidden=positives_by_query(collection.withheld()))
 
 
 @dataclass(frozen=True)
-class _Work:
-    """A judging at work: what it reads; facts: what it has counted."""
+class JudgedBlocks(StageBlocks):
+    """A judging at work: what it reads; step: queries of a block. facts: what the block at hand has counted."""
 
-    context: StageContext[Judge]
-    collection: StoredCollection
-    mined: Sequence[Negatives]
-    texts: Mapping[str, str]
-    hidden: Mapping[str, Sequence[str]]
-    facts: Counter[str]
+    collection: StoredCollection = field(kw_only=True)
+    mined: Sequence[Negatives] = field(kw_only=True)
+    texts: Mapping[str, str] = field(kw_only=True)
+    hidden: Mapping[str, Sequence[str]] = field(kw_only=True)
+    step: int = field(kw_only=True)
+    facts: Counter[str] = field(default_factory=Counter)
 
-    @classmethod
-    def of(cls, context: StageContext[Judge]) -> "_Work":
-        collection, source = open_collection(context.inputs["dataset"]), context.inputs["negatives"]
-        queries = own_queries(source) or open_queries(context, collection, context.spec.split)
-        texts = dict(zip(queries.query_ids, queries.texts, strict=True))
-        mined = read_negatives(source.folder / NEGATIVES)
-        if strange := next((name for name in mined.query_ids if name not in texts), None):
-            message = f"query {strange!r} of {source.name} is not in split {context.spec.split}"
-            raise DataError(f"{context.name}: {message}: name the split that was mined")
-        hidden = positives_by_query(collection.withheld())
-        return cls(context, collection, mined, texts, hidden, Counter({"queries": 0, "negatives": 0}))
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+        """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
+        with ExitStack() as stack, TemporaryDirectory() as folder:
+            levels = _opened(self.context, stack) if numbers else {}
+            for number in numbers:
+                self.facts.clear()
+                before, lines = _counts(levels), io.BytesIO()
+                mined = self.mined[number * self.step : (number + 1) * self.step]
+                names = [Path(folder) / NEGATIVES, Path(folder) / DROPPED]
+                left = self.left(_written(self.judged(mined, levels), lines, task))
+                write_negatives(names[0], recording_drops(left, names[1]))
+                parts = {path.name: path.read_bytes() for path in names if path.exists()}
+                names[1].unlink(missing_ok=True)
+                asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
+                yield number, BlockResult({**parts, JUDGEMENTS: lines.getvalue()}, {**self.facts, **asked})
 
-    def judged(self, levels: Mapping[str, Opened]) -> Iterator[Judged]:
+    def finish(self) -> Facts:
+        """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
+        count, folder = len(self.sizes), self.context.folder
+        facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
+        if not facts["queries"]:
+            problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
+            raise DataError(f"{self.context.name}: {problem}")
+        joined = join_negatives(self.store.texts(NEGATIVES, count), self.store.texts(DROPPED, count))
+        write_negatives(folder / NEGATIVES, recording_drops(joined, folder / DROPPED))
+        with atomic_write.replacing(folder / JUDGEMENTS) as file:
+            file.write("\t".join(_COLUMNS).encode() + b"\n")
+            file.writelines(self.store.texts(JUDGEMENTS, count))
+        if (queries := self.context.inputs["negatives"].folder / QUERIES).exists():
+            atomic_write.link_file(queries, folder / QUERIES)
+        return {name: round(value, 6) if name.endswith(": cost") else value for name, value in facts.items()}
+
+    def judged(self, mined: Sequence[Negatives], levels: Mapping[str, Opened]) -> Iterator[Judged]:
         """What the judges say of each query's negatives."""
         spec, facts = self.context.spec, self.facts
         pairs = min(level.at_once for level in levels.values())
-        for block in blocks(cut(self.mined, spec.depth, facts), spec.depth, pairs):
+        for block in blocks(cut(mined, spec.depth, facts), spec.depth, pairs):
             for item in judged(block, self.texts, self.collection.corpus, levels.get("flag"), levels["decide"]):
                 self._count(item, levels)
                 yield item
@@ -256,5 +278,5 @@ def _counts(levels: Mapping[str, Opened]) -> dict[str, float]:
     facts: dict[str, float] = {}
     for name, level in levels.items():
         facts |= {f"{name}: {what}": count for what, count in level.counts.items() if count}
-        facts |= {f"{name}: cost": round(level.cost, 6)} if level.counts else {}
+        facts |= {f"{name}: cost": level.cost} if level.counts else {}
     return facts

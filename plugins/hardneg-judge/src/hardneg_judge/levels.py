@@ -13,11 +13,10 @@ from hardneg.plugin import Name, Reference, Reranker, Setting, TrainableReranker
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hardneg.plugin import CachedScorer
     from hardneg_judge.asking import Asking
 
 Request = tuple[str, Sequence[str]]
-_PAIRS = 4096
+PAIRS = 4096
 
 
 class Level(BaseModel):
@@ -63,7 +62,9 @@ class Opened:
     def of(cls, name: str, level: Level, plugin: Reranker, folder: "Path | None", device: str | None) -> "Opened":
         """A reranker of a stage (`folder`: its network's), or a plugin as it is."""
         if isinstance(plugin, TrainableReranker):
-            return cls(name, level.relevant_from, _network(plugin, folder, device))
+            from hardneg.plugin import PairScorer
+
+            return cls(name, level.relevant_from, PairScorer.opened(plugin, folder, device))
         stack = ExitStack()
         scorer = stack.enter_context(plugin.asking(judging=True)) if isinstance(plugin, Metered) else plugin
         return cls(name, level.relevant_from, scorer, stack)
@@ -75,7 +76,7 @@ class Opened:
     @property
     def at_once(self) -> int:
         """Pairs of a block: enough for full batches, and few enough that progress is told."""
-        return int(getattr(self.scorer, "at_once", _PAIRS))
+        return int(getattr(self.scorer, "at_once", PAIRS))
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -93,20 +94,3 @@ class Scorer(Protocol):
 
     def rerank(self, requests: Iterable[Request]) -> Iterator[Sequence[float]]:
         """One score a passage, in the order given."""
-
-
-@dataclass(frozen=True)
-class _Network:
-    """A network whose scores are kept by content on this machine."""
-
-    scorer: "CachedScorer"
-
-    def rerank(self, requests: Iterable[Request]) -> Iterator[Sequence[float]]:
-        return self.scorer.rerank_blocks([requests])
-
-
-def _network(plugin: TrainableReranker, folder: "Path | None", device: str | None) -> _Network:
-    from hardneg.plugin import CachedScorer, CachedScores, PairScorer
-
-    scorer = PairScorer.opened(plugin, folder, device)
-    return _Network(CachedScorer(scorer, CachedScores.of_plugin(scorer, plugin, folder)))

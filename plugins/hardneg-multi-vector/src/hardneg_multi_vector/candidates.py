@@ -91,8 +91,8 @@ def write_pooled(store: TokenStore, folder: Path, progress: Progress) -> None:
         FlatWriter(folder, store.dimension, len(store)) as writer,
         progress.task("pool", len(store), "passages") as task,
     ):
-        for number, (start, stop) in enumerate(store.spans(_TOKENS)):
-            writer.write_block(number, start, pooled_vectors(store.read(start, stop)))
+        for start, stop in store.spans(_TOKENS):
+            writer.write(pooled_vectors(store.read(start, stop)))
             task.advance(stop - start)
         writer.write_doc_ids(store.doc_ids)
         writer.close()

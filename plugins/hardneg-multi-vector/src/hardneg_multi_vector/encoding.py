@@ -29,7 +29,7 @@ from hardneg.plugin import (
     towers,
 )
 from hardneg_multi_vector.family import SIDES
-from hardneg_multi_vector.store import OFFSETS, TokenVectors, TokenWriter, is_complete
+from hardneg_multi_vector.store import OFFSETS, TokenVectors, TokenWriter
 
 if TYPE_CHECKING:
     from hardneg_multi_vector.family import LateInteraction
@@ -289,10 +289,6 @@ class VectorAToken(Representation):
         counts = self.count_rows(corpus, "tokens", count, folder, progress, here)
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
-    def writer(self, folder: Path, rows: TokenRows, dimension: int, number: int) -> TokenWriter:
+    def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
         """A writer of the vectors and of where each document's begin."""
-        return TokenWriter(folder, dimension, rows.offsets, number)
-
-    def is_complete(self, folder: Path, rows: TokenRows, dimension: int) -> bool:
-        """Whether it holds the vectors of all documents."""
-        return is_complete(folder, dimension, rows.offsets)
+        return TokenWriter(folder, dimension, rows.offsets)

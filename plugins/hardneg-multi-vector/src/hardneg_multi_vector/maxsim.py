@@ -222,14 +222,10 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     answered = np.flatnonzero(np.diff(queries.offsets))
     sizes = _Sizes.of(options, len(queries.vectors))
     parts = list(_parts(queries[answered], sizes.queries, options.where))
-    ways = (sizes, k, queries.offsets, queries.vectors)
-    best = top_k.BestRows(top_k.BegunPass(options.begun, *ways), len(parts), k, options.where)
-    done = int(np.count_nonzero(np.diff(store.offsets[: best.done + 1])))
+    best, done = top_k.BestRows(len(parts), k), 0
     tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), options.float32(), tracked as task:
-        if best.done:
-            task.advance(best.done)
-        for start, stop in store.spans(sizes.documents, best.done):
+        for start, stop in store.spans(sizes.documents):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
@@ -237,7 +233,6 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
                 for number, part in enumerate(parts):
                     best.add(number, block_scores(block, counts, part.vectors, part.counts), done)
             done += len(counts)
-            best.passed(stop)
             task.advance(stop - start)
         top = best.hits(len(answered))
     hits = index_checks.no_hits(len(queries), k)

@@ -63,58 +63,48 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
 
 
 class TokenWriter(FlatWriter):
-    """Writes a folder of token vectors in blocks of documents; after a kill, the next writer finds them.
+    """Writes a folder of token vectors, its documents in order."""
 
-    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
-    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
-    """
-
-    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64], writer: int = 0) -> None:
-        """Starts or resumes a folder of vectors with `dimension` numbers each, as its `writer`-th writer.
+    def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
+        """Begins a folder of vectors with `dimension` numbers each.
 
         offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
         """
         if fault := offsets_fault(offsets):
             raise UsageError(f"{folder}: offsets of token vectors {fault}")
-        super().__init__(folder, dimension, int(offsets[-1]), writer)
-        self.offsets = offsets
-        try:
-            self._write_offsets()
-        except BaseException:
-            self.__exit__()
-            raise
+        super().__init__(folder, dimension, int(offsets[-1]))
+        self.offsets, self._documents = offsets, 0
+        with number_file.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
+            write(offsets)
 
     @property
     def documents(self) -> int:
         """How many ids there are."""
         return len(self.offsets) - 1
 
-    def _write_offsets(self) -> None:
-        path = self.folder / OFFSETS
-        if not path.exists():
-            with number_file.writing_numbers(path, "<i8", len(self.offsets)) as write:
-                write(self.offsets)
-        elif not np.array_equal(NumberFile(path, "<i8").mapped, self.offsets):
-            raise ArtifactError(f"{path}: begun with documents of other lengths: delete the folder")
-
-    def write_block(self, number: int, start_row: int, documents: Any) -> None:
-        """Writes the documents from `start_row` on, as `TokenVectors`, and marks the block as finished.
-
-        Numbers must mean the same documents whenever the folder is resumed.
+    def write(self, documents: Any) -> None:
+        """Writes the documents that come next, as `TokenVectors`.
 
         Raises:
-            UsageError: the documents are not in the folder, or their vectors have another dimension.
+            UsageError: the documents are too many, or their vectors have another dimension.
             ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
         """
-        stop = start_row + len(documents)
-        if start_row < 0 or stop > self.documents:
-            raise UsageError(f"block {number} ends at document {stop} of {self.documents}")
-        said, lengths = np.diff(self.offsets[start_row : stop + 1]), np.diff(documents.offsets)
+        start, stop = self._documents, self._documents + len(documents)
+        if stop > self.documents:
+            raise UsageError(f"{self.folder}: {stop} documents of {self.documents}")
+        said, lengths = np.diff(self.offsets[start : stop + 1]), np.diff(documents.offsets)
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
-            reason = f"document {start_row + row} has {lengths[row]} token vectors instead of {said[row]}"
+            reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
             raise ArtifactError(f"{self.folder}: {reason}: texts or tokenizer have changed: delete the folder")
-        super().write_block(number, int(self.offsets[start_row]), documents.vectors)
+        super().write(documents.vectors)
+        self._documents = stop
+
+    def close(self) -> None:
+        """Checks that every document and the ids are there: the folder is complete."""
+        if self._documents < self.documents:
+            raise ArtifactError(f"{self.folder}: the documents from {self._documents} on are missing")
+        super().close()
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:
@@ -122,15 +112,6 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
     if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
         return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
     return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
-
-
-def is_complete(folder: Path, dimension: int, offsets: NDArray[np.int64]) -> bool:
-    """Whether a folder holds all vectors of such documents, as one that was stopped just after `close` does."""
-    try:
-        store = TokenStore.open(folder)
-    except ArtifactError:
-        return False
-    return store.dimension == dimension and np.array_equal(store.offsets, offsets)
 
 
 class TokenStore:

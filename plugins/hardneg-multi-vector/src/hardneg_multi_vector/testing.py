@@ -38,7 +38,7 @@ def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
 def write_tokens(folder: Path, documents: TokenVectors) -> Path:
     """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
     writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
-    writer.write_block(0, 0, documents)
+    writer.write(documents)
     writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
     writer.close()
     return folder

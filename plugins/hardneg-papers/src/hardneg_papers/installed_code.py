@@ -28,7 +28,7 @@ class PyNames(installed_docs.PyDocs):
     """
 
     name: ClassVar[str] = "pynames"
-    later: ClassVar[frozenset[str]] = installed_docs.PyDocs.later | {"min_passage_words", "query_words"}
+    later: ClassVar[frozenset[str]] = frozenset({"dev_share", "min_passage_words", "query_words", "test_share"})
 
     def load(self) -> "PyNamesCollection":
         """Reads the sources (a few seconds) and holds what was found; raises what `pydocs` raises."""

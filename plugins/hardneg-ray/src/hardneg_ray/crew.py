@@ -1,17 +1,14 @@
 """The actors of a stage: hired while there is work for them, given blocks, and replaced when they are lost."""
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import ObjectLostError, RayActorError
 
 from hardneg_ray.cluster import Cluster, Needs
-from hardneg_ray.reports import Opened, Report
-from hardneg_ray.roster import Roster
-from hardneg_ray.worker import Assignment, BlockActor
+from hardneg_ray.worker import Assignment, BlockActor, Opened, Report
 
 _PAUSE = 1.0
 
@@ -20,7 +17,6 @@ _PAUSE = 1.0
 class Member:
     """An actor; waited: what of it comes next: that it has opened, or a block. numbers: what it is still to make."""
 
-    name: str
     actor: Any
     waited: Any
     numbers: list[int] = field(default_factory=list)
@@ -30,13 +26,12 @@ class Member:
 
 @dataclass
 class Crew:
-    """All actors of one stage; the roster has those that may still write."""
+    """All actors of one stage."""
 
     cluster: Cluster
     assignment: Assignment
     needs: Needs
     members: list[Member] = field(default_factory=list)
-    hired: int = 0
 
     @property
     def ready(self) -> list[Member]:
@@ -51,19 +46,10 @@ class Crew:
 
     def hire(self, count: int) -> None:
         """Starts actors until there are so many."""
-        new = [self._hired() for _ in range(len(self.members), count)]
-        if new:
-            self.members += new
-            self._list()
-            for member in new:
-                member.waited = member.actor.open.remote()
-
-    def _hired(self) -> Member:
-        self.hired += 1
-        name = uuid.uuid4().hex
-        assignment = replace(self.assignment, name=name, writer=self.hired)
-        actor = ray.remote(BlockActor).options(num_cpus=self.needs.num_cpus, num_gpus=self.needs.num_gpus)
-        return Member(name, actor.remote(assignment), None)
+        needs = ray.remote(BlockActor).options(num_cpus=self.needs.num_cpus, num_gpus=self.needs.num_gpus)
+        for _ in range(len(self.members), count):
+            actor = needs.remote(self.assignment)
+            self.members.append(Member(actor, actor.open.remote()))
 
     def give(self, member: Member, numbers: Sequence[int]) -> None:
         """Has an idle member make these blocks."""
@@ -71,15 +57,13 @@ class Crew:
         member.waited = member.actor.make.options(num_returns="streaming").remote(numbers)
 
     def dismiss(self, member: Member) -> None:
-        """Ends an actor; when this returns it writes no more."""
+        """Ends an actor; should it still be alive, it writes what others write."""
         self.members.remove(member)
-        self._list()
         ray.kill(member.actor)
 
     def dismiss_all(self) -> None:
-        """Ends all of them; when this returns none writes any more."""
+        """Ends all of them."""
         members, self.members = self.members, []
-        self._list()
         for member in members:
             ray.kill(member.actor)
 
@@ -87,9 +71,6 @@ class Crew:
         """Whether there was room for any of them."""
         present = [member.actor.__ray_ready__.remote() for member in self.members]
         return bool(present and ray.wait(present, num_returns=1, timeout=_PAUSE)[0])
-
-    def _list(self) -> None:
-        Roster(self.assignment.context.folder).write(member.name for member in self.members)
 
     def reports(self, seconds: float) -> Iterator[tuple[Member, Report | None]]:
         """What comes within some seconds: reports, or None where a member has made all that it was given.
@@ -122,5 +103,5 @@ class Lost(Exception):
     """An actor is gone, or cannot be reached."""
 
     def __init__(self, member: Member) -> None:
-        super().__init__(member.name)
+        super().__init__()
         self.member = member

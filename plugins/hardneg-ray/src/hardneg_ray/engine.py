@@ -15,7 +15,7 @@ class Ray:
     """Has the actors of a Ray cluster make the blocks of encode, search, mine and rerank; the bytes stay the same.
 
     Each actor opens the model or the index once, and is given a few missing blocks at a time, as many as it manages.
-    What is finished stands in the store's journals, so a lost actor, machine or command costs the blocks it was at.
+    What is finished stands in the store, so a lost actor, machine or command costs the blocks it was at.
 
     Args:
         address: the cluster to join; `auto` joins the one that `ray start` has started on this machine, or starts one
@@ -34,7 +34,6 @@ class Ray:
     """
 
     version: ClassVar[int] = 1
-    resumes: ClassVar[bool] = True
 
     address: str = "auto"
     actors: int | Literal["auto"] = "auto"
@@ -60,13 +59,13 @@ class Ray:
             raise PluginError(f"object_store_memory must be 80000000 or above, not {self.object_store_memory}")
 
     def make(self, context: "StageContext[StageSpec]") -> Mapping[str, Any]:
-        """The stage in blocks; one that is not cut into any, such as a search with given vectors, is made here.
+        """The stage in blocks; one that reads files of this machine, such as vectors of queries, is made here.
 
         Raises:
             UsageError: there is no such cluster, or no room in it.
             ArtifactError: the same blocks were lost again and again, or the cluster was.
             HardnegError: the stage's own errors.
         """
-        from hardneg_ray.driver import make
+        from hardneg_ray.foreman import make
 
         return make(self, context)

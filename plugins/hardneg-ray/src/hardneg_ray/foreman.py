@@ -1,22 +1,66 @@
-"""Gives the missing blocks of a stage to the actors of a cluster until all are made."""
+"""The driver: opens a stage, gives its missing blocks to the actors of a cluster, and puts them together."""
 
 import time
-from collections.abc import Iterator
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ray.exceptions import RayError
 
-from hardneg.plugin import ArtifactError, Silent, StageBlocks, StageContext, StageSpec, Task, UsageError
-from hardneg_ray.cluster import Cluster
+from hardneg.plugin import (
+    CHOICE,
+    SCRATCH,
+    ArtifactError,
+    Silent,
+    StageBlocks,
+    StageContext,
+    StageSpec,
+    Task,
+    UsageError,
+    atomic_write,
+)
+from hardneg_ray.cluster import Cluster, ClusterLost
 from hardneg_ray.crew import Crew, Lost, Member
-from hardneg_ray.desk import Desk, choices_file
-from hardneg_ray.ranges import Ranges
-from hardneg_ray.reports import Block, Failed, Opened, Report
+from hardneg_ray.desk import Desk, choices_file, choices_in
+from hardneg_ray.engine import Ray
+from hardneg_ray.joining import joined
 from hardneg_ray.travel import manifests
-from hardneg_ray.worker import Assignment
+from hardneg_ray.worker import Assignment, Block, Failed, Opened, Report, token_file
 
+_MOST = 16  # blocks at a time
 _PAUSE = 1.0  # seconds between two looks at the cluster, at most
+
+
+class Ranges:
+    """The numbers of the blocks that are missing and with no actor, and how often each was lost."""
+
+    def __init__(self, missing: Iterable[int]) -> None:
+        self._missing = sorted(missing)
+        self._lost = Counter[int]()
+
+    def __len__(self) -> int:
+        return len(self._missing)
+
+    def take(self, actors: int) -> Sequence[int]:
+        """Blocks for one of so many actors: half of its even share, so that the last ones come out together.
+
+        A faster actor comes more often. They follow each other, as a pass over a run or an index then serves them all.
+        They are few, as the cluster may grow.
+        """
+        share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
+        taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
+        self._missing = self._missing[len(taken) :]
+        return taken
+
+    def give_back(self, numbers: Iterable[int]) -> int:
+        """Blocks of an actor that was lost; returns how often the one was lost that was lost the most."""
+        back = list(numbers)
+        self._missing = sorted([*self._missing, *back])
+        self._lost.update(back[:1])
+        return max((self._lost[number] for number in back[:1]), default=0)
 
 
 @dataclass
@@ -43,7 +87,8 @@ class Foreman:
         folders = [context.folder, *(item.path for item in context.inputs.values() if item.path is not None)]
         desk = cluster.beside_driver(Desk).remote(choices_file(context.folder), folders)
         quiet = replace(context, progress=Silent(), device=device)
-        common = Assignment(quiet, "", 0, shared, cluster.options.store, manifests(context.inputs), desk)
+        atomic_write.replace_text(token_file(context.folder), token := uuid.uuid4().hex)
+        common = Assignment(quiet, token, shared, cluster.options.store, manifests(context.inputs), desk)
         crew = Crew(cluster, common, needs)
         total, left = sum(blocks.sizes), sum(blocks.sizes[number] for number in missing)
         with context.progress.task(f"{context.name} by ray", total, blocks.unit, total - left) as task:
@@ -105,7 +150,7 @@ class Foreman:
             self.task.advance(self.blocks.sizes[report.number])
 
     def _give_up(self, member: Member) -> None:
-        """Gives out again what a lost actor has not finished; the journals say what that is."""
+        """Gives out again what a lost actor has not finished."""
         self.crew.dismiss(member)
         self.crew.cluster.check()
         finished = self.blocks.finished()
@@ -122,3 +167,35 @@ class Foreman:
                 f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
             )
         self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
+
+
+def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
+    """A stage; one that reads files of this machine alone is made by this process. Raises as `Ray.make`."""
+    if (context.device or "").startswith("cuda:"):
+        raise UsageError(
+            f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
+        )
+    context.keep_only(SCRATCH)
+    blocks = context.spec.blocks(replace(context, device="cpu"))
+    if not blocks.travels:
+        context.progress.note(f"{context.name}: reads files of this machine, which makes it")
+        return context.spec.make(context)
+    _make_all(options, context, blocks)
+    chosen = choices_in(choices_file(context.folder))
+    choices = {subject.removeprefix(CHOICE): way for subject, way in chosen.items()}
+    return {**blocks.finish(), **({"choices": choices} if choices else {})}
+
+
+def _make_all(options: Ray, context: StageContext[StageSpec], blocks: StageBlocks) -> None:
+    """Has all blocks made; a cluster that was started here is started again where it is lost."""
+    for again in range(options.losses):
+        missing = set(range(len(blocks.sizes))) - blocks.finished()
+        if not missing:
+            return
+        try:
+            with joined(options) as cluster, Foreman.at_work(cluster, context, blocks, missing) as foreman:
+                return foreman.make()
+        except ClusterLost as error:
+            if not error.started or again == options.losses - 1:
+                raise
+            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")

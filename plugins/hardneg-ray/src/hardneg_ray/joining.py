@@ -1,23 +1,25 @@
 """The Ray cluster, joined, or started on this machine."""
 
 import os
+import secrets
 import signal
 import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
+from ray._private import ray_constants
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 
 from hardneg.plugin import ArtifactError, UsageError
 from hardneg_ray.cluster import Cluster
 from hardneg_ray.engine import Ray
-from hardneg_ray.fenced import fenced
 
 _MEETING, _PAUSE = 60.0, 1.0  # seconds that a cluster may take to answer, and between two looks
 _STARTS = 3
@@ -151,3 +153,37 @@ def silence(address: str) -> str:
 
 def _unreached(address: str, reason: str) -> str:
     return f"engine ray: no cluster at {address} ({reason}); see `ray start`, or address=local"
+
+
+_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+
+
+@contextmanager
+def fenced() -> Iterator[None]:
+    """For the life of a cluster that is started within the block.
+
+    Ray has one setting by which all of its processes listen on the loopback alone: that its clusters have one machine,
+    as is usual on macOS. The token is new each time, in a file that this user alone may read; processes that Ray starts
+    inherit its place.
+    """
+    many, before = ray_constants.ENABLE_RAY_CLUSTER, {name: os.environ.get(name) for name in _VARIABLES}
+    with tempfile.TemporaryDirectory(prefix="hardneg-ray-") as folder:
+        token = Path(folder) / "token"
+        token.touch(0o600)
+        token.write_text(secrets.token_hex(32))
+        ray_constants.ENABLE_RAY_CLUSTER = False
+        _ask_for({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)})
+        try:
+            yield
+        finally:
+            ray_constants.ENABLE_RAY_CLUSTER = many
+            _ask_for(before)
+
+
+def _ask_for(wanted: Mapping[str, str | None]) -> None:
+    """Ray reads its settings once: it has to read them again."""
+    for name in _VARIABLES:
+        os.environ.pop(name, None)
+    os.environ.update({name: value for name, value in wanted.items() if value is not None})
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()

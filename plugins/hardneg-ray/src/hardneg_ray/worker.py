@@ -1,8 +1,10 @@
-"""The actor: opens a stage once, then makes the blocks that it is given."""
+"""The actor: opens a stage once, then makes the blocks that it is given; and what it sends to the driver."""
 
 import socket
+import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,11 +13,62 @@ from typing import Any
 
 import ray
 
-from hardneg.plugin import QUERIES, StageBlocks, StageContext, StageSpec, plugin_errors, settle_by
-from hardneg_ray.reports import Block, Failed, Opened, Report
-from hardneg_ray.roster import Roster
+from hardneg.plugin import (
+    QUERIES,
+    SCRATCH,
+    HardnegError,
+    Silent,
+    StageBlocks,
+    StageContext,
+    StageSpec,
+    plugin_errors,
+    settle_by,
+)
 from hardneg_ray.travel import Traveller
 
+
+@dataclass(frozen=True)
+class Opened:
+    """An actor is ready; node: the name of its machine. shared: whether it writes its blocks itself."""
+
+    node: str
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block is made; content: of one that the driver is to write."""
+
+    number: int
+    content: Any = None
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An error; class_name: the name of its class among hardneg's, empty for others."""
+
+    class_name: str
+    text: str
+    trace: str
+
+    @classmethod
+    def of(cls, error: Exception) -> "Failed":
+        """An error as it was caught."""
+        classes = [each.__name__ for each in type(error).__mro__ if each.__module__ == HardnegError.__module__]
+        trace = "".join(traceback.format_exception(error))
+        return cls(classes[0] if isinstance(error, HardnegError) else "", str(error), trace)
+
+    def error(self) -> Exception:
+        """The same, to raise here; one that hardneg does not know comes with its trace."""
+        if not self.class_name:
+            return RuntimeError(f"an actor failed:\n{self.trace}")
+        error_class = getattr(sys.modules[HardnegError.__module__], self.class_name)
+        raised: HardnegError = error_class.__new__(error_class)
+        HardnegError.__init__(raised, self.text)
+        return raised
+
+
+Report = Opened | Block | Failed
 _PATIENCE = 10.0  # seconds, for a network file system to show what was written
 
 
@@ -23,13 +76,12 @@ _PATIENCE = 10.0  # seconds, for a network file system to show what was written
 class Assignment:
     """What an actor is to work on.
 
-    name, writer: its own, on the roster and for journals. shared: whether the folder is seen from its machine; None is
+    token: what the driver has written into the stage's folder. shared: whether that is seen from its machine; None is
     to look. store: where inputs are kept that its machine lacks. manifests: as `Traveller` has them.
     """
 
     context: StageContext[StageSpec]
-    name: str
-    writer: int
+    token: str
     shared: bool | None
     store: str | None
     manifests: Mapping[str, str | None]
@@ -42,7 +94,6 @@ class BlockActor:
     def __init__(self, assignment: Assignment) -> None:
         """Quick: the stage is opened when it is asked to."""
         self._assignment = assignment
-        self._roster = Roster(assignment.context.folder)
         self._shared = False
         self._blocks: StageBlocks | None = None
         self._context = assignment.context
@@ -59,17 +110,17 @@ class BlockActor:
         traveller = Traveller.of(own.desk, own.store, own.manifests)
         folder = own.context.folder if self._shared else self._own_folder(traveller)
         self._context = replace(own.context, folder=folder, inputs=traveller.inputs(own.context.inputs))
-        self._blocks = self._context.spec.blocks(self._context, own.writer)
+        self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname(), self._shared)
 
     def _sees(self) -> bool:
-        """Whether this machine sees the roster that the driver has written."""
-        end = time.monotonic() + _PATIENCE
-        while not (seen := self._roster.lists(self._assignment.name)) and time.monotonic() < end:
-            if not self._assignment.context.folder.parent.exists():
-                return False
+        """Whether this machine sees what the driver has written."""
+        end, path = time.monotonic() + _PATIENCE, token_file(self._assignment.context.folder)
+        while time.monotonic() < end and path.parents[2].exists():
+            if path.exists() and path.read_text(encoding="utf-8") == self._assignment.token:
+                return True
             time.sleep(0.2)
-        return seen
+        return False
 
     def _own_folder(self, traveller: Traveller) -> Path:
         """A folder of this machine, with the queries of a file that stand in the driver's."""
@@ -82,23 +133,20 @@ class BlockActor:
         """Each of these blocks when it is written, or to be written by the driver; an error ends them."""
         blocks = self._blocks
         assert blocks is not None
-        produced = blocks.make(numbers)
-        while True:
-            report = self._reported(partial(self._next, blocks, produced))
-            if report is None:
-                return
-            yield report
-            if isinstance(report, Failed):
-                return
+        with Silent().task("", None, "") as task:
+            produced = blocks.make(numbers, task)
+            while (report := self._reported(partial(self._next, blocks, produced))) is not None:
+                yield report
+                if isinstance(report, Failed):
+                    return
 
     def _next(self, blocks: StageBlocks, produced: Iterator[tuple[int, Any]]) -> Report | None:
-        number, content = next(produced, (-1, None))
-        if number < 0:
+        if (made := next(produced, None)) is None:
             return None
+        number, content = made
         if not self._shared:
             return Block(number, content)
-        with self._roster.writing(self._assignment.name):
-            blocks.write(number, content)
+        blocks.write(number, content)
         return Block(number)
 
     def _reported(self, work: Callable[[], Any]) -> Any:
@@ -109,6 +157,11 @@ class BlockActor:
                 return work()
         except Exception as error:
             return Failed.of(error)
+
+
+def token_file(folder: Path) -> Path:
+    """Where the driver writes what actors look for, to know whether they see the stage's folder."""
+    return folder / SCRATCH / "driver"
 
 
 def _settled(desk: Any, subject: str, make: Callable[[], str]) -> str:

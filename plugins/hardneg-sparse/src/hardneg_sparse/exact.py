@@ -34,11 +34,10 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """Searches the weights of a folder, on the CPU; `progress` counts the blocks. begun: as in `ExactOptions`."""
+    """Searches the weights of a folder, on the CPU; `progress` counts the blocks."""
 
     store: SparseStore
     progress: Progress | None = None
-    begun: Path | None = None
 
     def search(self, queries: Any, k: int) -> Hits:
         """The k documents of the largest inner product with each query, exactly; ties by ascending row.
@@ -55,17 +54,13 @@ class SparseSearcher(index_checks.DecodedRows):
         index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)
         parts = [queries[start : start + _QUERIES].matrix for start in starts]
-        begun = top_k.BegunPass(self.begun, "weights", k, queries.offsets, queries.terms, queries.weights)
         sizes = [part.shape[0] for part in parts]  # only scores above 0 enter the lists
-        none = [top_k.Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
-        best = [top_k.best_of(begun.state(i), torch.device("cpu")) or each for i, each in enumerate(none)]
+        best = [top_k.Best(torch.zeros(n, k), torch.full((n, k), -1), torch.zeros(n, 1)) for n in sizes]
         with (self.progress or Silent()).task("search", len(self.store), "passages") as task, torch.inference_mode():
-            begun.tell(task)
-            for start, block in self.store.blocks(_ROWS, _WEIGHTS, begun.done):
+            for start, block in self.store.blocks(_ROWS, _WEIGHTS):
                 columns = block.matrix.T.tocsr()
                 for i, part in enumerate(parts):
                     best[i] = top_k.merged(best[i], torch.from_numpy((part @ columns).toarray()), start, k)
-                begun.at(start + len(block), lambda: (top_k.kept_best(mine, k) for mine in best))
                 task.advance(len(block))
             hits = top_k.best_hits(best, len(queries), k)
         hits.scores[hits.rows < 0] = -np.inf

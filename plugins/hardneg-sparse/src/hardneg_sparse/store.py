@@ -2,12 +2,10 @@
 
 `offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
 id of each row, `sparse.json` how many rows and terms there are, and `terms.txt`, where it is known, what each term is.
-Blocks are written in any order and by several processes, each to a file of its own; `close` puts them in a line.
 Products are those of scipy's sparse matrices, which sum the terms of a pair in one order everywhere.
 """
 
 import json
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +21,9 @@ from hardneg.plugin import (
     DataError,
     DocIds,
     EncodedRows,
+    RowsWriter,
     UsageError,
     atomic_write,
-    journal,
     number_file,
     shards,
 )
@@ -34,8 +32,6 @@ SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
 
 DOC_IDS, TERMS = "docid", "terms.txt"
-_JOURNAL = "sparse.journal"
-_BLOCKS = "sparse.blocks"
 _OFFSETS, _TERMS, _WEIGHTS = ("offsets.npy", "<i8"), ("terms.npy", "<i4"), ("weights.npy", "<f4")
 
 FILES = (SHAPE, TERMS, DOC_IDS, *(name for name, _ in (_OFFSETS, _TERMS, _WEIGHTS)))
@@ -129,51 +125,38 @@ def read_terms(folder: Path) -> Sequence[str]:
         raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
-class SparseWriter(journal.BlockWriter):
-    """Writes a folder of weights in blocks; after a kill, the next writer finds them.
+class SparseWriter(RowsWriter):
+    """Writes a folder of weights, its texts in order."""
 
-    Several processes may hold a writer of one folder, each with a number and blocks of its own; one of them calls
-    `write_doc_ids` and `close` when all are done. Leaving a `with` block without `close` keeps what is there.
-    """
-
-    def __init__(self, folder: Path, width: int, count: int, writer: int = 0) -> None:
-        """Starts or resumes a folder of `count` texts over `width` terms, as its `writer`-th writer."""
+    def __init__(self, folder: Path, width: int, count: int) -> None:
+        """Begins a folder of `count` texts over `width` terms."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
-        self.folder, self.width, self.count = folder, width, count
-        self._journal = journal.Journal(folder, _JOURNAL, writer)
-        begun = (folder / SHAPE).exists()
-        if begun and _shape(folder) != (count, width):
-            raise ArtifactError(f"{folder / SHAPE}: begun with another shape: delete the folder")
-        if begun and not self._journal.begun:
-            raise ArtifactError(f"{folder}: already complete: delete the folder to write it anew")
-        (folder / _BLOCKS).mkdir(parents=True, exist_ok=True)
-        self._journal.start()
-        if not begun:
-            atomic_write.replace_text(folder / SHAPE, json.dumps({"rows": count, "terms": width}))
+        super().__init__(folder, count, SHAPE)
+        self.width, self._size = width, 0
+        kinds = (_OFFSETS, _TERMS, _WEIGHTS)
+        self._lines = {kind: self._files.enter_context(atomic_write.replacing(folder / kind[0])) for kind in kinds}
+        for (_, dtype), file in self._lines.items():
+            number_file.write_header(file, dtype, 0)
+        self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
-    def write_block(self, number: int, start_row: int, rows: SparseRows) -> None:
-        """Writes the texts from `start_row` on and marks the block as finished.
-
-        Numbers must mean the same rows whenever the folder is resumed.
+    def write(self, rows: SparseRows) -> None:
+        """Writes the texts that come next.
 
         Raises:
-            UsageError: there are other terms, or the rows are not in the folder.
+            UsageError: there are other terms, or too many texts.
             ArtifactError: the weights are not sound.
         """
         if rows.width != self.width:
-            raise UsageError(f"block {number} has {rows.width} terms instead of {self.width}")
-        if start_row < 0 or start_row + len(rows) > self.count:
-            raise UsageError(f"block {number} ends at row {start_row + len(rows)} of {self.count}")
+            raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
-            raise ArtifactError(f"weights from row {start_row} on, {problem}: check the model")
-        with atomic_write.replacing(self._block(number)) as file:
-            for numbers, dtype in ((np.diff(rows.offsets), "<i8"), (rows.terms, "<i4"), (rows.weights, "<f4")):
-                file.write(np.ascontiguousarray(numbers, dtype).data)
-        self._journal.add(number, start_row, len(rows), len(rows.terms))
-
-    def _block(self, number: int) -> Path:
-        return self.folder / _BLOCKS / str(number)
+            raise ArtifactError(f"weights from row {self.done} on, {problem}: check the model")
+        self._take(len(rows))
+        for (kind, file), numbers in zip(
+            self._lines.items(), (self._size + rows.offsets[1:], rows.terms, rows.weights), strict=True
+        ):
+            file.write(np.ascontiguousarray(numbers, kind[1]).data)
+        self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
         """Writes what each of the `width` terms is, in the order of their numbers.
@@ -187,36 +170,13 @@ class SparseWriter(journal.BlockWriter):
         write_terms(self.folder, terms)
 
     def close(self) -> None:
-        """Puts the blocks in a line, if every row and the ids are there, and removes them: the folder is complete."""
-        blocks = sorted({number: rest for number, *rest in self._journal.records()}.items(), key=lambda item: item[1])
-        done = 0
-        for _, (start, rows, _) in blocks:
-            if start < done:
-                raise ArtifactError(f"{self.folder}: its blocks overlap: delete the folder")
-            done += rows if start == done else 0
-        if done < self.count:
-            raise ArtifactError(f"{self.folder}: the weights from row {done} on are missing: write them first")
-        self._check_doc_ids()
-        if not (self.folder / _WEIGHTS[0]).exists():  # the last one of the three: a kill may have come after it
-            self._join([(self._block(number), rows, terms) for number, (_, rows, terms) in blocks])
-        shutil.rmtree(self.folder / _BLOCKS)
-        self._journal.remove()
-
-    def _join(self, blocks: list[tuple[Path, int, int]]) -> None:
-        """Blocks in the order of their rows, with the numbers of rows and terms of each."""
-        name, dtype = _OFFSETS
-        with number_file.writing_numbers(self.folder / name, dtype, self.count + 1) as write:
-            end = np.zeros(1, np.int64)
-            write(end)
-            for path, rows, _ in blocks:
-                ends = end + np.cumsum(np.fromfile(path, "<i8", rows))
-                write(ends)
-                end = ends[-1:] if rows else end
-        total = sum(terms for _, _, terms in blocks)
-        for (name, dtype), before in ((_TERMS, 0), (_WEIGHTS, 4)):
-            with number_file.writing_numbers(self.folder / name, dtype, total) as write:
-                for path, rows, terms in blocks:
-                    write(np.fromfile(path, dtype, terms, offset=8 * rows + before * terms))
+        """Checks that every row and the ids are there: the folder is complete."""
+        for (_, dtype), file in self._lines.items():
+            if not file.closed:
+                file.seek(0)
+                number_file.write_header(file, dtype, self.count + 1 if dtype == _OFFSETS[1] else self._size)
+        self._complete()
+        atomic_write.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
 
 
 def _shape(folder: Path) -> tuple[int, int]:
@@ -228,15 +188,6 @@ def _shape(folder: Path) -> tuple[int, int]:
         raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
-
-
-def is_complete(folder: Path, width: int, count: int) -> bool:
-    """Whether a folder holds the weights of all of so many texts, as one that was stopped just after `close` does."""
-    try:
-        store = SparseStore.open(folder)
-    except ArtifactError:
-        return False
-    return (store.width, store.count) == (width, count)
 
 
 class SparseStore:
@@ -256,8 +207,6 @@ class SparseStore:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
         count, width = _shape(folder)
-        if journal.Journal(folder, _JOURNAL).begun:
-            raise ArtifactError(f"{folder}: its writer did not finish: run the step again, it resumes")
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
             raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")

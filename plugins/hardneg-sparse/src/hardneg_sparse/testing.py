@@ -44,7 +44,7 @@ def _dense(rows: SparseRows) -> NDArray[np.float32]:
 def write_weights(folder: Path, documents: SparseRows) -> Path:
     """Writes documents as the verb `encode` does, with the ids `d0`, `d1`, ...."""
     with SparseWriter(folder, documents.width, len(documents)) as writer:
-        writer.write_block(0, 0, documents)
+        writer.write(documents)
         writer.write_terms([f"t{number}" for number in range(documents.width)])
         writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
         writer.close()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.plugin import Form, Representation, Side, towers
-from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter, is_complete
+from hardneg_sparse.store import FILES, TERMS, SparseRows, SparseWriter
 
 _TERMS = 1024  # whose logits are held at a time
 _GRADIENTS = 1 << 16  # of single weights, whose products with vectors are held at a time
@@ -147,13 +147,9 @@ class TermWeights(Representation):
             products = of_queries[text.div(max(1, each), rounding_mode="floor"), term] * weights
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
-    def writer(self, folder: Path, rows: Any, dimension: int, number: int) -> SparseWriter:
+    def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
         """A writer of the lists and the words of the terms."""
-        writer = SparseWriter(folder, dimension, len(rows), number)
+        writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)
         return writer
-
-    def is_complete(self, folder: Path, rows: Any, dimension: int) -> bool:
-        """Whether it holds as many texts as there are rows."""
-        return is_complete(folder, dimension, len(rows))

@@ -40,7 +40,7 @@ def search_truncated(
     normalised = bool((np.abs(np.linalg.norm(queries, axis=1) - 1) < _ROUNDING).all())
     starts, held = range(0, len(queries), _QUERIES), torch.from_numpy(queries).to(device)
     parts_by_dim = {dim: [_cut(held[start : start + _QUERIES], dim, normalised) for start in starts] for dim in dims}
-    best = {dim: top_k.BestRows(top_k.BegunPass(None), len(starts), k, held.device) for dim in dims}
+    best = {dim: top_k.BestRows(len(starts), k) for dim in dims}
     with torch.inference_mode():
         for start, block in corpus():
             vectors = torch.from_numpy(block).to(device)

@@ -1,18 +1,14 @@
-"""The attention of a transformer: its library's, without padding, or batched products for CPUs fast in bfloat16."""
+"""Attention for transformers: without padding on GPUs, and batched products for CPUs fast in bfloat16."""
 
 from functools import cache
 from importlib.util import find_spec
 from inspect import signature
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from hardneg.encoders.spec import Attention
-from hardneg.records.errors import ModelError
-from hardneg.runtime.processor import processor_of
+from hardneg.plugin import ModelError
 
 UNPADDED = "hardneg_unpadded"
 """The name in transformers of attention over texts in one row, without padding: each attends to itself alone."""
@@ -20,8 +16,8 @@ KERNEL = "torch.nn.attention.varlen"
 """The module of torch with a kernel for CUDA, in bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # what some networks add to scores
 
-_BATCHED = "hardneg_batched"  # as transformers knows it
-_PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}
+BATCHED = "hardneg_batched"
+"""The name there of batched products."""
 _LARGEST = 60.0  # a score up to which exp and sums of it are far from the ends of bfloat16
 _LEAST = 1e-30  # a sum of weights from which on small ones among them are not lost
 _FAR = -1e4  # what is added to the scores of padding
@@ -61,13 +57,12 @@ def _unpadded(
     SDPA computes padded texts, which have a mask.
     """
     if strange := [name for name in _UNKNOWN if rest.get(name) is not None]:
-        raise ModelError(f"attention is unpadded, and a {type(module).__name__} has a {strange[0]}: leave it out")
+        raise ModelError(f"a {type(module).__name__} has a {strange[0]}, which unpadded attention has not: set sdpa")
     if attention_mask is not None:
         return by_sdpa(module, query, key, value, attention_mask, scaling=scaling, **rest)
     is_causal, window = rest.get("is_causal"), rest.get("sliding_window")
     causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
     reach = -1 if window is None else window - 1
-    attend = by_kernel if query.device.type == "cuda" else one_by_one
     flat = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     rows, length = query.shape[0], query.shape[2]
@@ -75,7 +70,7 @@ def _unpadded(
         length = rest["max_length_q"]
     else:  # a text a row
         begins = torch.arange(0, (rows + 1) * length, length, dtype=torch.int32, device=query.device)
-    output = attend(flat, (begins, length), scale, (reach, 0 if causal else reach))
+    output = by_kernel(flat, (begins, length), scale, (reach, 0 if causal else reach))
     return output.view(query.shape[0], query.shape[2], *output.shape[1:]), None
 
 
@@ -88,7 +83,19 @@ def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
 
 
 def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
-    """The same as `one_by_one`, by torch's kernel on a GPU."""
+    """softmax(Q Kᵀ) V of each text and head, by torch's kernel.
+
+    Vaswani et al., Attention Is All You Need (2017), Equation 1.
+
+    Args:
+        qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
+        bounds: of the texts.
+        scale: factor of the scores.
+        reach: number of tokens before and after itself that a token attends to; -1 is all of its text.
+
+    Returns:
+        [tokens, heads, size].
+    """
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = qkv
@@ -104,102 +111,6 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
     return output
 
 
-def one_by_one(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int, int]) -> Tensor:
-    """softmax(Q Kᵀ) V of each text and head.
-
-    Vaswani et al., Attention Is All You Need (2017), Equation 1.
-
-    Args:
-        qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
-        bounds: of the texts.
-        scale: factor of the scores.
-        reach: number of tokens before and after itself that a token attends to; -1 is all of its text.
-
-    Returns:
-        [tokens, heads, size].
-    """
-    outputs = torch.empty_like(qkv[0])
-    begins = bounds[0].tolist()
-    for start, stop in pairwise(begins):
-        query, key, value = (part[start:stop].transpose(0, 1)[None] for part in qkv)
-        seen = _seen(stop - start, reach, query.device)
-        fewer = key.shape[1] != query.shape[1]
-        output = scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scale, enable_gqa=fewer)
-        outputs[start:stop] = output[0].transpose(0, 1)
-    return outputs
-
-
-def _seen(length: int, reach: tuple[int, int], device: torch.device) -> Tensor | None:
-    """bool [length, length], which token attends to which; None: all to all."""
-    before, behind = (length if side < 0 else side for side in reach)
-    if before >= length - 1 and behind >= length - 1:
-        return None
-    positions = torch.arange(length, device=device)
-    ahead = positions - positions[:, None]
-    return (ahead >= -before) & (ahead <= behind)
-
-
-def check_attention(attention: Attention, transformer: Any, packed: bool = False) -> None:
-    """Refuses an implementation that is not installed, or not available for this device or network.
-
-    packed: whether the transformer may get packed texts.
-
-    Raises:
-        ModelError: names the implementation.
-    """
-    if attention == "auto":
-        return
-    named, instead = f"attention is {attention}", "leave it out, or set auto"
-    device, (module, package) = transformer.device, _PACKAGES.get(attention, ("torch", ""))
-    if attention in _PACKAGES and device.type != "cuda":
-        raise ModelError(f"{named}, which needs a GPU by CUDA; this is {device.type}: {instead}")
-    if find_spec(module) is None:
-        advice = f"pip install {package}" if package else f"install what brings {module}"
-        raise ModelError(f"{named}, and {module} is not installed: {advice}, or {instead}")
-    if attention == "batched" and device.type != "cpu":
-        raise ModelError(f"{named}, which is for CPUs; this is {device.type}: {instead}")
-    if attention == "unpadded":
-        _check_unpadded(transformer, packed)
-    if not transformer.is_backend_compatible() and transformer.config._attn_implementation != attention:
-        raise ModelError(f"{named}, and a {type(transformer).__name__} has its own attention alone: {instead}")
-
-
-def _check_unpadded(transformer: Any, packed: bool) -> None:
-    named, instead = "attention is unpadded", "leave it out, or set auto"
-    if not packed:
-        raise ModelError(
-            f"{named}, and a {type(transformer).__name__} here does not take texts in one row, as encoders with "
-            f"one pooled vector and positions as input do: {instead}"
-        )
-    if transformer.device.type == "cuda" and not has_kernel():
-        raise ModelError(f"{named}, for which this torch has no kernel: install torch 2.11 or later, or {instead}")
-    if transformer.device.type == "cuda" and transformer.dtype == torch.float32:
-        raise ModelError(f"{named}, which on a GPU takes bf16 or fp16, and this is fp32: precision bf16, or {instead}")
-
-
-def set_attention(transformer: Any, attention: Attention, packed: bool = False) -> None:
-    """Sets the attention of a transformer; `auto` takes its processor's, or keeps the library's.
-
-    packed: whether it may get packed texts.
-
-    Raises:
-        ModelError: the attention is not available.
-    """
-    check_attention(attention, transformer, packed)
-    chosen = _of_processor(transformer, packed) if attention == "auto" else attention
-    if chosen in ("batched", "unpadded"):
-        register()
-        transformer.set_attn_implementation(_BATCHED if chosen == "batched" else UNPADDED)
-    elif chosen not in ("auto", transformer.config._attn_implementation):
-        transformer.set_attn_implementation(chosen)
-
-
-def _of_processor(transformer: Any, packed: bool) -> Attention:
-    half, usual = transformer.dtype, transformer.config._attn_implementation == "sdpa"
-    plain = half == torch.bfloat16 and usual and transformer.is_backend_compatible()
-    return processor_of(transformer.device).attention(half != torch.float32, packed and has_kernel(), plain)
-
-
 @cache
 def register() -> None:
     """Registers both attentions in transformers; unpadded, masks are built for padded texts alone."""
@@ -209,8 +120,8 @@ def register() -> None:
     def mask(*sizes: Any, attention_mask: Tensor | None = None, **rest: Any) -> Tensor | None:
         return None if attention_mask is None else sdpa_mask(*sizes, attention_mask=attention_mask, **rest)
 
-    AttentionInterface.register(_BATCHED, _batched)
-    AttentionMaskInterface.register(_BATCHED, sdpa_mask)
+    AttentionInterface.register(BATCHED, _batched)
+    AttentionMaskInterface.register(BATCHED, sdpa_mask)
     AttentionInterface.register(UNPADDED, _unpadded)
     AttentionMaskInterface.register(UNPADDED, mask)
 

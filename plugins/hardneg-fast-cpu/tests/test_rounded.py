@@ -5,22 +5,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-
-from hardneg.indexes.kernels.exact import exact_bf16
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.exact_bf16 import (
+from hardneg_fast_cpu import search
+from hardneg_fast_cpu.search import (
+    RoughSearch,
     Rounded,
     Tile,
     error_bounds,
     gathered_products,
     pair_products,
     reaching,
+    rough_search,
     rounded_down,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from hardneg.indexes.kernels.exact import exact_torch
+from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Hits
+from hardneg.testing.forms import write_encoded
+
+pytestmark = pytest.mark.usefixtures("small_searches")
 
 Vectors = NDArray[np.float32]
 
@@ -37,19 +44,20 @@ def _each_pair(vectors: Vectors, queries: Vectors, k: int) -> Hits:
 
 
 def _search(vectors: Vectors, queries: Vectors, k: int, *blocks: int | None) -> Hits:
-    return search_exact(vectors, queries, k, ExactOptions(*(blocks or (None, None)), "cpu", "bf16"))
+    return search_exact(vectors, queries, k, ExactOptions(*(blocks or (None, None)), "cpu"))
 
 
 def _float32_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many queries go through float32, search by search, as it goes."""
     asked: list[int] = []
-    search = exact_bf16.search_blocks
+    searched = exact_torch.search_blocks
 
-    def told(vectors: Any, queries: Vectors, *rest: Any) -> Hits:
-        asked.append(len(queries))
-        return search(vectors, queries, *rest)
+    def told(vectors: Any, queries: Vectors, k: int, blocks: Any, task: Any) -> Hits:
+        asked.extend([len(queries)] if blocks.rough is None else [])
+        return searched(vectors, queries, k, blocks, task)
 
-    monkeypatch.setattr(exact_bf16, "search_blocks", told)
+    monkeypatch.setattr(exact_torch, "search_blocks", told)
+    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.search_blocks", told)
     return asked
 
 
@@ -146,7 +154,7 @@ def test_few_vectors_go_through_float32(monkeypatch):
 def test_pairs_by_hand(monkeypatch):
     queries, documents = torch.tensor([[1.0, 2], [3, 4], [0, 1]]), torch.tensor([[1.0, 0], [0, 10]])
     query, row, counts = torch.tensor([0, 0, 2]), torch.tensor([1, 0, 1]), torch.tensor([2, 0, 1])
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact_bf16._PAIRS", 2)
+    monkeypatch.setattr("hardneg_fast_cpu.search._PAIRS", 2)
     assert pair_products(queries, documents, counts, query, row).tolist() == [20, 1, 10]
     assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 10]
     assert gathered_products(queries, documents, query[:0], row[:0]).tolist() == []
@@ -157,7 +165,7 @@ def test_every_pair_is_multiplied_among_as_many(monkeypatch):
     lines: list[int] = []
     whole = torch.Tensor.sum
     monkeypatch.setattr(torch.Tensor, "sum", lambda of, axis: lines.append(len(of)) or whole(of, axis))
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact_bf16._PAIRS", 4)
+    monkeypatch.setattr("hardneg_fast_cpu.search._PAIRS", 4)
     queries, documents = torch.tensor([[1.0, 2], [3, 4]]), torch.tensor([[1.0, 0], [0, 10]])
     query, row = torch.tensor([0, 0, 0, 1, 1, 1]), torch.tensor([1, 0, 1, 0, 1, 0])
     assert gathered_products(queries, documents, query, row).tolist() == [20, 1, 20, 3, 40, 3]
@@ -203,3 +211,39 @@ def test_groups_of_neighbours_and_what_reaches_the_bar():
         scores = tile.scores(queries, torch.empty(96, dtype=torch.bfloat16))
         found = list(zip(*(each.tolist() for each in reaching(scores, torch.tensor(bar).bfloat16(), 33)), strict=True))
         assert found == kept or (kept is None and found[0] == (0, 16, 5.0) and len(found) == 34)
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "queries", "vectors", "k", "taken"),
+    [
+        (CPU, 10_000, 100_000, 10, True),
+        (CPU, 100, 10_000_000, 10, False),
+        (CPU, 1000, 2000, 10, False),
+        (CPU, 10_000, 100_000, 10_000, False),
+        (GPU, 4096, 65_536, 10, True),
+        (GPU, 4095, 65_536, 10, False),
+        (GPU, 32, 8_841_823, 10, False),
+    ],
+)
+def test_large_searches_take_it_where_there_are_units(device, queries, vectors, k, taken, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(search, "has_bf16_units", lambda device: True)
+    found = rough_search(device, queries, vectors, 384, k)
+    assert found == ((RoughSearch(65_536, 1024) if device is CPU else RoughSearch(65_536, 2048)) if taken else None)
+    monkeypatch.setattr(search, "has_bf16_units", lambda device: False)
+    assert rough_search(device, queries, vectors, 384, k) is None
+
+
+def test_a_folder_is_searched_on_several_devices_and_held_as_in_one_pass(tmp_path, monkeypatch):
+    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(6)
+    vectors, queries = _spread(draws, 3000, 16), _spread(draws, 20, 16)
+    vectors[2500:2600] = vectors[:100]
+    folder, expected = write_encoded(tmp_path / "index", vectors), _each_pair(vectors, queries, 30)
+    ways: list[dict[str, Any]] = [{}, {"devices": ("cpu", "cpu")}, {"resident": 1 << 20}]
+    for more in ways:
+        found = open_store(folder, ExactOptions(512, 7, "cpu", **more)).search(queries, 30)
+        assert np.array_equal(found.rows, expected.rows) and np.array_equal(found.scores, expected.scores)
+    assert asked == []

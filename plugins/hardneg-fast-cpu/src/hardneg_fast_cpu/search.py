@@ -3,7 +3,7 @@
 A block of scores is compared with a bar for each query: the k-th best float32 score so far, less the bound. What stays
 below cannot enter the list. The others are scored again by a product of that pair alone, so the lists are those of
 float32, ties too. A query of which so much is to be scored that a product in float32 would be faster is given up, and
-searched by `search_blocks` in the end; so is everything where a result breaks the bound.
+searched in float32 in the end; so is everything where a result breaks the bound.
 """
 
 import warnings
@@ -12,24 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.indexes.kernels.exact.exact_torch import Blocks, Vectors, device_blocks, search_blocks, to_device
-from hardneg.indexes.kernels.exact.top_k import (
-    Best,
-    State,
-    best_hits,
-    best_of,
-    entered,
-    kept_best,
-    kth_largest,
-    true_indices,
-)
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent, Task
+from hardneg.plugin import has_bf16_units
 
 _TILE = 2048  # vectors multiplied at a time on a CPU: with their scores in its caches
 _GROUP = 16  # neighbouring vectors, of whose scores the largest is compared with the bar first
@@ -40,6 +26,57 @@ _PAIRS = 65_536  # multiplied at a time where there is no kernel for chosen pair
 _SUM = 2.0**-21  # for each number of a vector: rounding of both sums, with room for units that cut instead of round
 _UNDERFLOW = 2.0**-60  # for each number, before the root: what norms and products lose below float32's range
 _ULP = 2.0**-8  # of a bf16 number, at most: half the distance to its neighbours
+_BLOCK_BYTES = 96 << 20  # of vectors, searched at a time on a CPU; as much again is read meanwhile
+_LARGE_ON_CPU, _FEW_QUERIES = 1 << 35, 256  # products of numbers; with fewer queries bfloat16 is no faster
+_LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewer bfloat16 is launches of kernels
+
+
+def rough_search(device: torch.device, queries: int, vectors: int, dimension: int, k: int) -> "RoughSearch | None":
+    """The search in bf16 where the device has units for it and the search is large; None for others."""
+    if device.type == "cuda":
+        large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
+    else:
+        large = queries >= _FEW_QUERIES and queries * vectors * dimension >= _LARGE_ON_CPU
+    few = k * _GROUP > vectors  # lists take in too much of the vectors
+    if not large or few or not has_bf16_units(device):
+        return None
+    if device.type == "cpu":
+        return RoughSearch(max(1, _BLOCK_BYTES // (4 * dimension)), 1024)
+    return RoughSearch(65_536, 2048)
+
+
+@dataclass(frozen=True)
+class RoughSearch:
+    """A search by products in bf16, of so many vectors and queries at a time."""
+
+    corpus: int
+    queries: int
+
+    @staticmethod
+    @contextmanager
+    def computing() -> Iterator[None]:
+        """Has a GPU add up products of bf16 numbers in float32, as the bound takes for granted; a CPU does so anyway.
+
+        The rule is one of all threads.
+        """
+        rule = torch.backends.cuda.matmul
+        before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
+        try:
+            yield
+        finally:
+            rule.allow_bf16_reduced_precision_reduction = before
+
+    @staticmethod
+    def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
+        """A block of vectors, whose first is in row `start`, rounded in parts whose scores stay in a CPU's caches."""
+        size = _TILE if block.device.type == "cpu" else max(1, len(block))
+        return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
+
+    @staticmethod
+    def part(queries: Tensor, k: int) -> "Candidates":
+        """A part of the queries, before any vector was met."""
+        met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
+        return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
 
 @dataclass(frozen=True)
@@ -92,17 +129,6 @@ def rounded_down(scores: Tensor) -> Tensor:
     return (scores - scores.abs() * _ULP).bfloat16()
 
 
-@contextmanager
-def sums_in_float32() -> Iterator[None]:
-    """Has a GPU add up products of bf16 numbers in float32, as the bound takes for granted; a CPU does so anyway."""
-    rule = torch.backends.cuda.matmul
-    before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
-    try:
-        yield
-    finally:
-        rule.allow_bf16_reduced_precision_reduction = before
-
-
 @dataclass(frozen=True)
 class Tile:
     """Vectors float32 [n, d] from row `start` on, and the same rounded.
@@ -152,113 +178,80 @@ def _reaching(scores: Tensor, bar: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the queries, the rows, and the flat indices of the scores that reach the bar."""
     columns = scores.shape[1]
     groups = columns // _GROUP
-    some = true_indices(scores.view(len(scores), _GROUP, -1).amax(1) >= bar[:, None])
+    some = _true(scores.view(len(scores), _GROUP, -1).amax(1) >= bar[:, None])
     query = some.div(groups, rounding_mode="floor")
     first = some + query * (columns - groups)
     members = (first[:, None] + torch.arange(_GROUP, device=scores.device) * groups).view(-1)
     least = bar.index_select(0, query)[:, None]
-    entering = true_indices(scores.view(-1).index_select(0, members).view(-1, _GROUP) >= least)
+    entering = _true(scores.view(-1).index_select(0, members).view(-1, _GROUP) >= least)
     kept = members.index_select(0, entering)
     query = kept.div(columns, rounding_mode="floor")
     return query, (kept - query * columns) % groups * _GROUP + (entering & (_GROUP - 1)), kept
 
 
-@dataclass
-class _Queries:
-    """A part of the queries, float32 [q, d], and their state.
+def _true(mask: Tensor) -> Tensor:
+    """Flat indices of the true values, of whole groups, ascending; read eight at a time, as most are false."""
+    flat = mask.reshape(-1)
+    flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)) if len(flat) % 8 else flat
+    words = flat.view(torch.int64).nonzero()
+    inside = flat.view(-1, 8).index_select(0, words.view(-1))
+    return (words * 8 + torch.arange(8, device=mask.device))[inside]
 
-    best: their best so far. met: int64 [q], candidates so far. abandoned: bool [q], whom the bound is of no use to.
+
+@dataclass
+class Candidates:
+    """A part of the queries, float32 [q, d], and the documents that may be among their best k.
+
+    met: int64 [q], candidates so far. given_up: bool [q], whom the bound is of no use to.
     """
 
     queries: Tensor
     rounded: Rounded
-    best: Best | None
+    k: int
     met: Tensor
-    abandoned: Tensor
+    given_up: Tensor
 
-    @classmethod
-    def of(cls, queries: Tensor, state: State | None) -> "_Queries":
-        """As far as a stopped search was."""
-        rounded, device = Rounded.of(queries), queries.device
-        if state:
-            met, abandoned = (torch.from_numpy(state[name]).to(device) for name in ("met", "given_up"))
-            return cls(queries, rounded, best_of(state, device), met, abandoned)
-        met = torch.zeros(len(queries), dtype=torch.int64, device=device)
-        return cls(queries, rounded, None, met, met > 0)
+    def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
+        """The query, row and float32 score of each candidate of a block, by ascending query, then row; None for none.
 
-    def state(self, k: int) -> State:
-        own = {"met": self.met.cpu().numpy(), "given_up": self.abandoned.cpu().numpy()}
-        return {**own, **kept_best(self.best, k)}
+        bar: float32 [q], the k-th best so far; None before the first.
+        """
+        room = len(self.queries) * max(len(tile.columns) for tile in tiles)
+        space = torch.empty(room, dtype=torch.bfloat16, device=self.queries.device)
+        bar = self._first_bar(tiles, space) if bar is None else bar
+        found = [pairs for tile in tiles if (pairs := self._of_tile(tile, bar, space)) is not None]
+        if not found:
+            return None
+        query, row, scores = (torch.cat(parts) for parts in zip(*found, strict=True))
+        order = query.argsort(stable=True)
+        return query[order], row[order], scores[order]
 
-    def add(self, tiles: Sequence[Tile], k: int, space: Tensor) -> None:
-        """Take up the candidates of a block's tiles, in row order."""
-        bar = self._first_bar(tiles, k, space) if self.best is None else self.best.bar.view(-1)
-        found = [pairs for tile in tiles if (pairs := self._candidates(tile, bar, k, space)) is not None]
-        if self.best is None:  # a pad stays until there are k others: up to then the bar is -inf
-            pad = torch.full_like(bar[:, None], -torch.inf)
-            self.best = Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
-        if found:
-            query, row, scores = (torch.cat(parts) for parts in zip(*found, strict=True))
-            order = query.argsort(stable=True)
-            self.best = entered(self.best, query[order], row[order], scores[order], k)
-
-    def _first_bar(self, tiles: Sequence[Tile], k: int, space: Tensor) -> Tensor:
+    def _first_bar(self, tiles: Sequence[Tile], space: Tensor) -> Tensor:
         """A lower bound of the k-th best score, float32 [q]: by the largest of whole groups in the first tiles."""
-        tiles = tiles[: -(-max(_AHEAD, 2 * k * _GROUP) // len(tiles[0].columns))]
+        tiles = tiles[: -(-max(_AHEAD, 2 * self.k * _GROUP) // len(tiles[0].columns))]
         scores = ((tile.scores(self.rounded, space), len(tile.vectors) // _GROUP) for tile in tiles)
         largest = [own.view(len(own), _GROUP, -1).amax(1)[:, :whole].float() for own, whole in scores]
         maxima = torch.cat(largest, 1)
-        if maxima.shape[1] < k:
+        if maxima.shape[1] < self.k:
             return maxima.new_full((len(maxima),), -torch.inf)
         bound = torch.stack([error_bounds(self.rounded, tile.rounded) for tile in tiles]).amax(0)
-        return rounded_down(kth_largest(maxima, k)).float() - bound
+        return rounded_down(maxima.topk(self.k, sorted=False).values.amin(1)).float() - bound
 
-    def _candidates(self, tile: Tile, bar: Tensor, k: int, space: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+    def _of_tile(self, tile: Tile, bar: Tensor, space: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
         """The query, row and float32 score of each candidate of a tile, int64 [p], int64 [p] and [p]; None for none."""
         bound = error_bounds(self.rounded, tile.rounded)
-        self.abandoned |= ~(bound < _RANGE)
-        least = rounded_down(bar - bound).masked_fill(self.abandoned, torch.inf)
+        self.given_up |= ~(bound < _RANGE)
+        least = rounded_down(bar - bound).masked_fill(self.given_up, torch.inf)
         query, row, rough = reaching(tile.scores(self.rounded, space), least, len(tile.vectors))
         if not len(query):
             return None
         counts = torch.bincount(query, minlength=len(self.met))
         self.met += counts
-        self.abandoned |= self.met > _FIRST * k + (tile.start + len(tile.vectors)) // _SHARE
+        self.given_up |= self.met > _FIRST * self.k + (tile.start + len(tile.vectors)) // _SHARE
         scores = pair_products(self.queries, tile.vectors, counts, query, row)
         apart = (scores - rough).abs() - rough.abs() * 2.0**-8
-        self.abandoned |= (apart > bound.index_select(0, query)).any()
+        self.given_up |= (apart > bound.index_select(0, query)).any()
         return query, row + tile.start, scores
-
-
-def search_rounded(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """Search as `hardneg.indexes.kernels.exact.exact.search_exact`, on any device; the arguments are checked.
-
-    Raises:
-        ArtifactError: for vectors, or inner products, that are not finite.
-    """
-    if not len(queries) or k * _GROUP > len(vectors):  # lists take in too much of the vectors
-        return search_blocks(vectors, queries, k, blocks, task)
-    size = -(-(min(blocks.corpus, _TILE) if blocks.device.type == "cpu" else blocks.corpus) // _GROUP) * _GROUP
-    space = torch.empty(min(blocks.queries, len(queries)) * size, dtype=torch.bfloat16, device=blocks.device)
-    begun = blocks.pass_over(vectors, queries, k, "bf16")
-    with torch.inference_mode(), sums_in_float32():
-        starts = range(0, len(queries), blocks.queries)
-        held = (to_device(queries[start : start + blocks.queries], blocks.device) for start in starts)
-        parts = [_Queries.of(some, begun.state(number)) for number, some in enumerate(held)]
-        begun.tell(task)
-        for start, block in device_blocks(vectors, blocks, begun.done):
-            tiles = [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
-            for part in parts:
-                part.add(tiles, k, space)
-            begun.at(start + len(block), lambda: (part.state(k) for part in parts))
-            task.advance(len(block))
-        hits = best_hits([part.best for part in parts], len(queries), k)
-        again = np.flatnonzero(torch.cat([part.abandoned for part in parts]).cpu().numpy())
-    if len(again):
-        with Silent().task("", None, "") as unseen:
-            redone = search_blocks(vectors, queries[again], k, blocks, unseen)
-        hits.rows[again], hits.scores[again] = redone.rows, redone.scores
-    return hits
 
 
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:

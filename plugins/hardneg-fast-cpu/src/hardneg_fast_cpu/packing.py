@@ -10,10 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.speed.attention import UNPADDED
-from hardneg.encoders.tokens.backend import run_positions
-from hardneg.encoders.tokens.tokens import Tokens, token_batches
-from hardneg.encoders.towers import placed
+from hardneg.plugin import Tokens
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """The features of transformers and sentence-transformers that mark where texts begin."""
@@ -40,7 +37,7 @@ class Packing:
         """The texts `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
-        taken = run_positions(tokens.offsets[rows], lengths)
+        taken = np.repeat(tokens.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
         columns = {name: column[taken] for name, column in tokens.columns.items() if name != "attention_mask"}
         same = {name: value for name, value in tokens.same.items() if name != "attention_mask"}
         columns |= {name: np.full(len(taken), value, np.int32) for name, value in same.items()}
@@ -49,34 +46,34 @@ class Packing:
         before = np.concatenate([[0], np.cumsum(counted)])
         position = before[1:] - np.repeat(before[ends - lengths], lengths) - 1 + self.first
         columns["position_ids"] = position if self.skipped is None else np.where(counted, position, self.skipped)
-        batch: dict[str, Any] = {name: placed(column, device).long()[None] for name, column in columns.items()}
-        begins, longest = placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
+        batch: dict[str, Any] = {name: _placed(column, device).long()[None] for name, column in columns.items()}
+        begins, longest = _placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
         batch |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
         if tokens.prompt_length:
             batch["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
         return batch
 
+    @staticmethod
+    def takes(tokens: Tokens) -> bool:
+        """Whether every token is attended to, so that no mask is needed."""
+        mask = tokens.columns.get("attention_mask")
+        return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
 
-def packs(tokens: Tokens) -> bool:
-    """Whether every token is attended to, so that no mask is needed."""
-    mask = tokens.columns.get("attention_mask")
-    return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
+    @staticmethod
+    def batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
+        """Rows, the longest first, in passes of at most `tokens_per_batch` tokens, or of one row."""
+        order = np.argsort(-lengths, stable=True)
+        ends = np.concatenate([[0], np.cumsum(lengths[order])])
+        start = 0
+        while start < len(order):
+            stop = max(start + 1, int(np.searchsorted(ends, ends[start] + tokens_per_batch, "right")) - 1)
+            yield order[start:stop]
+            start = stop
 
 
-def batches(lengths: NDArray[np.int64], tokens_per_batch: int, packing: Packing | None) -> Iterator[NDArray[np.int64]]:
-    """Rows, the longest first, in batches of at most `tokens_per_batch` tokens with any padding, or of one row."""
-    return token_batches(lengths, tokens_per_batch) if packing is None else _packed(lengths, tokens_per_batch)
-
-
-def _packed(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    order = np.argsort(-lengths, stable=True)
-    ends = np.concatenate([[0], np.cumsum(lengths[order])])
-    start = 0
-    while start < len(order):
-        stop = int(np.searchsorted(ends, ends[start] + tokens_per_batch, "right")) - 1
-        stop = max(start + 1, stop)
-        yield order[start:stop]
-        start = stop
+def _placed(values: NDArray[Any], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:
@@ -106,12 +103,3 @@ def keeps_apart(
     moved, differ = ((together - other).norm(dim=1) / apart.norm(dim=1) for other in (beside, apart))
     noise = torch.finfo(dtype).eps  # beside another text it may come from the orders of sums in experts alone
     return bool((moved[1:] <= max(1e-5, noise / 16)).all() and (differ <= max(1e-3, 16 * noise)).all())
-
-
-def packing_of(first: Any) -> Packing | None:
-    """The packing for an encoder's first module, which from now on passes bounds on; None where texts are padded."""
-    if getattr(getattr(first, "config", None), "_attn_implementation", None) != UNPADDED:
-        return None
-    if first.model_forward_params is not None:
-        first.model_forward_params = {*first.model_forward_params, *BOUNDS}
-    return Packing.of(first.model)

@@ -4,7 +4,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from hardneg.records.errors import ModelError
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
 """Divides texts of these lengths, the longest first, into passes of at most so many tokens, or of one row."""
 
+_GPU_TOKENS = 65_536
+_CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes that a pass may make of its tokens
 _Item = TypeVar("_Item")
 _Features = TypeVar("_Features")
 _Output = TypeVar("_Output")
@@ -28,6 +30,17 @@ class Budget:
     """Tokens of a pass, padding included, of all windows of a model: fewer, once a pass was too large."""
 
     tokens: int
+
+
+def usual_budget(device: torch.device) -> int:
+    """Tokens of a pass, padding included: on a CPU what stays in its caches."""
+    return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
+
+
+def most_tokens(first: Any, device: torch.device) -> int:
+    """The most tokens of a pass whose output of the first module is not too large, such as logits of all terms."""
+    numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
+    return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
 
 def in_passes(

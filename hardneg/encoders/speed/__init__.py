@@ -1,1 +1,0 @@
-"""How a network computes fast: attention, packing, compiled or in other libraries, in passes that fit."""

@@ -1,0 +1,91 @@
+"""The devices to compute on, and what they can do."""
+
+import os
+import platform
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hardneg.records.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_DEVICE_TYPES = ("cpu", "cuda", "mps", "xpu")
+_AMPERE = (8, 0)  # the first capability of CUDA with units for bfloat16
+_CAPS = {
+    "ATEN_CPU_CAPABILITY": {"default", "avx2"},
+    "ONEDNN_MAX_CPU_ISA": {"sse41", "avx", "avx2", "avx2_vnni", "avx2_vnni_2", "avx512_core", "avx512_core_vnni"},
+}
+_CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
+
+
+def has_bf16_units(device: "torch.device") -> bool:
+    """Whether a device has units for products in bfloat16, which others imitate."""
+    if device.type == "cpu":
+        return bf16_on_cpu()
+    if device.type != "cuda":
+        return False
+    import torch
+
+    return torch.cuda.get_device_capability(device) >= _AMPERE
+
+
+def bf16_on_cpu() -> bool:
+    """Whether the CPU has avx512_bf16 or AMX, and no variable of torch or oneDNN forbids them."""
+    if any(os.environ.get(name, "").lower() in capped for name, capped in _CAPS.items()):
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(_cpu().get("flags", "").split())
+
+
+def cpu_name() -> str:
+    """Return the name of the first CPU, or its architecture."""
+    return _cpu().get("model name") or platform.machine()
+
+
+@cache
+def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """What Linux tells of the first CPU; nothing elsewhere."""
+    try:
+        first = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in first.splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def check_device(device: str, field: str = "device") -> None:
+    """Checks that a device is available; torch is imported for any but `cpu`.
+
+    Args:
+        device: `cpu`, `cuda`, `cuda:1`, `mps`, or whatever else torch computes on here.
+        field: that set it, for the message.
+
+    Raises:
+        UsageError: this machine has no such device; the message names the available ones.
+    """
+    if device == "cpu" or device in (known := known_devices()):
+        return
+    from hardneg.records.wording import suggestion
+
+    device_type = device.partition(":")[0]
+    if device_type not in _DEVICE_TYPES:
+        reason = f"no such device{suggestion(device_type, _DEVICE_TYPES)}"
+    elif device_type in known:
+        reason = f"this machine has no {device}"
+    else:
+        import torch
+
+        reason = f"torch {torch.__version__} finds no {device_type} device here"
+    where = f"{{{field}}}" if field.isidentifier() else field
+    raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", field)
+
+
+def known_devices() -> list[str]:
+    """The names of all devices: `cpu`, the type of accelerator that torch reports, and each of that type."""
+    import torch
+
+    if not torch.accelerator.is_available():
+        return ["cpu"]
+    device_type = str(torch.accelerator.current_accelerator()).partition(":")[0]
+    return ["cpu", device_type, *(f"{device_type}:{number}" for number in range(torch.accelerator.device_count()))]

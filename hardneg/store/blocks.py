@@ -1,0 +1,123 @@
+"""The store of finished blocks: a file a block, written aside and renamed; when it is there, the block is finished."""
+
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.records.errors import ArtifactError
+from hardneg.store.atomic_write import replace_text, replacing
+
+_SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """The result of a block: its arrays or bytes by name, and its counts."""
+
+    parts: Mapping[str, NDArray[Any] | bytes]
+    facts: Mapping[str, float] = field(default_factory=dict)
+
+
+class BlockStore:
+    """The finished blocks in a folder; several processes and machines may write some.
+
+    Two that make the same block write the same bytes, whichever stays.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self, sizes: Sequence[int]) -> None:
+        """Note how many blocks there are and how large, or compare with what a stopped run noted.
+
+        Raises:
+            ArtifactError: the run had cut other blocks, so that its numbers mean others.
+        """
+        path, wanted = self.folder / _SIZES, [len(sizes), max(sizes, default=0)]
+        if not path.exists():
+            replace_text(path, json.dumps(wanted))
+        elif (begun := json.loads(path.read_text(encoding="utf-8"))) != wanted:
+            cuts = f"{begun[0]} blocks of {begun[1]} at most, and this hardneg cuts {wanted[0]} of {wanted[1]}"
+            raise ArtifactError(f"{self.folder}: begun with {cuts}: delete the folder, and run again")
+
+    def finished(self) -> set[int]:
+        """The numbers of the finished blocks."""
+        return {int(path.stem) for path in self.folder.glob(f"*{_BLOCK}") if path.stem.isdecimal()}
+
+    def write(self, number: int, block: BlockResult) -> None:
+        """Write a block; when this returns, it is safely on disk.
+
+        Raises:
+            ArtifactError: the folder is gone, as another process has put the blocks together.
+        """
+        if not self.folder.is_dir():
+            raise ArtifactError(f"{self.folder}: is gone: another process has finished or removed it")
+        parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
+        arrays = {name: _as_array(part) for name, part in parts.items()}
+        with replacing(self._path(number)) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
+        """The parts of a finished block that have these names, bytes as uint8; without names all.
+
+        Raises:
+            ArtifactError: it is not there, or damaged; then it is removed.
+        """
+        path = self._path(number)
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                wanted = names or [name for name in file.files if name != _FACTS]
+                return {name: file[name] for name in wanted if name in file}
+        except FileNotFoundError:
+            raise ArtifactError(f"{self.folder}: block {number} is missing: run the step again") from None
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            path.unlink(missing_ok=True)
+            raise ArtifactError(f"{path}: damaged ({error}), and removed: run the step again") from None
+
+    def texts(self, name: str, count: int) -> Iterator[bytes]:
+        """The bytes of this name of blocks 0 to `count`; of those that have some. Raises as `read`."""
+        for number in range(count):
+            for part in self.read(number, name).values():
+                yield part.tobytes()
+
+    def facts(self, count: int) -> Counter[str]:
+        """The counts of blocks 0 to `count`, summed. Raises as `read`."""
+        total = Counter[str]()
+        for number in range(count):
+            total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
+        return total
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:09d}{_BLOCK}"
+
+
+def _as_array(part: NDArray[Any] | bytes) -> NDArray[Any]:
+    return np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part
+
+
+def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:
+    """Writes blocks as they come; a thread writes one while the next is made."""
+    with ThreadPoolExecutor(1) as disk:
+        under_way: Future[None] | None = None
+        for number, block in blocks:
+            if under_way is not None:
+                under_way.result()
+            under_way = disk.submit(write, number, block)
+        if under_way is not None:
+            under_way.result()
+
+
+def contiguous(numbers: Sequence[int]) -> Iterator[range]:
+    """Ascending numbers as ranges of those that follow each other."""
+    begins = [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1] + 1]
+    for begin, end in pairwise([*begins, len(numbers)]):
+        yield range(numbers[begin], numbers[end - 1] + 1)

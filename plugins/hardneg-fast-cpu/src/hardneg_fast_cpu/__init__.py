@@ -1,0 +1,1 @@
+"""Faster ways to encode, rerank and search with hardneg, by what a processor can do."""

@@ -1,0 +1,106 @@
+"""The faster way of each processor for a large transformer's passes: a table, so that nothing hangs on a clock.
+
+| | CPU with units for bfloat16 | other CPU | GPU with units for bfloat16 |
+|---|---|---|---|
+| linear layers | oneDNN (x86) | oneDNN in float32 (x86) | torch |
+| attention in half precision | batched products | its library's | without padding |
+"""
+
+import platform
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from hardneg.plugin import has_bf16_units
+from hardneg_fast_cpu.attention import BATCHED, UNPADDED, has_kernel, register
+from hardneg_fast_cpu.packing import BOUNDS, Packing, keeps_apart, taken_packed
+
+LARGE = 1_000_000
+"""Weights from which on a transformer's ways make a difference."""
+_DTYPES = (torch.float32, torch.bfloat16)
+_TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
+_KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+class OneDnnLinear(nn.Linear):
+    """A linear layer without gradients: x Wᵀ + b in one call of oneDNN, in the type of its weights."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., out_features] from [..., in_features]."""
+        output: Tensor = torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
+        return output
+
+
+def arrange(network: nn.Module) -> None:
+    """Has the large transformer in a copy of a network compute in the fast ways of a CPU; others stay as they are."""
+    transformer = _transformer(network)
+    if transformer is None or transformer.device.type != "cpu":
+        return
+    half, sdpa = transformer.dtype == torch.bfloat16, transformer.config._attn_implementation == "sdpa"
+    if half and sdpa and has_bf16_units(transformer.device) and transformer.is_backend_compatible():
+        register()
+        transformer.set_attn_implementation(BATCHED)
+    if hasattr(torch.ops.mkldnn, "_linear_pointwise") and platform.machine() in {"x86_64", "AMD64"}:
+        multiply_by_onednn(transformer)
+
+
+def multiply_by_onednn(network: nn.Module) -> None:
+    """Has linear layers multiply by oneDNN: up to twice torch's speed in float32; in bfloat16 where there are units."""
+    for layer in network.modules():
+        if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
+            continue
+        if layer.weight.dtype == torch.float32 or has_bf16_units(layer.weight.device):
+            layer.__class__ = OneDnnLinear
+
+
+def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[Any]) -> Packing | None:
+    """Texts in one row for a large transformer in half precision on a GPU, if they have the vectors of texts apart.
+
+    A few texts are encoded in both ways: networks that mix neighbours, such as hybrid ones, keep padded texts.
+
+    parts: modules of the encoder, the first a copy, whose attention this sets.
+    """
+    transformer, own = _transformer(parts[0]), encoder.parts(side)[0].model
+    if transformer is None or not may_pack(transformer):
+        return None
+    if encoder.representation.form != "vectors" or not taken_packed(parts):
+        return None
+    before = transformer.config._attn_implementation
+    found = unpadded(parts[0])
+    if own not in _KEEP_APART:
+        run = partial(encoder.representation.run, parts, device=encoder.device, side=side)
+        tokens = encoder.prompted(side, "").tokenise(_TRIAL, side)
+        _KEEP_APART[own] = keeps_apart(run, tokens, found, encoder.device, transformer.dtype)
+    if _KEEP_APART[own]:
+        return found
+    transformer.set_attn_implementation(before)
+    return None
+
+
+def may_pack(transformer: Any) -> bool:
+    """Whether a transformer computes in half precision on a GPU with units for it, and torch has the kernel."""
+    if transformer.device.type != "cuda" or transformer.dtype == torch.float32:
+        return False
+    return has_kernel() and has_bf16_units(transformer.device)
+
+
+def unpadded(first: Any) -> Packing:
+    """The packing for an encoder's first module, which from now on attends without padding and passes bounds on."""
+    register()
+    first.model.set_attn_implementation(UNPADDED)
+    if first.model_forward_params is not None:
+        first.model_forward_params = {*first.model_forward_params, *BOUNDS}
+    return Packing.of(first.model)
+
+
+def _transformer(network: nn.Module) -> Any:
+    """The large transformer in a network; None without one."""
+    from transformers import PreTrainedModel
+
+    found = next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
+    large = found is not None and sum(weight.numel() for weight in found.parameters()) >= LARGE
+    return found if large else None

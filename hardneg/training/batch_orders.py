@@ -4,7 +4,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,18 +31,19 @@ class TrainingQueries:
     sources: Sequence[str] | None = None
 
 
-class BatchOrder(Protocol):
+class BatchOrder:
     """Which queries share a batch, by name an option of a training.
 
     needs: the required fields of `TrainingQueries`. takes: the optional ones that it uses, if it has any. An epoch has
     each query, and one more than once only where a batch could not be filled without, or where an order says so.
     """
 
-    version: ClassVar[int]
-    needs: ClassVar[tuple[str, ...]]
+    version: ClassVar[int] = 1
+    needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The groups that orders of batches of `size` use: int64 [Q, ...]; one process computes and writes them."""
+        return np.zeros(len(queries.query_ids), np.int64)
 
     def order(
         self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
@@ -58,6 +59,7 @@ class BatchOrder(Protocol):
             int64 [n], of `chosen`; n is the same in every epoch, and a multiple of `size` where a batch must not have
             the end of one epoch and the beginning of the next. A function of the arguments alone.
         """
+        raise NotImplementedError
 
 
 def in_batches(queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -83,18 +85,11 @@ def in_any_order(batches: Iterable[NDArray[np.int64]], source: np.random.Generat
 
 
 @dataclass(frozen=True)
-class Shuffled:
+class Shuffled(BatchOrder):
     """Each query once an epoch, in an order that is drawn anew; a batch may have the end of one and the next's begin.
 
     What every training does that says nothing else.
     """
-
-    version: ClassVar[int] = 1
-    needs: ClassVar[tuple[str, ...]] = ()
-
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """One group of all."""
-        return np.zeros(len(queries.query_ids), np.int64)
 
     def order(
         self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
@@ -104,7 +99,7 @@ class Shuffled:
 
 
 @dataclass(frozen=True)
-class OneSource:
+class OneSource(BatchOrder):
     """Each batch has queries of one source alone, for collections that were put together from several.
 
     A query's source is what the file `batches_sources` says. Without one it is the part of its id before the first
@@ -117,8 +112,6 @@ class OneSource:
         separator: what ends the name of the source in a query's id.
     """
 
-    version: ClassVar[int] = 1
-    needs: ClassVar[tuple[str, ...]] = ()
     takes: ClassVar[tuple[str, ...]] = ("sources",)
 
     separator: str = "/"
@@ -226,7 +219,7 @@ def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True)
-class Clustered:
+class Clustered(BatchOrder):
     """Each query once an epoch, each batch of one cluster or of clusters that lie beside each other.
 
     Clusters are made once, by k-means over the queries' vectors, about as many as an epoch has batches. A batch is
@@ -236,7 +229,6 @@ class Clustered:
     Source: Morris and Rush, Contextual Document Embeddings (ICLR 2025), section 4.1.
     """
 
-    version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
@@ -269,7 +261,7 @@ _QUERIES_A_CLUSTER = 200
 
 
 @dataclass(frozen=True)
-class TopicBalanced:
+class TopicBalanced(BatchOrder):
     """Each batch has queries of one random cluster, so that its documents are of one topic.
 
     Clusters are made once, by k-means over the queries' vectors; one with fewer queries than a batch is joined with the
@@ -288,7 +280,6 @@ class TopicBalanced:
             400,000 queries.
     """
 
-    version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
     clusters: int | None = None
@@ -330,7 +321,7 @@ class TopicBalanced:
 
 
 @dataclass(frozen=True)
-class HardestTogether:
+class HardestTogether(BatchOrder):
     """Each query once an epoch, in a batch with queries whose positives a run ranks high for it.
 
     Two queries are neighbours where the run ranks a positive of one for the other, and it is no positive of that one
@@ -342,7 +333,6 @@ class HardestTogether:
         neighbours: how many of a query's neighbours are kept, the best ranked.
     """
 
-    version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ("run",)
 
     depth: int = LIST_DEPTH

@@ -1,6 +1,5 @@
 """Other models' scores of the queries' documents: a teacher's, from a file, and a guide's, from its vectors."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -58,13 +57,12 @@ class Teacher:
         return np.where(self.keys[position] == wanted, self.values[position], np.float32(np.nan))
 
 
-def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> dict[str, int]:
+def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
     """Writes the scores of one list a training query, in the queries' order, a block at a time.
 
-    Returns:
-        How many `scores` there are, and how many `documents that the corpus lacks` were left out.
+    Documents that the corpus lacks are left out.
     """
-    waiting, start, counts = iter(lists), 0, Counter[str]()
+    waiting, start = iter(lists), 0
     with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
         while block := list(islice(waiting, _QUERIES)):
             position = np.repeat(np.arange(start, start + len(block)), [len(ranked.doc_ids) for ranked in block])
@@ -75,10 +73,7 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
             order = key.argsort()
             keys.write(key[order].astype("<i8").tobytes())
             values.write(scores[known][order].astype("<f4").tobytes())
-            counts["scores"] += len(known)
-            counts["documents that the corpus lacks"] += len(rows) - len(known)
             start += len(block)
-    return dict(counts)
 
 
 @dataclass(frozen=True, eq=False)

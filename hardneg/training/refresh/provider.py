@@ -119,9 +119,6 @@ class Process:
             self._lines.put(line.rstrip())
 
 
-Report = Callable[[str], None]
-
-
 @dataclass
 class SynchronousProvider:
     """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`; once if None.
@@ -137,7 +134,7 @@ class SynchronousProvider:
     checkpoints: Checkpoints
     first: int
     refresh_interval: int | None
-    report: Report
+    report: Callable[[str], None]
     _last: Refresh | None = None
 
     def prepare(self, step: int) -> None:
@@ -197,7 +194,7 @@ class BackgroundProvider:
     refreshes: RefreshFolder
     needed: bool
     refresh_interval: int | None
-    report: Report
+    report: Callable[[str], None]
     _last: int = -1
 
     def prepare(self, step: int) -> None:

@@ -89,6 +89,14 @@ def test_real_numbers_agree_with_numpy() -> None:
     assert (hits.rows == expected.rows).mean() > 0.99
 
 
+def test_the_last_few_queries_alone_have_the_same_scores_to_the_bit() -> None:
+    draws = np.random.default_rng(0)
+    vectors, queries = draws.standard_normal((4000, 256), np.float32), draws.standard_normal((532, 256), np.float32)
+    options = ExactOptions(device="cpu", expected=532)
+    whole, last = (search_exact(vectors, some, 10, options) for some in (queries, queries[512:]))
+    assert last.scores.tobytes() == whole.scores[512:].tobytes()
+
+
 def test_mistakes_are_told() -> None:
     vectors, queries = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     broken = vectors.copy()
@@ -185,7 +193,7 @@ def test_an_index_that_is_searched_again_and_again_stays_where_there_is_room(mon
 class _Package:
     """Takes every document of a block for a candidate, and gives up the queries of odd numbers."""
 
-    name, corpus, queries = "all", 16, 8
+    corpus, queries = 16, 8
     computing = contextlib.nullcontext
 
     def rough_search(self, device: Any, queries: int, vectors: int, dimension: int, k: int) -> Any:

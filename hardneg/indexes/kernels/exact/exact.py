@@ -140,7 +140,7 @@ def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
     queries = queries if options.query_block is None else options.query_block
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
-    return Blocks(corpus, queries, device, rough)
+    return Blocks(corpus, queries, device, rough, options.expected)
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:

@@ -63,12 +63,16 @@ Vectors = NDArray[np.float32] | FlatVectors | DeviceVectors
 
 @dataclass(frozen=True)
 class Blocks:
-    """How many vectors and queries are multiplied at a time, and where; a package's way to candidates if any."""
+    """How many vectors and queries are multiplied at a time, and where; a package's way to candidates if any.
+
+    expected: as in `ExactOptions`.
+    """
 
     corpus: int
     queries: int
     device: torch.device
     rough: RoughSearch | None = None
+    expected: int = 0
 
 
 @dataclass
@@ -106,7 +110,8 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
         held = (to_device(queries[start : start + blocks.queries], device) for start in starts)
         parts = [_Part(some, None if way is None else way.part(some, k)) for some in held]
         onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        by_onednn = onednn and device.type == "cpu" and len(queries) >= _MANY and way is None
+        many = max(blocks.expected, len(queries)) >= _MANY
+        by_onednn = onednn and device.type == "cpu" and many and way is None
         for start, block in device_blocks(vectors, blocks):
             shared = block.to_mkldnn() if by_onednn else block
             shared = shared if way is None else way.tiles(start, block)

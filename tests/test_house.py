@@ -13,17 +13,17 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 62549,
-    "lines of hardneg and plugins": 78776,
-    "lines of tests": 61257,
-    "lines of docs": 12516,
-    "rooms": 26,
-    "lines of a room": 7042,
-    "files of a room": 53,
-    "imports, in a thousand lines": 98,
+    "lines of hardneg": 51692,
+    "lines of hardneg and plugins": 76172,
+    "lines of tests": 60406,
+    "lines of docs": 6599,
+    "rooms": 24,
+    "lines of a room": 5820,
+    "files of a room": 36,
+    "imports, in a thousand lines": 96,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 233,
+    "public names": 232,
 }
 """Each change lowers what it can; none is raised."""
 

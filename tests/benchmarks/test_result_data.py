@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "docs" / "results"
+RESULTS = ROOT / "plugins" / "hardneg-papers" / "docs" / "results"
 DATA = sorted((RESULTS / "data").glob("*.json"))
 
 

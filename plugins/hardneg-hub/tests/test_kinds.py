@@ -48,6 +48,7 @@ def index(tmp_path: Path) -> Path:
     with FlatWriter(folder, 4, 3) as writer:
         writer.write(VECTORS)
         writer.write_doc_ids(["d1", "d2", "d3"])
+        writer.close()
     return folder
 
 

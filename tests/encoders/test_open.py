@@ -26,7 +26,7 @@ MAKERS = {
     "dense": (tiny_encoder, Dense),
     "static": (tiny_static, Static),
     "model2vec": (tiny_model2vec, Static),
-    **{name: (BY_FAMILY[name], load_plugin("encoders", name)) for name in BY_FAMILY.keys() - {"dense", "static"}},
+    **{name: (BY_FAMILY[name], load_plugin("encoders", name)) for name in BY_FAMILY if name not in ("dense", "static")},
 }
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "apps"
-OWN = {
+OWN: dict[str, tuple[str, str, str | None]] = {
     "bench": (
         "hardneg-advice",
         "Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.",
@@ -30,12 +30,12 @@ OWN = {
     "data check": (
         "hardneg-datasets",
         "Report every mistake of a dataset with its file and line; exit code 4 where there are errors.",
-        RESULTS,
+        None,
     ),
     "data fetch": (
         "hardneg-datasets",
         "Download a dataset's published files, resuming where it stopped, and check the size and digest of each.",
-        RESULTS,
+        None,
     ),
     "diagnose": (
         "hardneg-advice",
@@ -55,7 +55,7 @@ OWN = {
     "recipe verify": (
         "hardneg-papers",
         "Compare a finished run with the bands of its recipe: means and their spread over seeds.",
-        RESULTS,
+        None,
     ),
     "recommend": (
         "hardneg-advice",

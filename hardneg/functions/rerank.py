@@ -31,8 +31,6 @@ def rerank(
 ) -> "RankedRun":
     """Score the best documents of a run anew, query and document together.
 
-    Scores are kept by content in the user's cache: repeating or deepening a run is quick.
-
     Raises:
         RecipeError: there is no such reranker, or it has no such option.
         DataError: the run has a mistake, or none of its queries is in the split.

@@ -74,6 +74,7 @@ _OUTSIDE = {
     ("indexes", "sparse"): "hardneg-sparse",
     ("regularizers", "flops"): "hardneg-sparse",
     ("rerankers", "chat"): "hardneg-judge",
+    ("rerankers", "chat-listwise"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "candidate-lists"): "hardneg-instructions",
     ("stages", "judge"): "hardneg-judge",

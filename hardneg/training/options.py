@@ -1,7 +1,7 @@
 """The options of a training run: a stage's `options` in a recipe.
 
 `option` declares each once: its default, meaning and bounds, and whether it counts in keys. `mistakes` of a group
-checks combinations. Other options of a stage: `TrainingGroup`.
+checks combinations. Other options of a stage: `OptionGroup`.
 """
 
 import sys

@@ -1,9 +1,11 @@
 import importlib.metadata
 import sys
+import tomllib
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
 import pytest
+from environments import ROOT
 
 from hardneg.records.errors import PluginError
 from hardneg.records.types import PluginSetting
@@ -144,3 +146,13 @@ def test_all_wrong_options_at_once():
 def test_a_loss_by_the_name_that_sentence_transformers_has_for_it(name):
     with pytest.raises(PluginError, match=f"no losses plugin is called '{name}'; did you mean 'infonce'"):
         load_plugin("losses", name)
+
+
+def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> None:
+    kinds = ("apps", "lines", "recipes", "faster")
+    for path in ROOT.glob("plugins/*/pyproject.toml"):
+        for group, points in tomllib.loads(path.read_text())["project"].get("entry-points", {}).items():
+            if (kind := group.removeprefix("hardneg.")) not in kinds and path.parent.name != "hardneg-example":
+                assert {name: registry._OUTSIDE.get((kind, name)) for name in points} == dict.fromkeys(
+                    points, path.parent.name
+                )

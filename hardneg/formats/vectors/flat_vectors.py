@@ -26,7 +26,7 @@ FLAT = b"IxFI"
 """What a flat inner-product index begins with."""
 
 TOKEN_OFFSETS = "offsets.npy"
-"""Beside vectors of tokens (`hardneg.formats.vectors.token_store`): where those of each document begin."""
+"""Beside vectors of tokens (the package hardneg-multi-vector): where those of each document begin."""
 
 _UNUSED = 1 << 20
 _FLOAT = 4

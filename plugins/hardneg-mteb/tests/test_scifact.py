@@ -29,7 +29,7 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "sparse": (tiny_sparse_encoder, sentence_transformers.SparseEncoder),
     "multi-vector": (tiny_multi_vector, sentence_transformers.MultiVectorEncoder),
 }
-KINDS = {kind: each for kind, each in KINDS.items() if kind != "multi-vector" or kind in BY_FAMILY}
+KINDS = {kind: each for kind, each in KINDS.items() if kind not in ("multi-vector", "sparse") or kind in BY_FAMILY}
 
 
 def part_of_scifact(folder: Path) -> MadeTask:

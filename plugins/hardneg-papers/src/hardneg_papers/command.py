@@ -267,9 +267,10 @@ def verify_run(
 
     Example: hardneg recipe verify star-static
     """
+    recipe_tree(name, preset or "")  # says what is meant where there is none of this name
     usual = Path("runs") / Path(name).stem
     of_preset = Path(f"{usual}-{preset or 'demo'}")
-    folder = folder or (of_preset if preset or of_preset.is_dir() else usual)
+    folder = folder or (usual if usual.is_dir() and not preset else of_preset)
     if record_bands:
         return say(f"bands written: {record(name, folder)}")
     verified = verify(name, folder, preset)

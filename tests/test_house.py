@@ -13,10 +13,10 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 51692,
+    "lines of hardneg": 51691,
     "lines of hardneg and plugins": 76172,
     "lines of tests": 60406,
-    "lines of docs": 6599,
+    "lines of docs": 6595,
     "rooms": 24,
     "lines of a room": 5820,
     "files of a room": 36,

@@ -67,7 +67,8 @@ def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(hardneg, tmp_path
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = forked.run(program, env={**os.environ, **places}, capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert not (tmp_path / "best.trec.gz").exists() and len([*tmp_path.rglob("blocks/*.npz")]) == 3
+    assert not (tmp_path / "best.trec.gz").exists()
+    assert len([*tmp_path.rglob("blocks/*.npz")]) in (2, 3)  # the third may be under way
     hardneg(*model, "best.trec.gz")
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "other"))
     hardneg(*model, "whole.trec.gz")

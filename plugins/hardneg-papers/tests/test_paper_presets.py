@@ -19,6 +19,10 @@ from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment
 
 
+for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
+    pytest.importorskip(package)
+
+
 def paper(name: str) -> Recipe:
     return load_recipe(find_recipe(name), "paper")
 

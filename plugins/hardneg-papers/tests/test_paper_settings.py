@@ -14,6 +14,8 @@ from recipe.recipes import paper_presets
 
 from hardneg.recipe.load import Recipe
 
+for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
+    pytest.importorskip(package)
 SOURCES, GROUPS = read_groups()
 SETTINGS = [(group, setting) for group in GROUPS for setting in group.settings]
 PAGES = sorted({setting.page for _, setting in SETTINGS})

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 51691,
     "lines of hardneg and plugins": 76172,
-    "lines of tests": 60406,
+    "lines of tests": 60396,
     "lines of docs": 6595,
     "rooms": 24,
     "lines of a room": 5820,

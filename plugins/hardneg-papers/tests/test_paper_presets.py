@@ -18,7 +18,6 @@ from hardneg.recipe.needs import needs
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.yaml_load import find_recipe, head_comment
 
-
 for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
     pytest.importorskip(package)
 

@@ -238,13 +238,14 @@ def plugins() -> Iterator[str]:
 
 def names_of_plugin_module() -> Iterator[str]:
     """Every name of `hardneg.plugin`, by the room that it is from, with the first sentence of its docstring."""
-    from hardneg import plugin
+    from hardneg import plugin, type_checkers_imports
 
     yield "# hardneg.plugin\n\nAll that a [plugin](../write-a-plugin.md) may import, besides `hardneg.testing`.\n"
-    rooms = sorted({home.partition(".")[0] for home, _ in plugin._NAMES.values()})
+    homes = {name: home.split(".")[1] for name, (home, _) in type_checkers_imports(plugin.__name__).items()}
+    rooms = sorted({*homes.values()})
     for room in rooms:
         yield f"## {room}\n"
-        names = sorted(name for name, (home, _) in plugin._NAMES.items() if home.partition(".")[0] == room)
+        names = sorted(name for name, home in homes.items() if home == room)
         known = {name: getattr(plugin, name) for name in names}
         said = {name: (inspect.getdoc(each) or "").split("\n\n")[0] for name, each in known.items() if callable(each)}
         yield from _table(("name", "what it is"), [(f"`{name}`", said.get(name, "")) for name in names])
@@ -257,7 +258,7 @@ def functions() -> Iterator[str]:
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed
-    public = {name: getattr(hardneg, name) for name in sorted({*hardneg._PUBLIC, *apart})}
+    public = {name: getattr(hardneg, name) for name in sorted({*hardneg.type_checkers_imports("hardneg"), *apart})}
     for name, function in public.items():
         if inspect.isfunction(function):
             yield f"## `hardneg.{name}`\n\n```python\n{name}{_signature(function)}\n```\n\n{_docstring(function)}\n"

@@ -3,8 +3,8 @@
 What is public is imported when it is asked for.
 """
 
-import ast
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -36,23 +36,24 @@ _APART = {
 """The package, of the folder `plugins`, that holds each of these names."""
 
 
+@cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
     """The module of each name that a module imports for type checkers, and the name it has there."""
+    import ast
+
     source = sys.modules[module].__spec__.loader.get_source(module)  # type: ignore[union-attr]
     block = next(node for node in ast.parse(source).body if isinstance(node, ast.If))
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     return {alias.asname or alias.name: (node.module or "", alias.name) for node in imports for alias in node.names}
 
 
-_PUBLIC = type_checkers_imports(__name__)
-
-
 def __getattr__(name: str) -> Any:
     if name in _APART:
         return _apart(name)
-    if name not in _PUBLIC:
+    public = type_checkers_imports(__name__)
+    if name not in public:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
-    return getattr(import_module(_PUBLIC[name][0]), name)
+    return getattr(import_module(public[name][0]), name)
 
 
 def _apart(name: str) -> Any:
@@ -63,11 +64,11 @@ def _apart(name: str) -> Any:
         if error.name != module:
             raise
         from hardneg.records.errors import MissingDependency
+        from hardneg.registry.plugins import install_command
 
-        message = f"{name}: pip install ./plugins/{_APART[name]}, from a checkout of hardneg"
-        raise MissingDependency(message) from None
+        raise MissingDependency(f"{name}: {install_command(_APART[name])}") from None
 
 
 def __dir__() -> list[str]:
     apart = [name for name, package in _APART.items() if find_spec(package.replace("-", "_"))]
-    return sorted({*globals(), *_PUBLIC, *apart})
+    return sorted({*globals(), *type_checkers_imports(__name__), *apart})

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files
-    from hardneg.encoders.open.model_files import module_folders
     from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
-    from hardneg.encoders.towers import evaluating
     from hardneg.evaluation import intervals, significance
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
@@ -136,7 +134,6 @@ if TYPE_CHECKING:
         ScoreBatch,
         Written,
     )
-    from hardneg.records.wording import suggestion
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
         DenseSearcher,
@@ -161,7 +158,6 @@ if TYPE_CHECKING:
     from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
-    from hardneg.store.atomic_write import link_file, replace_text
     from hardneg.store.blocks import BlockResult
     from hardneg.store.choices import CHOICE, cache_folder
     from hardneg.store.digest import digest, file_digest
@@ -198,30 +194,29 @@ __all__ = [  # noqa: RUF022
     "UsageError", "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
-    "evaluating", "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather",
-    "generator", "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks",
-    "installed_docs", "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "link_file",
-    "load_encoder", "loading", "locate_model", "lucene_search", "make_plan", "marked_references", "means",
-    "measurements", "model_content", "model_files", "model_server", "module_folders", "named_dataset",
-    "negatives_files", "number_file", "numbers", "of_the_run", "one_ahead", "open_collection", "open_queries",
-    "open_store", "opening", "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share",
-    "parse_model", "plugin_errors", "plugin_identity", "plugin_options", "progress_bars", "python_code",
-    "qrels_files", "queries", "rank_candidates", "read_lock", "read_metrics", "recipe_text", "recipe_tree",
-    "replace_text", "resolve_model", "run_file", "run_files", "say", "search_exact", "settle_by", "shards",
-    "significance", "source_files", "source_of", "spec_from", "spread_over_collections", "start_java",
-    "store_outputs", "stream_run", "suggestion", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
+    "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
+    "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
+    "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
+    "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "model_files", "model_server", "named_dataset", "negatives_files", "number_file", "numbers", "of_the_run",
+    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
+    "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
+    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say", "search_exact",
+    "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
+    "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
     "without_problems", "wording", "world", "write_form", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, called = _NAMES[name]
+    home, called = type_checkers_imports(__name__)[name]
     found = getattr(import_module(home), called, None)
     return import_module(f"{home}.{called}") if found is None else found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES})
+    return sorted({*globals(), *__all__})

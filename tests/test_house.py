@@ -13,9 +13,9 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 51691,
-    "lines of hardneg and plugins": 76172,
-    "lines of tests": 60396,
+    "lines of hardneg": 51689,
+    "lines of hardneg and plugins": 76171,
+    "lines of tests": 60366,
     "lines of docs": 6595,
     "rooms": 24,
     "lines of a room": 5820,
@@ -23,7 +23,7 @@ BOUNDS = {
     "imports, in a thousand lines": 96,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 232,
+    "public names": 227,
 }
 """Each change lowers what it can; none is raised."""
 

@@ -16,6 +16,8 @@ import hardneg
 from hardneg import plugin
 from hardneg.api.arguments import arg_of
 
+PUBLIC = hardneg.type_checkers_imports("hardneg")
+
 
 def imported_by(program: str) -> set[str]:
     """The modules that a program has imported beside those that an interpreter has at its start."""
@@ -34,14 +36,14 @@ def test_the_package_imports_nothing_but_the_lightest() -> None:
 
 
 def test_each_public_name_is_listed() -> None:
-    assert {*hardneg._PUBLIC} <= {*dir(hardneg)} and len(hardneg._PUBLIC) > 12
+    assert {*PUBLIC} <= {*dir(hardneg)} and len(PUBLIC) > 12
 
 
 FREE = {"analyze": ["fields"]}
 """Functions that take arguments by names which nobody can list, and which: those that any package may bring."""
 
 
-@pytest.mark.parametrize("name", sorted({*hardneg._PUBLIC} - {"HardnegError"}))
+@pytest.mark.parametrize("name", sorted({*PUBLIC} - {"HardnegError"}))
 def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
     """Beside its type, or in the docstring."""
     function = getattr(hardneg, name)
@@ -127,4 +129,6 @@ def test_each_name_of_plugin_is_where_its_import_says(name: str) -> None:
 
 
 def test_plugin_lists_what_it_imports() -> None:
-    assert sorted(plugin.__all__) == sorted(plugin._NAMES) and {*plugin.__all__} <= {*dir(plugin)}
+    assert sorted(plugin.__all__) == sorted(hardneg.type_checkers_imports("hardneg.plugin")) and {*plugin.__all__} <= {
+        *dir(plugin)
+    }

@@ -93,7 +93,9 @@ class PackageGroup(TyperGroup):
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
 
         def lacking() -> NoReturn:
-            raise MissingDependency(f"{words}: pip install ./plugins/{OWN[words][0]}, from a checkout of hardneg")
+            from hardneg.registry.plugins import install_command
+
+            raise MissingDependency(f"{words}: {install_command(OWN[words][0])}")
 
         return TyperCommand(
             cmd_name, callback=lacking, help=OWN[words][1], context_settings=anything, add_help_option=False

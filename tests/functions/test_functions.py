@@ -18,7 +18,11 @@ from hardneg.cli.options import flag
 from hardneg.records.errors import HardnegError, UsageError
 
 PACKAGE = Path(hn.__file__).parent
-FUNCTIONS = {name: getattr(hn, name) for name, (home, _) in hn._PUBLIC.items() if home.startswith("hardneg.functions.")}
+FUNCTIONS = {
+    name: getattr(hn, name)
+    for name, (home, _) in hn.type_checkers_imports("hardneg").items()
+    if home.startswith("hardneg.functions.")
+}
 WORDS = {"index": "index build", "write_queries": "write-queries"}
 
 

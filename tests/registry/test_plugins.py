@@ -149,7 +149,7 @@ def test_a_loss_by_the_name_that_sentence_transformers_has_for_it(name):
 
 
 def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> None:
-    kinds = ("apps", "lines", "recipes", "faster")
+    kinds = ("apps", "recipes", "faster")
     for path in ROOT.glob("plugins/*/pyproject.toml"):
         for group, points in tomllib.loads(path.read_text())["project"].get("entry-points", {}).items():
             if (kind := group.removeprefix("hardneg.")) not in kinds and path.parent.name != "hardneg-example":

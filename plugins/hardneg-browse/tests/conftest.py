@@ -1,6 +1,5 @@
 """What tests of the page share: something to look at, opened. They run in hardneg's sources, with its helpers."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -8,9 +7,6 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
 from package_fixtures import own_store, tiny_model  # noqa: E402, F401
-
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,12 @@ from broken import FAULTS, write_broken
 from hardneg_datasets.check import check
 from hardneg_datasets.msmarco import MsMarcoPassage
 from hardneg_datasets.problems import Contents, Problem, SplitContents
+from refused_collections import beir, refused
 
 from hardneg.datasets.beir import Beir
-from hardneg.formats.collection import write_collection
 from hardneg.formats.source_files import parts_of
 from hardneg.records.errors import DataError
-from hardneg.records.types import Collection, Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records.types import Document, Judgement, Query
 
 CORPUS = ["d1", "d2", "d3"]
 
@@ -254,21 +253,6 @@ def test_what_was_read(tmp_path: Path) -> None:
     read = ["corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "qrels/test.tsv"]
     assert [str(path.relative_to(tmp_path)) for path in contents.files()] == read
     assert contents.not_read(tmp_path) == [tmp_path / "qrels" / "extra.tsv.txt", tmp_path / "queries.csv"]
-
-
-def beir(folder: Path, corpus: list[str] = CORPUS, train: str = "q1 0 d1 1\n", test: str = "test") -> Collection:
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text("".join(f'{{"_id": "{name}", "text": "{name}"}}\n' for name in corpus))
-    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}\n')
-    (folder / "qrels" / "train.tsv").write_text(train)
-    (folder / "qrels" / f"{test}.tsv").write_text("q2 0 d2 1\n")
-    return Beir(str(folder)).load()
-
-
-def refused(collection: Collection, folder: Path) -> str:
-    with pytest.raises(DataError) as caught:
-        write_collection(collection, folder / "stored", Silent())
-    return str(caught.value)
 
 
 def test_a_query_with_two_texts(tmp_path: Path) -> None:

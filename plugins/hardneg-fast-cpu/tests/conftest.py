@@ -1,6 +1,5 @@
 """The tests run in hardneg's sources, with its helpers."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F40
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 
 
 @pytest.fixture

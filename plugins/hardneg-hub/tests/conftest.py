@@ -1,6 +1,5 @@
 """A hub in memory and a finished run to push to it. The tests run in hardneg's sources, with its helpers."""
 
-import os
 import shutil
 import sys
 from pathlib import Path
@@ -12,9 +11,6 @@ from hardneg.store.artifacts import Store
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
 from package_fixtures import own_store, tiny_model  # noqa: E402, F401
-
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 
 
 @pytest.fixture

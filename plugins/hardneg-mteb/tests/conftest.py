@@ -1,6 +1,5 @@
 """No test of mteb's tasks may reach the network. The tests run in hardneg's sources, with its helpers."""
 
-import os
 import socket
 import sys
 from pathlib import Path
@@ -10,9 +9,6 @@ import pytest
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
 from package_fixtures import own_store, started_java, test_data, tiny_model  # noqa: E402, F401
-
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 
 
 @pytest.fixture(autouse=True)

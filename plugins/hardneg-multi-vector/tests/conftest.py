@@ -7,6 +7,5 @@ from pathlib import Path
 TESTS = Path(__file__).parents[3] / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 sys.path.append(str(TESTS.parent))  # for helpers of `tests`, behind what is installed
-os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the processes that tests start: sums are alike to the bit
 from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F401

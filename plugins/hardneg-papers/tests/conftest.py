@@ -13,6 +13,4 @@ from package_fixtures import own_store, test_data, tiny_model  # noqa: E402, F40
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the processes that tests start: sums are alike to the bit

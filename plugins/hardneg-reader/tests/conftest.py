@@ -9,6 +9,4 @@ sys.path[:0] = [str(TESTS), str(TESTS / "training")]
 sys.path.append(str(TESTS.parent))  # for helpers of `tests`, behind what is installed
 from package_fixtures import own_store, tiny_model  # noqa: E402, F401
 
-for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-    os.environ[_name] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in the processes that tests start: sums are alike to the bit

@@ -14,13 +14,12 @@ from hardneg.plugin import (
     Workplace,
     argument_values,
     arguments,
+    atomic_write,
     forms,
     keep_result,
-    link_file,
     means,
     read_metrics,
     recipe_text,
-    replace_text,
     resolve_model,
 )
 from hardneg_advice.bench_rows import Measurements, as_markdown, content_of
@@ -180,15 +179,15 @@ def _write(
 ) -> Mapping[str, Any]:
     """Writes the rows, the table, the recipe, and the report beside them."""
     for name in ("report.html", "report.md", "queries.tsv"):
-        link_file(artifacts[REPORT].path / name, folder / name)
-    link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
+        atomic_write.link_file(artifacts[REPORT].path / name, folder / name)
+    atomic_write.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
     mined = {label: artifacts[protocol.negatives_of(label)].facts for label in protocol.files}
     hardness = json.loads((artifacts[HARDNESS].path / f"{HARDNESS}.json").read_text("utf-8"))
     measured = Measurements(json.loads((folder / "metrics.json").read_text("utf-8")), hardness, faults, mined, on_dev)
     content = content_of(protocol, measured)
-    replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    replace_text(folder / TABLE, as_markdown(content))
-    replace_text(folder / "recipe.yaml", recipe_text(tree))
+    atomic_write.replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    atomic_write.replace_text(folder / TABLE, as_markdown(content))
+    atomic_write.replace_text(folder / "recipe.yaml", recipe_text(tree))
     return {"rows": len(protocol.files)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from hardneg.plugin import Command, Target, UsageError, replace_text, say
+from hardneg.plugin import Command, Target, UsageError, atomic_write, say
 from hardneg_advice import bench as _bench
 from hardneg_advice import diagnose as _diagnose
 from hardneg_advice import recommend as _recommend
@@ -40,7 +40,7 @@ class RecommendCommand(Command):
         """Write them, and tell what was chosen, and why."""
         output = args["output"]
         with replace(workplace.outputs, keys=result.keys).laid_out():
-            replace_text(output, result.recipe(output))
+            atomic_write.replace_text(output, result.recipe(output))
             result.draw(_figures(output))
         if args["as_json"]:
             return say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))

@@ -24,7 +24,7 @@ from hardneg.plugin import (
     argument_values,
     configure,
     layout,
-    module_folders,
+    model_files,
     usual_store,
 )
 from hardneg_advice.finished_run import DATASET, CheckResult, Figures, FinishedRun, sample
@@ -117,7 +117,7 @@ def _lengths(folder: Path, side: Side, texts: Sequence[str]) -> NDArray[np.int64
     """The tokens of each text, special ones included: int64 [n]. Raises ModelError without a fast tokenizer."""
     from tokenizers import Tokenizer
 
-    folders = [*module_folders(folder), folder]
+    folders = [*model_files.module_folders(folder), folder]
     paths = [at / "tokenizer.json" for at in sorted(folders, key=lambda at: not at.name.startswith(side))]
     path = next((each for each in paths if each.is_file()), None)
     if path is None:

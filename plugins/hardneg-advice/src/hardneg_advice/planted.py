@@ -19,7 +19,7 @@ from hardneg.plugin import (
     Trait,
     derive_seed,
     half,
-    suggestion,
+    wording,
 )
 
 ONE_VECTOR = dict.fromkeys(
@@ -37,7 +37,9 @@ _QUERIES = 1024
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
         if name not in FILTER_RULES:
-            raise ValueError(f"no filter {name!r}{suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}")
+            raise ValueError(
+                f"no filter {name!r}{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
+            )
     return thresholds
 
 

@@ -17,9 +17,9 @@ from hardneg.plugin import (
     Workplace,
     argument_values,
     arguments,
+    atomic_write,
     numbers,
     read_metrics,
-    replace_text,
     resolve_model,
     start_java,
 )
@@ -227,7 +227,7 @@ class RecommendedNegatives:
         file = argument_values.file_path(path)
         if file.exists() and not overwrite:
             raise UsageError(f"{file}: is there already; give another path, or overwrite=True")
-        replace_text(file, self.recipe(file))
+        atomic_write.replace_text(file, self.recipe(file))
 
     def recipe(self, path: Path) -> str:
         """The recipe to write at a path, as text: it trains with what was chosen, as that was trained."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any, Literal, get_args
 
-from hardneg.plugin import LearningOptions, UsageError, recipe_text, suggestion, training_stage
+from hardneg.plugin import LearningOptions, UsageError, recipe_text, training_stage, wording
 from hardneg_advice.protocol import OTHER_RATES, SHIPPED, TEMPERATURE
 
 Goal = Literal["top", "recall"]
@@ -51,7 +51,7 @@ class RecommendRequest:
 
     def __post_init__(self) -> None:
         if self.goal is not None and self.goal not in GOALS:
-            message = f"no such goal{suggestion(self.goal, GOALS)}; there are {', '.join(GOALS)}"
+            message = f"no such goal{wording.suggestion(self.goal, GOALS)}; there are {', '.join(GOALS)}"
             raise UsageError(f"{{goal}}: {self.goal!r}: {message}", "goal")
         if self.depth < _DEPTHS[0]:
             message = f"must be {_DEPTHS[0]} or more (got {self.depth}), the least depth that is tried"

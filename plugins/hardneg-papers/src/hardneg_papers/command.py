@@ -18,12 +18,12 @@ from hardneg.plugin import (
     DataError,
     Measured,
     UsageError,
+    atomic_write,
     layout,
     means,
     read_lock,
     read_metrics,
     recipe_tree,
-    replace_text,
     say,
 )
 
@@ -203,7 +203,7 @@ def record(recipe: str, folder: Path) -> Path:
     content = _read(path) if path.exists() else {}
     content.setdefault(preset, {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
     path.parent.mkdir(exist_ok=True)
-    replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    atomic_write.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return path
 
 

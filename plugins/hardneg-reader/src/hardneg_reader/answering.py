@@ -16,11 +16,11 @@ from hardneg.plugin import (
     Document,
     ModelError,
     StoredCollection,
-    evaluating,
     one_ahead,
     run_files,
     takes_bf16,
     token_batches,
+    towers,
     usual_tokens_per_batch,
 )
 from hardneg_reader.reader import Reader
@@ -172,7 +172,7 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _
     half = takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
     spans = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))
-    with evaluating(reader.module), torch.inference_mode(), autocast:
+    with towers.evaluating(reader.module), torch.inference_mode(), autocast:
         for rows in token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)

@@ -52,7 +52,7 @@ SHOWN = {
     "hardneg-judge": [
         ("reranker", "chat", "in_flight: "),
         ("reranker", "chat-listwise", "window: int = 20"),
-        ("stage", "judge", "flagged_share"),
+        ("stage", "judge", "outcome: "),
         ("filter", "chat", "model: str (required)"),
         ("writer", "chat", "forms: tuple[str, ...] = ('question',)"),
     ],
@@ -60,7 +60,6 @@ SHOWN = {
     "hardneg-multi-vector": [
         ("encoder", "multi-vector", "query_expansion: int | None = None"),
         ("index", "multi-vector-pq", "subvectors: int = 32"),
-        ("index", "multi-vector-two-stage", "hardneg-multi-vector"),
     ],
     "hardneg-papers": [
         *(("analysis", name, "hardneg-papers") for name in ANALYSES),

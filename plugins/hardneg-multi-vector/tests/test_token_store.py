@@ -97,7 +97,7 @@ def test_damage_is_told(tmp_path):
     _write(tmp_path, _LENGTHS)
     ids, offsets = (tmp_path / "docid").read_text(), (tmp_path / "offsets.npy").read_bytes()
     (tmp_path / "docid").write_text("d0\n")
-    with pytest.raises(ArtifactError, match="1 ids for 5 documents"):
+    with pytest.raises(ArtifactError, match="5 documents, but docid has 1 ids"):
         TokenStore.open(tmp_path)
     (tmp_path / "docid").write_text(ids)
     for damaged, told in (

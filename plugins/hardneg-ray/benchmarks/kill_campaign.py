@@ -24,8 +24,10 @@ from pathlib import Path
 import psutil
 
 from hardneg.runtime.progress import Silent
-from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import StageContext
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from squares import Squares
 
 STAGE = Squares(count=180, size=3)
 PAUSES = {"actor": 0.2, "raylet": 1.0, "driver": 0.2}

@@ -5,6 +5,7 @@
 The machines are Ray's own stand-ins: processes of this machine. `three_nodes.sh` has network namespaces.
 """
 
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +15,10 @@ from hardneg_ray.engine import Ray
 from ray.cluster_utils import Cluster
 
 from hardneg.runtime.progress import Silent
-from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import StageContext
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from squares import Squares
 
 STAGE = Squares(count=120, size=2, pause=0.5)
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from hardneg_reader.options import ReaderSpec
 from hardneg_reader.reader import Reader
+from hardneg_reader.train_reader import ReaderSpec
 from safetensors.torch import load_file
 from tiny import tiny_encoder
 

@@ -47,7 +47,7 @@ SHOWN = {
         ("dataset", "promptriever", "test: float = 0.0"),
         ("stage", "candidate-lists", "split: "),
         ("stage", "judged-negatives", "highest: "),
-        ("analysis", "p-mrr", "original_ending: "),
+        ("analysis", "p-mrr", "runs: "),
     ],
     "hardneg-judge": [
         ("reranker", "chat", "in_flight: "),

@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from hardneg_ray.testing import Squares
 
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.context import StageContext

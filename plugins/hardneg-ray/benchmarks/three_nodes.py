@@ -5,13 +5,13 @@
 The machines are Ray's own stand-ins: processes of this machine. `three_nodes.sh` has network namespaces.
 """
 
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hardneg_ray.engine import Ray
+from hardneg_ray.testing import Squares
 from ray.cluster_utils import Cluster
 
 from hardneg.runtime.progress import Silent

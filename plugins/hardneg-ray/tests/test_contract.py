@@ -2,7 +2,7 @@
 
 import pytest
 from hardneg_ray.engine import Ray
-from squares import EngineTests
+from hardneg_ray.testing import EngineTests
 
 pytestmark = pytest.mark.slow  # its processes import torch
 

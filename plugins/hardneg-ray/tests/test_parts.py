@@ -8,9 +8,9 @@ from hardneg_ray import cluster, foreman, worker
 from hardneg_ray.cluster import Cluster, Needs
 from hardneg_ray.engine import Ray
 from hardneg_ray.foreman import Lost, Member, Ranges
+from hardneg_ray.testing import context_of
 from hardneg_ray.worker import BlockActor, Desk, Failed, choices_in
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
-from squares import context_of
 
 from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError
 from hardneg.runtime.distributed import from_whoever_asks_first, settle_by

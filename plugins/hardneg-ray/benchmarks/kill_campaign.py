@@ -27,9 +27,6 @@ from hardneg_ray.testing import Squares
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.context import StageContext
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from squares import Squares
-
 STAGE = Squares(count=180, size=3)
 PAUSES = {"actor": 0.2, "raylet": 1.0, "driver": 0.2}
 ACTORS, RUNS = 3, 6

@@ -17,9 +17,6 @@ from ray.cluster_utils import Cluster
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.context import StageContext
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from squares import Squares
-
 STAGE = Squares(count=120, size=2, pause=0.5)
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 

@@ -15,7 +15,6 @@ from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Silent
 
 
-
 def test_the_best_of_each():
     owner, documents = np.array([1, 0, 1, 1]), np.array([7, 5, 2, 9])
     found = best_of_each(owner, documents, np.array([3.0, 1.0, 3.0, 4.0]), (3, 2))

@@ -168,8 +168,8 @@ def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
 def _check(hits: Hits, count: int, k: int) -> None:
     rows, scores = hits.rows, hits.scores
     rule(rows.shape == scores.shape == (count, k), f"hits have shape [{count}, {k}]", f"{rows.shape}, {scores.shape}")
-    dtypes = (rows.dtype, scores.dtype)
-    rule(dtypes == (np.int64, np.float32), "rows are int64, scores float32", dtypes)
+    sound = rows.dtype == np.int64 and scores.dtype == np.float32
+    rule(sound, "rows are int64, scores float32", (rows.dtype, scores.dtype))
     rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
     for line, values in zip(rows, scores, strict=True):
         real = line[line >= 0]

@@ -29,15 +29,6 @@ def test_vectors_come_in_the_order_of_the_texts(served):
     assert served.requests == [{"model": "m", "encoding_format": "float", "input": ["a", "b", "c"]}]
 
 
-def test_the_key_is_sent_and_never_told(served):
-    client(served, "s3cret").embed(["a"])
-    assert served.keys == ["Bearer s3cret"]
-    served.fault = lambda number, handler: handler.reply(400, {"error": {"message": "bad s3cret"}}) or True
-    with pytest.raises(ModelError) as caught:
-        client(served, "s3cret").embed(["a"])
-    assert str(caught.value) == f"model 'm' at {served.url}: status 400: bad (the key)"
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from chat_server import Served, serving, shared_words
 from hardneg_judge.chat import Chat, ChatFilter
-from hardneg_judge.journal import Answer, request_key
-from hardneg_judge.prompts import filled
 from hardneg_judge.server import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 from hardneg.records.errors import ModelError, PluginError
@@ -105,16 +103,6 @@ def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -
     with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': look at"):
         list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
     assert len(served.requests) < 100
-
-
-def test_unreadable_answers_that_an_earlier_version_kept_are_asked_again(served: Served) -> None:
-    with chat(served).asking() as asking:
-        message = filled(chat(served).prompt, "old river", ["a river"], numbered=False)
-        asking._journal.keep(request_key(message), Answer("maybe"))
-    with chat(served).asking() as asking:
-        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 0
-    with chat(served).asking() as asking:
-        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 1
 
 
 def test_so_many_requests_are_under_way(served: Served) -> None:

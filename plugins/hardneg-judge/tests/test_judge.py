@@ -37,8 +37,6 @@ TEXTS = {
 }  # fmt: skip
 QUERIES = {"q1": "which river", "q2": "which harbor", "q3": "which meadow"}
 RELEVANT = {"q1": "d1", "q2": "d4", "q3": "d7"}
-MINED = {"q1": ["d2", "d3", "d6"], "q2": ["d5", "d1", "d2"], "q3": ["d6", "d2", "d1"]}
-"""As `mine` takes them from the run, its first four less the positive."""
 
 
 class TestJudge(StageTests):

@@ -9,7 +9,7 @@ from chat_server import Served, serving
 from hardneg_judge.server import KEPT, READ, REQUESTS, UNCOUNTED, UNREADABLE, WRITTEN
 from hardneg_judge.writer import MISSING, ChatWriter
 
-from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
+from hardneg.plugin import Document, PluginError, PluginSetting, configure
 from hardneg.store.identity import plugin_identity
 from hardneg.testing import WriterTests
 
@@ -106,24 +106,6 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
     for _ in range(2):  # from it, then from what is kept
         assert write(asked, DOCUMENTS[:1], count=2, tokens=7) == [["what1 of the river ran"]]
     assert len(asked.requests) == 3
-
-
-def test_a_server_that_writes_nothing_ends_it(asked: Served) -> None:
-    asked.says = lambda message: "I am\nsorry."
-    many = [Document(str(number), f"text {number}") for number in range(200)]
-    with pytest.raises(ModelError, match="not one of 16 answers can be read; the last one is 'I am s"):
-        write(asked, many)
-    assert len(asked.requests) < 100
-    asked.says, asked.fault = numbered, lambda number, handler: handler.reply(400, {"message": "too long"}) or True
-    with pytest.raises(ModelError, match="status 400: too long"):
-        write(asked, many)
-
-
-def test_requests_at_a_time(asked: Served) -> None:
-    asked.together = 3
-    many = [Document(str(number), f"text {number}") for number in range(9)]
-    assert len(write(asked, many, in_flight=3)) == 9
-    assert asked.most_under_way == 3
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,7 @@ class PMrr(Analysis):
     title = "p-MRR"
     asks = ("qrels",)
 
-    runs: Runs = Field(
-        min_length=1, description="A run of the queries under both instructions."
-    )
+    runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Of each run p-MRR, its values by query, and how many queries and documents it is of.

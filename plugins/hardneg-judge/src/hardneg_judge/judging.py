@@ -83,13 +83,13 @@ class Judged:
             return None
         item, dropped = self.mined, self.relevant | self.unread
         out, stay = (np.flatnonzero(mask).astype(np.int32) for mask in (dropped, ~dropped))
-        relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant)]
+        relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant).tolist()]
         positives = [*item.positives, *relevant] if outcome == "positive" else item.positives
         reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out]
         decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
-        drops = Drops(len(dropped), [item.negatives[i] for i in out], out + 1, reasons, decisive, stay + 1)
+        drops = Drops(len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1)
         scores = np.asarray(item.scores, np.float32)[stay]
-        kept = [item.negatives[i] for i in stay]
+        kept = [item.negatives[i] for i in stay.tolist()]
         return Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
 
 

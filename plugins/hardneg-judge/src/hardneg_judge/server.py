@@ -149,8 +149,8 @@ class ChatSession(model_server.ModelServer):
         """
         key = request_key(message)
         with self._locks[int(key[:8], 16) % len(self._locks)]:  # of equal messages the first one is asked
-            if (known := self._journal.find(key)) is not None and (values := read(known))[1]:
-                return Reply(known, True, *values)
+            if (known := self._journal.find(key)) is not None and (said := read(known))[1]:
+                return Reply(known, True, *said)
             answer = self.ask(message)
             values, whole = read(answer)
             if whole:

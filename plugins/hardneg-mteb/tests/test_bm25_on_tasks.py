@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from hardneg_mteb.model import listed_rows, mteb_model
 from hardneg_mteb.system import task_texts
-from made_tasks import animals, evaluated, made_task
+from made_tasks import animals, evaluated
 
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.records.errors import DataError
+from hardneg.records.errors import DataError, UsageError
 from hardneg.runtime.progress import Silent
 
 pytestmark = pytest.mark.usefixtures("started_java")
@@ -29,18 +29,12 @@ def test_lists_are_those_of_the_index(tmp_path):
         assert lists[f"q{query}"] == pytest.approx(wanted, abs=1e-4)
 
 
-def test_listed_documents_keep_their_scores(tmp_path):
-    corpus = [{"id": word, "text": f"{word} {word} fox"} for word in ("ant", "bee", "cat")]
-    queries = [{"id": "q", "text": "ant fox"}, {"id": "r", "text": "bee"}]
-    qrels = {"q": {"ant": 1}, "r": {"bee": 1}}
-    whole = evaluated(mteb_model("bm25", store=tmp_path), made_task(corpus, queries, qrels), tmp_path / "whole")[1]
-    listed = {"q": ["cat", "ant"], "r": ["bee", "cat"]}
-    task = made_task(corpus, queries, qrels, type="Reranking", top_ranked=listed)
-    found = evaluated(mteb_model("bm25", store=tmp_path), task, tmp_path / "listed")[1]
-    assert found == {
-        "q": {"ant": pytest.approx(whole["q"]["ant"]), "cat": pytest.approx(whole["q"]["cat"])},
-        "r": {"bee": pytest.approx(whole["r"]["bee"]), "cat": 0.0},
-    }
+def test_listed_documents_are_not_ranked(tmp_path):
+    task = animals(type="Reranking", top_ranked={"q0": ["d0"]})
+    ours, data = mteb_model("bm25", store=tmp_path), task.dataset["default"]["test"]
+    ours.index(data["corpus"], task_metadata=task.metadata)
+    with pytest.raises(UsageError, match="ranks no listed documents: name a model"):
+        ours.search(data["queries"], task_metadata=task.metadata, top_k=5, top_ranked={})
 
 
 def test_a_listed_document_must_be_in_the_corpus():

@@ -38,8 +38,8 @@ def indexed(kind: str, folders: dict[str, Path], store: Path, task: Any, **given
 
 def ran(searcher: TaskSearcher) -> tuple[str, ...]:
     """The steps that were made, and not taken from the store."""
-    assert searcher._indexed is not None
-    return searcher._indexed.outcome.ran
+    ran: tuple[str, ...] = searcher._outcome.ran
+    return ran
 
 
 def lists_of(searcher: TaskSearcher, task: Any, **given: Any) -> dict[str, dict[str, float]]:

@@ -1,8 +1,7 @@
 """`mteb_model`: a model for `mteb.evaluate`, over hardneg's own encoding, indexes and search."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     DataError,
-    Hits,
     ModelError,
     PluginSetting,
     Progress,
-    Searcher,
     UsageError,
     Workplace,
     make_plan,
@@ -24,7 +21,6 @@ from hardneg.plugin import (
 from hardneg_mteb.system import TaskSystem, TaskTexts, task_texts
 
 _AT_ONCE = 16_384
-_HELD = 1 << 24  # scores at a time
 
 
 def mteb_model(
@@ -80,25 +76,14 @@ def task_searcher(model: str, index: PluginSetting | None, workplace: Workplace)
 
 
 @dataclass
-class _Indexed:
-    """A corpus that is ready to be searched; doc_ids: mteb's, by row."""
-
-    plan: Any
-    outcome: Any
-    doc_ids: Sequence[str]
-
-    @cached_property
-    def rows(self) -> dict[str, int]:
-        return {doc_id: row for row, doc_id in enumerate(self.doc_ids)}
-
-
-@dataclass
 class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
     workplace: Workplace
-    _indexed: _Indexed | None = None
+    _plan: Any = None
+    _outcome: Any = None
+    _doc_ids: Sequence[str] = ()  # mteb's, by row
 
     @property
     def mteb_model_meta(self) -> Any:
@@ -116,8 +101,8 @@ class TaskSearcher:
             HardnegError: it cannot be encoded; a next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
-        plan = make_plan(self.system.recipe(task_metadata, texts))
-        self._indexed = _Indexed(plan, self.workplace.make(plan), list(corpus["id"]))
+        self._plan = make_plan(self.system.recipe(task_metadata, texts))
+        self._outcome, self._doc_ids = self.workplace.make(self._plan), list(corpus["id"])
 
     def search(
         self,
@@ -136,38 +121,27 @@ class TaskSearcher:
             top_ranked: documents by query, as tasks of reranking give them.
 
         Raises:
-            UsageError: no corpus was indexed.
+            UsageError: no corpus was indexed, or an index of texts is to rank listed documents.
         """
-        if (indexed := self._indexed) is None:
+        if self._outcome is None:
             raise UsageError("search: no corpus is indexed: call index first")
+        if top_ranked is not None and self.system.model is None:
+            raise UsageError("search: an index of texts ranks no listed documents: name a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
-        for start, hits in self._hits(indexed, query_ids, texts, (top_k, top_ranked)):
-            for query_id, rows, scores in zip(query_ids[start:], hits.rows, hits.scores, strict=False):
-                best = rows[:top_k][rows[:top_k] >= 0].tolist()
-                scored[query_id] = dict(zip((indexed.doc_ids[row] for row in best), scores.tolist(), strict=False))
-        return scored
-
-    def _hits(
-        self,
-        indexed: _Indexed,
-        query_ids: Sequence[str],
-        texts: Sequence[str],
-        request: tuple[int, Mapping[str, Sequence[str]] | None],
-    ) -> Iterator[tuple[int, Hits]]:
-        searcher = self.workplace.open_index(indexed.plan.steps[self.system.last], indexed.outcome)
-        top_k, top_ranked = request
-        encode: Any = list if self.system.model is None else self.workplace.query_encoder(indexed.plan)
+        searcher = self.workplace.open_index(self._plan.steps[self.system.last], self._outcome)
+        encode: Any = list if self.system.model is None else self.workplace.query_encoder(self._plan)
+        row_of = {} if top_ranked is None else {doc_id: row for row, doc_id in enumerate(self._doc_ids)}
         for start in range(0, len(texts), _AT_ONCE):
-            wanted = encode(list(texts[start : start + _AT_ONCE]))
+            some, wanted = query_ids[start : start + _AT_ONCE], encode(list(texts[start : start + _AT_ONCE]))
             if top_ranked is None:
-                yield start, searcher.search(wanted, min(top_k, len(indexed.doc_ids)))
-                continue
-            candidates = listed_rows(query_ids[start : start + _AT_ONCE], top_ranked, indexed.rows)
-            if self.system.model is None:
-                yield start, _rank_by_texts(searcher, wanted, candidates, len(indexed.doc_ids))
+                hits = searcher.search(wanted, min(top_k, len(self._doc_ids)))
             else:
-                yield start, rank_candidates(searcher, wanted, candidates, top_k)
+                hits = rank_candidates(searcher, wanted, listed_rows(some, top_ranked, row_of), top_k)
+            for query_id, rows, scores in zip(some, hits.rows, hits.scores, strict=True):
+                best = rows[:top_k][rows[:top_k] >= 0].tolist()
+                scored[query_id] = dict(zip((self._doc_ids[row] for row in best), scores.tolist(), strict=False))
+        return scored
 
 
 def listed_rows(
@@ -185,17 +159,3 @@ def listed_rows(
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]
     return candidates
-
-
-def _rank_by_texts(searcher: Searcher, texts: Sequence[str], candidates: NDArray[np.int64], documents: int) -> Hits:
-    """All listed documents by their scores in an index of texts; 0 where one shares no word with its query."""
-    scores = np.full(candidates.shape, -np.inf, np.float32)
-    step = max(1, _HELD // max(1, documents))
-    for start in range(0, len(texts), step):
-        hits = searcher.search(list(texts[start : start + step]), documents)
-        for query, (rows, values) in enumerate(zip(hits.rows, hits.scores, strict=True), start):
-            known = np.zeros(documents + 1, np.float32)  # the last one is that of the padding
-            known[rows] = values
-            scores[query] = np.where(candidates[query] < 0, -np.inf, known[candidates[query]])
-    order = np.lexsort((candidates, -scores))
-    return Hits(np.take_along_axis(candidates, order, 1), np.take_along_axis(scores, order, 1))

@@ -152,20 +152,6 @@ def test_a_result_of_a_store_that_is_gone(tmp_path):
             call()
 
 
-def test_what_is_known_of_a_result_takes_no_change(mined):
-    before = dict(mined.facts)
-    for change in (
-        lambda: mined.facts.update(queries=7),
-        lambda: mined.facts.__setitem__("queries", 7),
-        lambda: mined.facts.pop("queries"),
-        lambda: mined.facts.clear(),
-    ):
-        with pytest.raises(TypeError, match="cannot be changed; copy it with dict"):
-            change()
-    assert before and mined.facts == before == json.loads(json.dumps(mined.facts))
-    assert pickle.loads(pickle.dumps(mined)).facts == copy.deepcopy(mined).facts == before
-
-
 @pytest.mark.parametrize("settings", [["garbage"], ["stages.x.depth=1"], {"seed": 3}])
 def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
     """They would change nothing; the command names its flag."""

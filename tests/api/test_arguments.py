@@ -1,8 +1,5 @@
 """What no argument can be is told in one line that names the argument, before any work."""
 
-import copy
-import json
-import pickle
 import shutil
 from collections.abc import Callable
 from typing import Any

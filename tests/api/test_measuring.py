@@ -91,6 +91,7 @@ def test_the_level_decides_what_is_marked(at):
     easy, strict = (hn.evaluate(runs, qrels, significance_level=level, **asked) for level in (0.05, 0.01))
     assert easy.comparisons[0].randomisation_holm == 2 / 2**6
     assert "▲" in easy._repr_markdown_() and "p \\< 0.05" in easy._repr_markdown_()
+    assert "▲" not in strict._repr_markdown_()
     assert easy.to_dict()["significance_level"] == 0.05
     with pytest.raises(UsageError, match="significance_level: must be less than 1"):
         hn.evaluate(runs, qrels, significance_level=1, **at)

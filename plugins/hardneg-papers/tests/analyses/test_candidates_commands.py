@@ -22,12 +22,3 @@ def test_candidates(files, tmp_path):
     assert [row["quality"] for row in found["runs"]["bm25.trec"]] == [0.0, 1.0]
     assert "1,000" in call(*asked).stdout
     assert "2 --reranked for 1 --run" in str(call(*asked, "--reranked", files / "dense.trec").exception)
-
-
-def test_dimensions(files, tmp_path):
-    asked = ["dimensions", "--qrels", files / "qrels.txt", "--metric", "recall@2"]
-    runs = ["--run", f"CoRT:64={files / 'dense.trec'}", "--run", f"CoRT:32={files / 'bm25.trec'}"]
-    found = printed(*asked, *runs, "--relevance-level", 2, "--plot", tmp_path / "e.svg")
-    assert found["runs"] == {"CoRT": [[32, 0.5], [64, 0.5]]}
-    assert "must be NUMBER=PATH" in str(call(*asked, "--run", files / "bm25.trec").exception)
-    assert "is given twice" in str(call(*asked, "--run", "8=a", "--run", "8=b").exception)

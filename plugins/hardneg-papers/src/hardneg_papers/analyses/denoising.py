@@ -2,13 +2,11 @@
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.plugin import (
@@ -23,11 +21,10 @@ from hardneg.plugin import (
     figures,
     negatives_files,
 )
-from hardneg_papers.analyses.shared import Points, percent, shortened
+from hardneg_papers.analyses.shared import percent, shortened
 
 _SCORE = "score"
 _NEVER = ("positive", "duplicate", "repeated")
-_LONGEST = 300
 _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -53,9 +50,9 @@ class Denoising(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Shares by rank of each filter, and examples with texts."""
+        """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
         files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
-        results = {label: to_json(shares(dropped)) for label, (dropped, _) in files.items()}
+        results = {label: shares(dropped) for label, (dropped, _) in files.items()}
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
@@ -63,19 +60,30 @@ class Denoising(Analysis):
                     f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
                     "examples",
                 )
-            cases = examples(dropped, negatives, self.examples)
+            cases = examples(dropped, negatives, self.examples) if self.examples else []
             queries = inputs.queries(None) if cases else {}
-            texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for case in cases for each in _documents(case))))
-            for case in cases:
-                for each in _documents(case):
-                    each["text"] = texts.get(each["doc_id"], "")[:_LONGEST]
-                query_id = case.pop("query_id")
-                shown.append({"filter": label, "query_id": query_id, "text": queries.get(query_id, ""), **case})
+            documents = [case[name] for case in cases for name in ("positive", "dropped", "kept") if case[name]]
+            texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for each in documents)))
+            for each in documents:
+                each["text"] = texts.get(each["doc_id"], "")[:300]
+            shown += [{"filter": label, "text": queries.get(case["query_id"], ""), **case} for case in cases]
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[Table]:
-        """The shares, and the examples where there are some."""
-        return [self.table(results), *([_example_table(results["examples"])] if results["examples"] else [])]
+        """The shares; and, where there are examples, a row a query: its positive, what was dropped, what was kept."""
+        rows = [
+            [
+                case["filter"],
+                f"{case['query_id']} {case['text']}".strip(),
+                _document(case["positive"]),
+                f"{case['dropped']['score']:.4g}",
+                _document(case["dropped"]),
+                _document(case["kept"]),
+            ]
+            for case in results["examples"]
+        ]
+        columns = ("filter", "query", "known positive", "score", "dropped", "first negative")
+        return [self.table(results), *([Table(columns, rows, 3)] if rows else [])]
 
     def table(self, results: Any) -> Table:
         """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
@@ -86,13 +94,19 @@ class Denoising(Analysis):
             ranks = len(each["candidates"])
             lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
             bands = list(zip([1, *(last + 1 for last in lasts)], lasts, strict=False))
-            every = [(1, len(each["candidates"]))] if len(bands) > 1 else []
-            rows += [[label, *_band(each, first, last, reasons)] for first, last in [*bands, *every]]
+            for first, last in [*bands, *([(1, ranks)] if len(bands) > 1 else [])]:
+                part = slice(first - 1, last)
+                candidates = sum(each["candidates"][part])
+                dropped = {reason: sum(each["dropped"].get(reason, [])[part]) for reason in {*reasons, *_NEVER, _SCORE}}
+                asked = candidates - sum(dropped[reason] for reason in _NEVER)
+                share = percent(dropped[_SCORE] / asked if asked > 0 else None)
+                at = str(first) if first == last else f"{first}–{last}"
+                rows.append([label, at, share, f"{candidates:,}", *(f"{dropped[reason]:,}" for reason in reasons)])
         return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """By rank, the share that is dropped by score, one line a filter."""
-        series: dict[str, Points] = {
+        series: dict[str, figures.Points] = {
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
             for label, each in results["filters"].items()
         }
@@ -102,75 +116,64 @@ class Denoising(Analysis):
             axes.set_ylim(bottom=0)
 
 
-@dataclass(frozen=True)
-class DropCounts:
-    """Counts by rank; R ranks, the first is rank 1.
+def _document(shown: Mapping[str, Any] | None) -> str:
+    if shown is None:
+        return "–"
+    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
+    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
 
-    queries: how many were mined. candidates: int64 [R], how many lists were looked at so far down. dropped: by reason
-    int64 [R].
+
+def shares(dropped: Path) -> dict[str, Any]:
+    """Counts of a `dropped.arrow` by rank, from the first one; raises ArtifactError where it is missing or damaged.
+
+    `queries`: how many were mined. By rank: `candidates`, how many lists were looked at so far down; `dropped`, by
+    reason; `filtered`, the share dropped by score of those that are no known positives and no copies, None where there
+    are none.
+
+    Source: RocketQA (Qu et al., NAACL 2021), figure 5.
     """
+    queries, looked_at, counts = 0, np.zeros(1, np.int64), dict[str, np.ndarray]()
 
-    queries: int
-    candidates: NDArray[np.int64]
-    dropped: dict[str, NDArray[np.int64]]
+    def added(total: np.ndarray, more: np.ndarray) -> np.ndarray:
+        length = max(len(total), len(more))
+        return np.pad(total, (0, length - len(total))) + np.pad(more, (0, length - len(more)))
 
-    @property
-    def in_question(self) -> NDArray[np.int64]:
-        """int64 [R], candidates that are no known positives and no copies."""
-        return self.candidates - sum((self.dropped[name] for name in _NEVER if name in self.dropped), np.int64(0))
-
-    def filtered(self) -> NDArray[np.float64]:
-        """float64 [R], the share of those in question that was dropped by score; nan where there are none.
-
-        Source: RocketQA (Qu et al., NAACL 2021), figure 5.
-        """
-        by_score = self.dropped.get(_SCORE, np.zeros(len(self.candidates), np.int64))
-        shares = np.full(len(by_score), np.nan)
-        np.divide(by_score, self.in_question, shares, where=self.in_question > 0)
-        return shares
-
-
-def shares(dropped: Path) -> DropCounts:
-    """The counts of a `dropped.arrow`. Raises ArtifactError where it is missing or damaged."""
-    queries, candidates = 0, np.zeros(0, np.int64)
-    counts: dict[str, NDArray[np.int64]] = {}
     for batch in negatives_files.drop_batches(dropped):
         queries += batch.num_rows
-        looked_at = np.bincount(batch.column("candidates").to_numpy())
-        candidates = _added(candidates, looked_at[::-1].cumsum()[::-1][1:])
+        looked_at = added(looked_at, np.bincount(batch.column("candidates").to_numpy()))
         reasons = batch.column("reasons").flatten().dictionary_encode()
         ranks, codes = batch.column("ranks").flatten().to_numpy(), reasons.indices.to_numpy()
         for code, reason in enumerate(reasons.dictionary.to_pylist()):
-            counted = np.bincount(ranks[codes == code])[1:]
-            counts[reason] = _added(counts.get(reason, np.zeros(0, np.int64)), counted)
-    return DropCounts(queries, candidates, {name: _added(counted, candidates * 0) for name, counted in counts.items()})
-
-
-def _added(one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.int64]:
-    total = np.zeros(max(len(one), len(two)), np.int64)
-    total[: len(one)] += one
-    total[: len(two)] += two
-    return total
+            counts[reason] = added(counts.get(reason, np.zeros(1, np.int64)), np.bincount(ranks[codes == code]))
+    candidates = looked_at[::-1].cumsum()[::-1][1:]
+    by_reason = {reason: added(counted, 0 * looked_at)[1:] for reason, counted in counts.items()}
+    aside = sum((by_reason[name] for name in _NEVER if name in by_reason), 0 * candidates)
+    by_score = by_reason.get(_SCORE, 0 * candidates)
+    pairs = zip(by_score.tolist(), (candidates - aside).tolist(), strict=True)
+    return {
+        "queries": queries,
+        "candidates": candidates.tolist(),
+        "dropped": {reason: counted.tolist() for reason, counted in by_reason.items()},
+        "filtered": [count / asked if asked > 0 else None for count, asked in pairs],
+    }
 
 
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
-    """The queries with the highest scores that were dropped by them, of those that have negatives, best first.
+    """The `count` queries with the highest scores that were dropped by them, of those that have negatives, best first.
 
     Of each the document with the highest score that was `dropped` by it, with rank and score, and the first negative
     that was `kept`, with its rank, None where that is not known; both without texts.
 
-    Source: RocketQA (Qu et al., NAACL 2021), table 4.
-
     Args:
         dropped: a `dropped.arrow`.
         negatives: the `negatives.arrow` of the same queries.
-        count: how many queries to show; of 0 the files are not read.
+        count: how many queries to show.
 
     Raises:
         ArtifactError: a file is missing or damaged, or the two are not of the same queries.
+
+    Source: RocketQA (Qu et al., NAACL 2021), table 4.
     """
-    if not count:
-        return []
     mined, start = negatives_files.read_negatives(negatives), 0
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = negatives_files.drop_batches(dropped)
@@ -179,8 +182,9 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
-            columns = (batch.column(name)[row] for name in ("doc_ids", "ranks", "scores", "chosen"))
-            doc_ids, ranks, scores, chosen = columns
+            doc_ids, ranks, scores, chosen = (
+                batch.column(name)[row] for name in ("doc_ids", "ranks", "scores", "chosen")
+            )
             score = float(scores[entry].as_py())
             case: dict[str, Any] = {
                 "query_id": batch.column("query_id")[row].as_py(),
@@ -208,47 +212,3 @@ def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, in
             yield row, entry - int(starts[row])
         if len(seen) == count:
             return
-
-
-def to_json(drops: DropCounts) -> dict[str, Any]:
-    """Numbers by rank, from the first one."""
-    filtered = [None if np.isnan(share) else share for share in drops.filtered().tolist()]
-    dropped = {reason: counts.tolist() for reason, counts in drops.dropped.items()}
-    return {"queries": drops.queries, "candidates": drops.candidates.tolist(), "dropped": dropped, "filtered": filtered}
-
-
-def _documents(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [case[name] for name in ("positive", "dropped", "kept") if case[name]]
-
-
-def _band(results: Mapping[str, Any], first: int, last: int, reasons: Sequence[str]) -> list[str]:
-    part = slice(first - 1, last)
-    candidates = sum(results["candidates"][part])
-    dropped = {reason: sum(counts[part]) for reason, counts in results["dropped"].items()}
-    aside = sum(dropped.get(reason, 0) for reason in _NEVER)
-    share = dropped.get(_SCORE, 0) / (candidates - aside) if candidates > aside else None
-    ranks = str(first) if first == last else f"{first}–{last}"
-    return [ranks, percent(share), f"{candidates:,}", *(f"{dropped.get(reason, 0):,}" for reason in reasons)]
-
-
-def _example_table(examples: Sequence[Mapping[str, Any]]) -> Table:
-    """One row a query: its positive, what was dropped, what was kept."""
-    rows = [
-        [
-            case["filter"],
-            f"{case['query_id']} {case['text']}".strip(),
-            _document(case["positive"]),
-            f"{case['dropped']['score']:.4g}",
-            _document(case["dropped"]),
-            _document(case["kept"]),
-        ]
-        for case in examples
-    ]
-    return Table(("filter", "query", "known positive", "score", "dropped", "first negative"), rows, 3)
-
-
-def _document(shown: Mapping[str, Any] | None) -> str:
-    if shown is None:
-        return "–"
-    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
-    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()

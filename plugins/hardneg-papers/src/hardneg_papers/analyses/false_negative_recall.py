@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from hardneg.plugin import FILTER_RULES, Analysis, AnalysisInputs, Candidates, Name, Option, Reference, Table, wording
@@ -25,9 +26,8 @@ _QUERIES = 4096
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
         if name not in FILTER_RULES:
-            raise ValueError(
-                f"no filter {name!r}{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
-            )
+            there = f"{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
+            raise ValueError(f"no filter {name!r}{there}")
     return thresholds
 
 
@@ -36,7 +36,6 @@ FilterThresholds = Annotated[
     AfterValidator(_known_filters),
     Option("threshold", metavar="FILTER=VALUE"),
 ]
-_COUNTED = ("candidates", "hidden", "unscored", "queries with no scored positive")
 
 Planted = tuple[Candidates, Collection[str]]
 """A query, whose first list is filtered, and the documents that are hidden positives of it."""
@@ -79,9 +78,8 @@ class FalseNegativeRecall(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Recall, precision and what is kept, by filter and threshold."""
         paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
-        results = false_negative_recall(
-            self._queries(inputs, paths), list(self.scores) or [""], self.thresholds, self.depth
-        )
+        labels = list(self.scores) or [""]
+        results = false_negative_recall(self._queries(inputs, paths), labels, self.thresholds, self.depth)
         if not self.scores:
             results["scores"] = {inputs.label("run"): results["scores"][""]}
         return {"split": self.split, **results}
@@ -99,12 +97,9 @@ class FalseNegativeRecall(Analysis):
 
     def table(self, results: Any) -> Table:
         rows = [
-            [
-                f"{name} by {label}",
-                f"{point['threshold']:g}",
-                *(percent(point[share]) for share in ("recall", "precision", "kept")),
-                f"{point['removed']:,}",
-            ]
+            [f"{name} by {label}", f"{point['threshold']:g}"]
+            + [percent(point[share]) for share in ("recall", "precision", "kept")]
+            + [f"{point['removed']:,}"]
             for label, each in results["scores"].items()
             for name, points in each["filters"].items()
             for point in points
@@ -112,62 +107,16 @@ class FalseNegativeRecall(Analysis):
         return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
 
     def explain(self, results: Any) -> str:
-        hidden, candidates = (_counts(results, name) for name in ("hidden", "candidates"))
+        hidden, candidates, lost = (
+            " or ".join(f"{count:,}" for count in sorted({each[name] for each in results["scores"].values()}))
+            for name in ("hidden", "candidates", "queries with no scored positive")
+        )
         return (
             f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
             f"{results['split']}, {results['depth']} deep. Precision is the share of what is removed that was hidden: "
             "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
-            f"which filters that compare with them keep nothing: {_counts(results, 'queries with no scored positive')}."
+            f"which filters that compare with them keep nothing: {lost}."
         )
-
-
-class _Tally:
-    """Counts of what each filter removes by the scores of one run."""
-
-    def __init__(self, thresholds: Thresholds) -> None:
-        self.facts = Counter(dict.fromkeys(_COUNTED, 0))
-        self._grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
-        self._removed = np.zeros((len(self._grid), 2), np.int64)  # others, hidden ones
-
-    def add(self, queries: Sequence[Planted], label: str, depth: int) -> None:
-        """The candidates of some queries, by the scores of one run; those without a score are left out."""
-        parts = []
-        for query, hidden_ids in queries:
-            aside, scored = query.duplicates.union(query.positives), query.hits[label]
-            doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
-            by_id = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
-            own = np.array([by_id.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
-            lowest_own = min((by_id[doc_id] for doc_id in query.positives if doc_id in by_id), default=np.nan)
-            known = ~np.isnan(own)
-            self.facts["unscored"] += int((~known).sum())
-            self.facts["queries with no scored positive"] += bool(np.isnan(lowest_own))
-            is_hidden = np.array([doc_id in hidden_ids for doc_id in doc_ids], bool)[known]
-            parts.append((own[known], np.full(len(is_hidden), lowest_own, np.float32), is_hidden))
-        scores, positive, hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self.facts.update(candidates=len(hidden), hidden=int(hidden.sum()))
-        for row, (name, threshold) in enumerate(self._grid):
-            removed = ~FILTER_RULES[name](threshold)(scores, positive)
-            self._removed[row] += np.bincount(hidden[removed], minlength=2)
-
-    def to_json(self) -> dict[str, Any]:
-        """The facts, and by filter its points, a threshold each; shares are None where there is nothing to divide by.
-
-        `removed`: candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates.
-        `precision`: the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that
-        stays.
-        """
-        hidden = self.facts["hidden"]
-        others = self.facts["candidates"] - hidden
-        points: dict[str, list[dict[str, Any]]] = {name: [] for name, _ in self._grid}
-        for (name, threshold), (wrong, right) in zip(self._grid, self._removed.tolist(), strict=True):
-            shares = _share(right, hidden), _share(right, wrong + right), _share(others - wrong, others)
-            point = {"threshold": threshold, "removed": wrong + right}
-            points[name].append(point | dict(zip(("recall", "precision", "kept"), shares, strict=True)))
-        return {**self.facts, "filters": points}
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 def false_negative_recall(
@@ -183,17 +132,55 @@ def false_negative_recall(
         labels: the lists whose scores decide, by their name among the candidates' hits.
         thresholds: by filter.
         depth: how far down to look.
+
+    Returns:
+        Counts; and in `scores`, by label, counts and `filters`: by filter its points, a threshold each. `removed`:
+        candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates. `precision`:
+        the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that stays. Shares
+        are None where there is nothing to divide by.
     """
-    tallies = {label: _Tally(thresholds) for label in labels}
+    grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
+    counted = ("candidates", "hidden", "unscored", "queries with no scored positive")
+    counts = {label: Counter(dict.fromkeys(counted, 0)) for label in labels}
+    removed = {label: np.zeros((len(grid), 2), np.int64) for label in labels}  # others, hidden ones
     facts, waiting = Counter({"queries": 0, "with hidden positives": 0}), iter(queries)
     while planted := list(islice(waiting, _QUERIES)):
         facts["queries"] += len(planted)
         facts["with hidden positives"] += sum(bool(hidden) for _, hidden in planted)
-        for label, tally in tallies.items():
-            tally.add(planted, label, depth)
-    return {"depth": depth, **facts, "scores": {label: tally.to_json() for label, tally in tallies.items()}}
+        for label in labels:
+            scores, positive, is_hidden = _candidates(planted, label, depth, counts[label])
+            for row, (name, threshold) in enumerate(grid):
+                dropped = ~FILTER_RULES[name](threshold)(scores, positive)
+                removed[label][row] += np.bincount(is_hidden[dropped], minlength=2)
+    results: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        hidden = counts[label]["hidden"]
+        others = counts[label]["candidates"] - hidden
+        points: dict[str, list[dict[str, Any]]] = {name: [] for name in thresholds}
+        for (name, threshold), (wrong, right) in zip(grid, removed[label].tolist(), strict=True):
+            parts = {"recall": (right, hidden), "precision": (right, wrong + right), "kept": (others - wrong, others)}
+            shares = {share: part / whole if whole else None for share, (part, whole) in parts.items()}
+            points[name].append({"threshold": threshold, "removed": wrong + right, **shares})
+        results[label] = {**counts[label], "filters": points}
+    return {"depth": depth, **facts, "scores": results}
 
 
-def _counts(counts: Any, name: str) -> str:
-    """What the runs of scores say, once where they agree."""
-    return " or ".join(f"{count:,}" for count in sorted({each[name] for each in counts["scores"].values()}))
+def _candidates(
+    queries: Sequence[Planted], label: str, depth: int, counts: Counter[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
+    """Of candidates with a score in one list: it, the lowest of the query's positives, whether it is hidden."""
+    parts = []
+    for query, hidden_ids in queries:
+        aside, scored = query.duplicates.union(query.positives), query.hits[label]
+        doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
+        by_id = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
+        lowest = min((by_id[doc_id] for doc_id in query.positives if doc_id in by_id), default=np.nan)
+        known = [doc_id for doc_id in doc_ids if doc_id in by_id]
+        counts["unscored"] += len(doc_ids) - len(known)
+        counts["queries with no scored positive"] += bool(np.isnan(lowest))
+        own = np.array([by_id[doc_id] for doc_id in known], np.float32)
+        is_hidden = np.array([doc_id in hidden_ids for doc_id in known], bool)
+        parts.append((own, np.full(len(known), lowest, np.float32), is_hidden))
+    scores, positive, is_hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
+    counts.update(candidates=len(is_hidden), hidden=int(is_hidden.sum()))
+    return scores, positive, is_hidden

@@ -1,6 +1,6 @@
 """What each operation of a recipe takes: the time of a stage over what it went through."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,13 +8,17 @@ from pydantic import Field
 
 from hardneg.plugin import Analysis, AnalysisInputs, Name, Option, Reference, Table, UsageError, figures, wording
 
-_UNITS = {"index": ("passages", "document"), "run": ("queries", "query"), "negatives": ("queries", "query")}
-_UNITS |= {"model": ("steps", "step")}
+_UNITS = {
+    "index": ("passages", "document"),
+    "run": ("queries", "query"),
+    "negatives": ("queries", "query"),
+    "model": ("steps", "step"),
+}
 """By type of artifact: the fact that counts what a stage went through, and what one of it is called."""
-
-
 _PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
 """What the seconds of a stage's parts are called in its facts, by type."""
+
+Row = dict[str, Any]
 
 
 class Operations(Analysis):
@@ -45,7 +49,7 @@ class Operations(Analysis):
         """By default every stage that goes through something."""
         return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
-    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+    def measure(self, inputs: AnalysisInputs) -> list[Row]:
         """The operations of each stage, by what its manifest says."""
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
@@ -78,24 +82,27 @@ class Operations(Analysis):
             figures.plain_axes(axes, "time of one unit", "", "milliseconds")
 
 
-def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> dict[str, Any]:
-    """An operation as JSON.
+def _words(row: Mapping[str, Any]) -> str:
+    """The time of one unit, with its name."""
+    each = row["milliseconds"]
+    if each is None:
+        return "unknown"
+    return f"{each / 1000:.3g} s a {row['unit']}" if each >= 1000 else f"{each:.3g} ms a {row['unit']}"
 
-    kind: what its stage made. seconds: wall time of all of it, None where it is not known. count: how many of `unit` it
-    went through, 0 where that is not known.
-    """
+
+def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> Row:
     milliseconds = 1000 * seconds / count if seconds is not None and count else None
     facts = {"kind": kind, "operation": name, "online": kind == "run", "seconds": seconds, "count": count}
     return {**facts, "unit": unit, "milliseconds": milliseconds}
 
 
-def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
     """The operations of stages from label to the type of artifact and its facts, in their order.
 
-    `operation`, `kind` (what its stage made), `online` (whether users wait for it), `seconds`, `count`, `unit`,
-    `milliseconds` for one unit. A search is followed by its parts. A training on refreshed negatives is followed by its
-    steps, without the time that it waited for negatives; by the parts of its refreshes; and by all of these together,
-    for each step.
+    `operation`; `kind`: what its stage made; `online`: whether users wait for it; `seconds`: wall time of all of it,
+    None where it is not known; `count` of `unit` that it went through, 0 where that is not known; `milliseconds` for
+    one unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps, without the
+    time that it waited for negatives; by the parts of its refreshes; and by all of these together, for each step.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
@@ -108,12 +115,20 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[dict
         parts = {name.removeprefix(prefix): float(each) for name, each in facts.items() if name.startswith(prefix)}
         if kind == "run":
             results += [_operation(f"{label}: {name}", kind, value, count, unit) for name, value in parts.items()]
-        elif parts:
-            results += _refreshing(label, facts, parts)
+            continue
+        waited = facts.get("waiting's part of the time")
+        if parts and waited is not None and seconds is not None:
+            results.append(_operation(f"{label}: steps", kind, float(seconds) * (1 - float(waited)), count, unit))
+        for name, value in parts.items():
+            told, each = ("documents encoded", "document") if name == "encode" else ("queries searched", "query")
+            told, each = (told, each) if told in facts else ("refreshes made", "refresh")
+            results.append(_operation(f"{label}: {name}", kind, value, int(facts.get(told, 0)), each))
+        if parts:
+            results.append(_operation(f"{label}: making negatives", kind, sum(parts.values()), count, unit))
     return results
 
 
-def totals(results: Sequence[Mapping[str, Any]], named: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
     """The sum of the named operations for one unit, times the units of the first; unknown where one is.
 
     Raises:
@@ -121,37 +136,15 @@ def totals(results: Sequence[Mapping[str, Any]], named: Mapping[str, Sequence[st
     """
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
-        if lacking := [name for name in names if name not in known]:
-            message = (
-                f"no operation {lacking[0]!r}{wording.suggestion(lacking[0], known)}; there are: {', '.join(known)}"
-            )
-            raise UsageError(f"{label}: {message}")
+        for name in names:
+            if name not in known:
+                there = f"{wording.suggestion(name, known)}; there are: {', '.join(known)}"
+                raise UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
             raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
         times, first = [each["milliseconds"] for each in parts], parts[0]
-        seconds = None if None in times else sum(each or 0.0 for each in times) * first["count"] / 1000
+        seconds = None if None in times else sum(times) * first["count"] / 1000
         total = _operation(label, "total", seconds, first["count"], first["unit"])
         summed.append({**total, "online": all(each["online"] for each in parts)})
     return summed
-
-
-def _refreshing(label: str, facts: Mapping[str, Any], parts: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-    """The steps of a training without waiting, what its refreshes took, and that for each step."""
-    steps, refreshes = int(facts.get("steps", 0)), int(facts.get("refreshes made", 0))
-    waited = facts.get("waiting's part of the time")
-    if waited is not None and "seconds" in facts:
-        yield _operation(f"{label}: steps", "model", float(facts["seconds"]) * (1 - float(waited)), steps, "step")
-    for name, seconds in parts.items():
-        counted, unit = ("documents encoded", "document") if name == "encode" else ("queries searched", "query")
-        count, unit = (int(facts[counted]), unit) if counted in facts else (refreshes, "refresh")
-        yield _operation(f"{label}: {name}", "model", seconds, count, unit)
-    yield _operation(f"{label}: making negatives", "model", sum(parts.values()), steps, "step")
-
-
-def _words(row: Mapping[str, Any]) -> str:
-    """The time of one unit, with its name."""
-    each = row["milliseconds"]
-    if each is None:
-        return "unknown"
-    return f"{each / 1000:.3g} s a {row['unit']}" if each >= 1000 else f"{each:.3g} ms a {row['unit']}"

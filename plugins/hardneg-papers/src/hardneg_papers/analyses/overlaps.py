@@ -11,7 +11,6 @@ from hardneg.plugin import (
     MetricName,
     Name,
     Option,
-    RankedList,
     Reference,
     Table,
     evaluate,
@@ -64,14 +63,12 @@ class OverlapCurve(Analysis):
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
-            files = {
-                step: negatives_files.read_negatives(inputs.negatives(f"negatives.{label}.{step}"))
-                for step in self.negatives[label]
-            }
+            paths = {step: inputs.negatives(f"negatives.{label}.{step}") for step in self.negatives[label]}
             for step in sorted(runs):
-                since = max(first for first in files if first <= step)
+                since = max(first for first in paths if first <= step)
                 met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}.{step}"))
-                shared = overlap.negatives_overlap(files[since], met, relevant, self.depth)
+                file = negatives_files.read_negatives(paths[since])
+                shared = overlap.negatives_overlap(file, met, relevant, self.depth)
                 curves.setdefault(label, []).append({"step": step, "since": since, **shared.to_json()})
         return {"depth": self.depth, "trainings": curves}
 
@@ -108,7 +105,6 @@ class Unjudged(Analysis):
     title = "documents without a judgement"
     paper = "ANCE, Table 6"
     asks = ("qrels", "relevance_level")
-    drawn = slice(1, -1)
 
     runs: MeasuredRuns = Field(min_length=1)
     against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
@@ -138,25 +134,22 @@ class Unjudged(Analysis):
             label: {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}
             for label, run in runs.items()
         }
-        results = {label: self._of_run(label, run, lists, inputs) for label, run in runs.items()}
+        results = {}
+        for label, run in runs.items():
+            rates = unjudged_rates(lists[label], qrels, self.depth)
+            other = lists[self.against] if self.against else None
+            shared = None if other is None else overlap.run_overlap(lists[label], other, self.overlap_depth)
+            results[label] = {
+                "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "unjudged": sum(rates.values()) / len(rates) if rates else None,
+                "overlap": shared.mean if shared else None,
+                "queries": len(rates),
+                "left_out": len(qrels) - len(rates),
+                "per_query": rates,
+            }
         zeros = sum(relevance <= 0 for judged in qrels.values() for relevance in judged.values())
         depths = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
         return {**depths, "judged_zero": zeros, "runs": results}
-
-    def _of_run(
-        self, label: str, run: Mapping[str, RankedList], lists: Mapping[str, Lists], inputs: AnalysisInputs
-    ) -> dict[str, Any]:
-        qrels = inputs.qrels()
-        rates = unjudged_rates(lists[label], qrels, self.depth)
-        shared = overlap.run_overlap(lists[label], lists[self.against], self.overlap_depth) if self.against else None
-        return {
-            "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
-            "unjudged": sum(rates.values()) / len(rates) if rates else None,
-            "overlap": shared.mean if shared else None,
-            "queries": len(rates),
-            "left_out": len(qrels) - len(rates),
-            "per_query": rates,
-        }
 
     def table(self, results: Any) -> Table:
         """One row a run: metrics, share without a judgement, overlap, queries."""
@@ -164,11 +157,8 @@ class Unjudged(Analysis):
         shared = [f"overlap with {results['against']} at {results['overlap_depth']}"] if results["against"] else []
         rows = [
             [
-                label,
-                *(f"{row['metrics'][name]:.4f}" for name in metrics),
-                percent(row["unjudged"]),
-                *([percent(row["overlap"])] if shared else []),
-                f"{row['queries']:,}",
+                *(label, *(f"{row['metrics'][name]:.4f}" for name in metrics), percent(row["unjudged"])),
+                *(*([percent(row["overlap"])] if shared else []), f"{row['queries']:,}"),
             ]
             for label, row in results["runs"].items()
         ]

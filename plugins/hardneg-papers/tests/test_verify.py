@@ -55,7 +55,7 @@ def recipe(tmp_path: Path) -> Path:
 def test_a_run_of_another_seed_is_inside(recipe: Path, tmp_path: Path) -> None:
     verified = verify(str(recipe), run_folder(tmp_path / "again", [0.525]))
     assert verified.holds
-    assert [row.seeds for row in verified.checked] == [1]
+    assert [row.seeds for row in verified.values] == [1]
 
 
 def test_a_value_outside_its_band_is_seen(recipe: Path, tmp_path: Path) -> None:
@@ -65,17 +65,17 @@ def test_a_value_outside_its_band_is_seen(recipe: Path, tmp_path: Path) -> None:
 def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "longer", [0.52], steps=50, keys={"dataset": "d2"})
     write_metrics(folder / METRICS, Measured({"ANCE": {"mrr@10": {"q": 0.52}}}))
-    assert verify(str(recipe), folder).differences == (
+    assert verify(str(recipe), folder).differences == [
         "stages.star.options.max_steps: 50; the recipe has 5",
         "dataset: the collection is another (d2; the bands' is d1)",
         "metrics.json: no system 'STAR'",
-    )
+    ]
 
 
 def test_a_metric_that_the_run_lacks_is_named(recipe: Path, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "other", [0.52])
     write_metrics(folder / METRICS, Measured({"STAR": {"ndcg@10": {"q": 0.52}}}))
-    assert verify(str(recipe), folder).differences == ("metrics.json: no metric 'mrr@10' of 'STAR'",)
+    assert verify(str(recipe), folder).differences == ["metrics.json: no metric 'mrr@10' of 'STAR'"]
 
 
 def test_bands_of_another_device_or_none_are_refused(recipe: Path, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> Non
     keys = {"dataset": "d1", "scores": "new"}
     assert verify(str(recipe), run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
     told = "metrics.json: of a run with other settings; run the recipe to its end"
-    assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == (told,)
+    assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == [told]
 
 
 def test_a_run_of_another_preset_is_refused(recipe: Path, tmp_path: Path) -> None:

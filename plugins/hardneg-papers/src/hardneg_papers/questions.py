@@ -1,7 +1,7 @@
 """Questions with short answers: DPR (Karpukhin et al., EMNLP 2020), ANCE trained on from it, readers of what they find.
 
-The presets `paper` need GPUs, and read DPR's files of NQ in data/nq (`hardneg data fetch nq` brings them, 7.3 GB), for which
-hardneg-datasets is: 21 million passages of Wikipedia, BERT-base. Other files: `--set dataset=dpr:path/to/folder`.
+The presets `paper` need GPUs, and read by hardneg-datasets what `hardneg data fetch nq` brings into data/nq (7.3 GB):
+21 million passages of Wikipedia. Other files of DPR's: `--set dataset=dpr:path/to/folder`. Their model is BERT-base.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep

@@ -2,7 +2,7 @@
 
 from hardneg_papers.adore import on_documents_dl
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
-from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, passages, trained
+from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, passages, teleported, trained
 
 
 def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
@@ -49,15 +49,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     """
     paper = preset == "paper"
     book = _tele_start("ANCE-Tele on passages", preset)
-    lists: dict[str, str] = {}
-    for number in (1, 2, 3):
-        # The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the
-        # rounds before (momentum): one that is named again gives the documents that it gave, but for those that others
-        # give now.
-        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
-        ann = book.add(f"ann-{number}", "search", index=index, split="train", depth=200)
-        ahead = book.add(f"ahead-{number}", "search", index=index, split="train", depth=200, text_of="positive")
-        lists = {ann: ann, ahead: ahead, **lists}
+    for number, lists in teleported(book):
         # 30 of the top 200 of each list; fewer in the demo.
         miner = {"name": "union", "depth": 200 if paper else 50, "count": number * (60 if paper else 20)}
         negatives = book.add(f"negatives-{number}", "mine", runs=lists, miner=miner)

@@ -1,5 +1,6 @@
 """What recipes begin with: docstrings for demos, MS MARCO for papers, and their documents in place of passages."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hardneg_papers.book import Book, Tree, deep
@@ -127,3 +128,20 @@ def bm25_neg(book: Book, paper: bool) -> None:
     negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
     loss = {"name": "ranknet", "pairs": "own"}
     book.system("bm25-neg", "BM25 Neg", negatives=negatives, loss=loss, options=WARM_UP if paper else {})
+
+
+def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+    """ANCE-Tele's three rounds, each from the start model: its number, and the lists that it mines from.
+
+    The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the rounds
+    before (momentum): one that is named again gives the documents that it gave, but for those that others give now.
+    first: a search that stands for the first round's.
+    """
+    lists: dict[str, str] = {}
+    for number in (1, 2, 3):
+        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
+        searched: Tree = {"index": index, "split": "train", "depth": 200}
+        ann, ahead = f"ann-{number}", f"ahead-{number}"
+        run = first if first and number == 1 else book.add(ann, "search", **searched)
+        lists = {ann: run, book.add(ahead, "search", **searched, text_of="positive"): ahead, **lists}
+        yield number, lists

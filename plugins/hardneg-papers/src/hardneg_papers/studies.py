@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from hardneg_papers.book import Book, Tree
 from hardneg_papers.doses import CODE, STATIC, DemoOrFull, bm25_arm, mined, small_study, study, table
+from hardneg_papers.starts import teleported
 
 _DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
@@ -242,7 +243,11 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     refresh = {"policy": "synchronous", "every": 15, "depth": 200, "negatives": 20}
     own = {**options, "learning_rate": 0.03, "negatives_per_query": 1}
     book.system("ance", "ANCE", "train-refreshed", negatives=static, loss=loss, refresh=refresh, options=own)
-    _three_rounds(book)
+    for number, lists in teleported(book, "start-train"):
+        union = {"name": "union", "count": 60 * number}
+        negatives = book.add(f"tele-negatives-{number}", "mine", runs=lists, miner=union)
+        label = "ANCE-Tele" if number == 3 else f"ANCE-Tele, round {number}"
+        book.system(f"tele-{number}", label, negatives=negatives)
     # TAS-B's batches.
     topics: Tree = {"batches": {"name": "topic-balanced", "clusters": 20}, "batches_from": "start-index"}
     book.system("topics", "STAR, TAS-B batches", negatives=static, **topics)
@@ -251,22 +256,6 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     book.system("adore", "ADORE on STAR", "train-queries", **adore, options={**options, "learning_rate": 0.01})
     book.top["outputs"] = {"model": "star", "index": "star-index"}
     return book.tree()
-
-
-def _three_rounds(book: Book) -> None:
-    """ANCE-Tele: three rounds, each from the start model, and each with the lists of all before it."""
-    lists: dict[str, str] = {}
-    for number in (1, 2, 3):
-        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
-        ann, ahead = "start-train", f"ahead-{number}"
-        if number > 1:
-            ann = book.add(f"ann-{number}", "search", index=index, split="train", depth=200)
-        book.add(ahead, "search", index=index, split="train", depth=200, text_of="positive")
-        lists = {f"ann-{number}": ann, ahead: ahead, **lists}
-        union = {"name": "union", "count": 60 * number}
-        negatives = book.add(f"tele-negatives-{number}", "mine", runs=lists, miner=union)
-        label = "ANCE-Tele" if number == 3 else f"ANCE-Tele, round {number}"
-        book.system(f"tele-{number}", label, negatives=negatives)
 
 
 def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] | None = None) -> Tree:

@@ -20,7 +20,7 @@ _DENSE = {"dense": "start-train"}
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = 60) -> Book:
     """A static model on docstrings' code, five seeds."""
-    options = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
+    options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
     defaults = {"search": {"depth": 1000}, "evaluate": {"by_group": "where_known"}, "train": train}

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.plugin import (
@@ -132,11 +133,13 @@ def shares(dropped: Path) -> dict[str, Any]:
 
     Source: RocketQA (Qu et al., NAACL 2021), figure 5.
     """
-    queries, looked_at, counts = 0, np.zeros(1, np.int64), dict[str, np.ndarray]()
+    queries, looked_at, counts = 0, np.zeros(1, np.int64), dict[str, NDArray[np.int64]]()
 
-    def added(total: np.ndarray, more: np.ndarray) -> np.ndarray:
-        length = max(len(total), len(more))
-        return np.pad(total, (0, length - len(total))) + np.pad(more, (0, length - len(more)))
+    def added(total: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+        summed = np.zeros(max(len(total), len(more)), np.int64)
+        summed[: len(total)] += total
+        summed[: len(more)] += more
+        return summed
 
     for batch in negatives_files.drop_batches(dropped):
         queries += batch.num_rows

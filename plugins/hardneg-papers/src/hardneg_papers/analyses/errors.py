@@ -137,8 +137,9 @@ class Errors(Analysis):
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a system: bars are the share of queries by number of errors, the line their share of all errors."""
-        longest = max((each["distribution"] for each in results.values()), key=len, default=[])
-        names = [low if low == high else f"{low}–{high}" for low, high in _ends(longest)]
+        longest: list[Any] = max((each["distribution"] for each in results.values()), key=len, default=[])
+        ends = [(f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in longest]
+        names = [low if low == high else f"{low}–{high}" for low, high in ends]
         with figures.figure(paths, max(1, len(results))) as panels:
             for axes, (label, each) in zip(panels, results.items(), strict=False):
                 queries, errors = ([100 * part[of] for part in each["distribution"]] for of in ("queries", "errors"))
@@ -149,10 +150,6 @@ class Errors(Analysis):
                 axes.set_yticks(range(0, 101, 20))
                 axes.legend(frameon=False, fontsize=8, ncols=2, loc="upper right")
                 axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
-
-
-def _ends(buckets: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    return ((f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in buckets)
 
 
 def errors_in_run(

@@ -276,7 +276,7 @@ def _tests(
 
     queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations]
     tested = [test for measured in evaluations for test in measured.over_seeds if test.shared]
-    results = []
+    results: list[dict[str, Any]] = []
     for system in (name for name in tables if name != baseline):
         shared = any({test.system, test.baseline} == {system, baseline} for test in tested)
         pairs = zip(tables[system], tables[baseline], strict=True)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from hardneg_papers.book import Book, Tree, deep
 
 DemoOrFull = Literal["demo", "full"]
+_STEPS = 60
 METRICS = ["mrr@10", "recall@100", "recall@1000"]
 LISTS = {"in-batch": "drawn-negatives", "random": "random-negatives", "top-10": "top-10-negatives"}
 STATIC = {"name": "packaged:wordllama", "query_length": 128, "document_length": 128}
@@ -18,7 +19,7 @@ _MINILM = "packaged:all-MiniLM-L6-v2"
 _DENSE = {"dense": "start-train"}
 
 
-def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = 60) -> Book:
+def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
     """A static model on docstrings' code, five seeds."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
@@ -31,7 +32,7 @@ def study(
     title: str,
     preset: str,
     baselines: list[str] | None = None,
-    steps: int = 60,
+    steps: int = _STEPS,
     defaults: Tree | None = None,
     **top: Any,
 ) -> Book:

@@ -111,8 +111,8 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run iterated-negatives`. `pairs` learn from one negative a query and none of the batch: a random
     one, one of the first 15, and the latter mined anew once. The other rows have the batch's negatives too.
-    Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453 after two
-    rounds of triplets on MedQuAD, with another model and its own split, and has no row with in-batch negatives.
+    Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
+    after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
     To expect: docs/results/claims.md.
     """
     book = study("Negatives mined again and again", preset, ["in-batch", "random pairs", "hard pairs"], steps=68)

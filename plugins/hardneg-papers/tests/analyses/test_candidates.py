@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hardneg_papers.analyses.candidates import CandidateCounts, prefix
+from hardneg_papers.analyses.runs import CandidateCounts, prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.denoising import Denoising, examples, shares
+from hardneg_papers.analyses.filters import Denoising, examples, shares
 
 from hardneg.analysis.inputs import Files
 from hardneg.formats.negatives import recorded, write_negatives

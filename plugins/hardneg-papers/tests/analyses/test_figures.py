@@ -1,7 +1,7 @@
 import pytest
+from hardneg_papers.analyses.costs import IndexSizes
 from hardneg_papers.analyses.errors import Errors, distribution
 from hardneg_papers.analyses.evaluations import Ablation, Matrix
-from hardneg_papers.analyses.indexes import IndexSizes
 from hardneg_papers.analyses.projection import Projection
 from hardneg_papers.analyses.trainings import Drift, curves_of
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.indexes import IndexSizes, Latency, latency
+from hardneg_papers.analyses.costs import IndexSizes, Latency, latency
 from pydantic import ValidationError
 
 from hardneg.analysis.inputs import Files, System
@@ -33,7 +33,7 @@ class Slow:
 
 def test_one_query_is_timed_alone_and_among_all(monkeypatch):
     slow = Slow()
-    monkeypatch.setattr("hardneg_papers.analyses.indexes.time", slow)
+    monkeypatch.setattr("hardneg_papers.analyses.costs.time", slow)
     found = latency(slow.system(), [str(number) for number in range(8)], 7)
     assert slow.asked == [(1, 7)] * (2 + 8) + [(8, 7)]
     assert found["one"] == pytest.approx({"encode": 2.0, "search": 4.0, "total": 6.0})

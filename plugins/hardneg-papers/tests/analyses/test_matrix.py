@@ -2,6 +2,7 @@ import pytest
 from hardneg_papers.analyses.evaluations import matrix
 
 from hardneg.records.errors import UsageError
+from tests.verbs.analyzed import analyze
 
 MEANS = {"24 → 24": 0.247, "24 → 48": 0.28, "48 → 48": 0.283}
 
@@ -21,3 +22,11 @@ def test_columns_stand_in_the_order_in_which_they_first_appear():
 def test_a_label_without_a_mean_is_refused_with_its_place():
     with pytest.raises(UsageError, match=r"^a\.x: no system '24→24' was evaluated"):
         matrix({"a": {"x": "24→24"}}, MEANS)
+
+
+def test_the_order_of_rows_counts_and_the_evaluation_does_so_by_its_key():
+    cells = {"x": "1", "y": "2"}
+    rows = [{"a": cells, "b": {}}, {"b": {}, "a": cells}, {"a": {"y": "2", "x": "1"}, "b": {}}]
+    first, *others = [analyze({"matrix": {"evaluation": "s", "rows": order}}).identity() for order in rows]
+    assert first not in others
+    assert first == analyze({"matrix": {"evaluation": "other", "rows": rows[0]}}).identity()

@@ -201,7 +201,27 @@ def _lay_questions(book: Book, preset: str) -> None:
     book.add("rocketqa-4-train", "search", index="rocketqa-4-index", split="train", depth=50)
     book.change("scores", metrics=answers[paper:], metrics_of={"Step 1, cross-encoder": answers[paper:3]})
     if paper:
-        _lay_nq(book)
+        # NQ's questions on DPR's passages of Wikipedia; step 1 learns from DPR's data.
+        book.top["dataset"] = {"name": "dpr", "source": "data/nq", "questions": "nq"}
+        book.top["sizes"]["documents"] = 21015324
+        book.top["sizes"]["queries"] |= {"train": 58880, "dev": 6515, "test": 3610}
+        book.change("bm25-index", backend={"k1": 0.9, "b": 0.4})
+        for name in ("bm25", "rocketqa-1-test", "rocketqa-3-test", "rocketqa-4-test"):
+            book.change(name, split="test", depth=100)
+        for name in ("scores", "cross-encoder-test"):
+            book.change(name, split="test")
+        book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=50)
+        book.add("rocketqa-4-dev", "search", index="rocketqa-4-index", split="dev", depth=50)
+        mined: Tree = {"runs": {"bm25": "bm25-train"}, "miner": {"name": "topk", "depth": 100}}
+        book.add("bm25-negatives", "mine", **mined, without_answers=True)
+        for step in ("rocketqa-1", "rocketqa-3", "rocketqa-4"):
+            book.change(step, options={"epochs": 30, "batch_size": 1024})
+        book.change(
+            "rocketqa-1", negatives="bm25-negatives", validation_run="bm25-dev", options={"negatives_per_query": 1}
+        )
+        book.change("rocketqa-1-train", depth=100)
+        book.change("found-negatives", miner={"depth": 100, "count": 1})
+        book.change("denoised-negatives", miner={"fill": "none"})
     else:
         book.top["dataset"]["name"] = "pynames"
     training = DPRS_READER if paper else READER
@@ -214,25 +234,3 @@ def _lay_questions(book: Book, preset: str) -> None:
     book.add("reader", "train-reader", **{**training, "run": "rocketqa-4-train", **own})
     book.add("read", "read", reader="reader", run="rocketqa-4-test", passages=passages)
     book.change("report", reading={"BM25": "bm25-read", "Step 4": "read"})
-
-
-def _lay_nq(book: Book) -> None:
-    """Take NQ's questions on DPR's passages of Wikipedia; step 1 learns from DPR's data."""
-    book.top["dataset"] = {"name": "dpr", "source": "data/nq", "questions": "nq"}
-    book.top["sizes"]["documents"] = 21015324
-    book.top["sizes"]["queries"] |= {"train": 58880, "dev": 6515, "test": 3610}
-    book.change("bm25-index", backend={"k1": 0.9, "b": 0.4})
-    for name in ("bm25", "rocketqa-1-test", "rocketqa-3-test", "rocketqa-4-test"):
-        book.change(name, split="test", depth=100)
-    for name in ("scores", "cross-encoder-test"):
-        book.change(name, split="test")
-    book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=50)
-    book.add("rocketqa-4-dev", "search", index="rocketqa-4-index", split="dev", depth=50)
-    mined: Tree = {"runs": {"bm25": "bm25-train"}, "miner": {"name": "topk", "depth": 100}}
-    book.add("bm25-negatives", "mine", **mined, without_answers=True)
-    for step in ("rocketqa-1", "rocketqa-3", "rocketqa-4"):
-        book.change(step, options={"epochs": 30, "batch_size": 1024})
-    book.change("rocketqa-1", negatives="bm25-negatives", validation_run="bm25-dev", options={"negatives_per_query": 1})
-    book.change("rocketqa-1-train", depth=100)
-    book.change("found-negatives", miner={"depth": 100, "count": 1})
-    book.change("denoised-negatives", miner={"fill": "none"})

@@ -20,7 +20,6 @@ def test_a_score_is_its_share_of_the_way_from_the_last_to_the_best():
     assert found["left_out"] == {"lists that are shorter": 1, "equal scores": 1}
     assert found["ranks"] == [1, 2, 3, 4]
     assert found["mean"] == [1.0, 0.75, 0.125, 0.0]
-    assert found["median"] == [1.0, 0.75, 0.125, 0.0]
     assert found["low"] == pytest.approx([1.0, 0.55, 0.025, 0.0])
     assert found["high"] == pytest.approx([1.0, 0.95, 0.225, 0.0])
     assert found["score"] == [7.5, 5.5, 2.5, 1.5]

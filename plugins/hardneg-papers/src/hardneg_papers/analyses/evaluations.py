@@ -101,13 +101,26 @@ class Matrix(Analysis):
     figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """The means of the systems by rows and columns; see `matrix`."""
+        """The means of the systems; raises UsageError: one that has none.
+
+        `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no
+        such system.
+
+        Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
+        """
         metric, systems = estimates_of(inputs, self.metric)
-        try:
-            cells = matrix(self.rows, {label: results.mean for label, results in systems.items()})
-        except UsageError as error:
-            raise UsageError(f"{inputs.location('rows')}.{error}") from None
-        return {"metric": metric, **cells, "axes": list(self.axes)}
+        columns = list(dict.fromkeys(column for named in self.rows.values() for column in named))
+        for row, named in self.rows.items():
+            for column, label in named.items():
+                if label not in systems:
+                    lacks = f"no system {label!r} was evaluated{wording.suggestion(label, systems)}"
+                    raise UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
+        rows = [
+            [systems[named[column]].mean if column in named else None for column in columns]
+            for named in self.rows.values()
+        ]
+        facts = {"rows": list(self.rows), "columns": columns, "values": rows}
+        return {"metric": metric, **facts, "axes": list(self.axes)}
 
     def table(self, results: Any) -> Table:
         rows = [
@@ -139,23 +152,6 @@ class Matrix(Analysis):
                 figures.plain_axes(axes, title, across, down)
                 axes.grid(visible=False)
             axes.set_xticks(range(len(columns)), columns, fontsize=8)
-
-
-def matrix(cells: Mapping[str, Mapping[str, str]], means: Mapping[str, float]) -> dict[str, Any]:
-    """The means of the systems that `cells` names: row to column to label; raises UsageError: one that has no mean.
-
-    `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no such
-    system.
-
-    Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
-    """
-    for row, named in cells.items():
-        for column, label in named.items():
-            if label not in means:
-                raise UsageError(f"{row}.{column}: no system {label!r} was evaluated{wording.suggestion(label, means)}")
-    columns = list(dict.fromkeys(column for named in cells.values() for column in named))
-    values = [[means[named[column]] if column in named else None for column in columns] for named in cells.values()]
-    return {"rows": list(cells), "columns": columns, "values": values}
 
 
 def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field
 from hardneg.plugin import Analysis, AnalysisInputs, DataError, Option, RankedList, Runs, Table, figures, generator
 
 _POINTS = 60
-_QUANTILES = {"low": 0.1, "median": 0.5, "high": 0.9}
+_QUANTILES = {"low": 0.1, "high": 0.9}
 
 
 class ScoreTails(Analysis):
@@ -95,7 +95,7 @@ def score_tails(
 
     Returns:
         For each depth: `ranks`, from 1 and not all of them; by rank the `mean` share over queries, its quantiles
-        `low` (a tenth of the queries is below), `median` and `high` (nine tenths), and the mean `score` as it is;
+        `low` (a tenth of the queries is below) and `high` (nine tenths), and the mean `score` as it is;
         `half`, the first rank whose mean share is below one half; where there are some, the shares of `single` queries.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.

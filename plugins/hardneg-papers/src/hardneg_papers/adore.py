@@ -6,24 +6,13 @@ and need a GPU.
 
 from collections.abc import Callable
 
+from hardneg_papers import starts
 from hardneg_papers.book import Book, DemoOrPaper, Tree
 from hardneg_papers.star import from_warm_up, star
-from hardneg_papers.starts import (
-    BY_START,
-    DOCSTRINGS,
-    bm25_neg,
-    docstrings,
-    documents,
-    inbatch_neg,
-    passages,
-    rand_neg,
-    roberta,
-    trained,
-)
 
 BASELINES = {"inbatch-neg": "In-Batch Neg", "rand-neg": "Rand Neg", "bm25-neg": "BM25 Neg"}
 STARTS = {**BASELINES, "star": "STAR"}
-_ADD = {"inbatch-neg": inbatch_neg, "rand-neg": rand_neg, "bm25-neg": bm25_neg}
+_ADD = {"inbatch-neg": starts.inbatch_neg, "rand-neg": starts.rand_neg, "bm25-neg": starts.bm25_neg}
 _MARKS = {"*": list(BASELINES.values()), "‡": [f"ADORE+{label}" for label in BASELINES.values()]}
 
 
@@ -36,7 +25,7 @@ def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
         "warmup_steps": 10,
         "evaluate_every": 50,
     }
-    judged = BY_START
+    judged = starts.BY_START
     if paper:
         # 60,000 steps of the program's six epochs.
         options = {"epochs": 6, "stop_at": 60000, "batch_size": 32, "learning_rate": 5e-6, "warmup_steps": 2000}
@@ -57,7 +46,7 @@ def adore(
 def adore_on(start: str, preset: str) -> Book:
     """ADORE on one of the baselines."""
     paper, label = preset == "paper", BASELINES[start]
-    book = passages(f"ADORE on {label}, passages", preset)
+    book = starts.passages(f"ADORE on {label}, passages", preset)
     _ADD[start](book, paper)
     adore(book, start, paper)
     book.change("scores", baselines=[label, *([] if paper else ["as shipped"]), "BM25"])
@@ -72,7 +61,7 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
     label = BASELINES[start]
 
     def alone(preset: DemoOrPaper = "demo") -> Tree:
-        book = passages(f"{label} on passages", preset)
+        book = starts.passages(f"{label} on passages", preset)
         _ADD[start](book, preset == "paper")
         return book.tree()
 
@@ -152,7 +141,7 @@ def on_documents_dl(book: Book) -> None:
 def _all_starts(title: str, preset: str, on_dl: bool = False) -> Book:
     """Four ways to train, and ADORE on top of each."""
     paper = preset == "paper"
-    book = roberta(title) if paper else docstrings(title, DOCSTRINGS, validated=True)
+    book = starts.roberta(title) if paper else starts.docstrings(title, starts.DOCSTRINGS, validated=True)
     if on_dl:
         book.top["sizes"]["queries"]["test"] = 43
         searched_on_dl(book, ["ndcg@10", "recall@100"], baselines=["STAR"], marks=_MARKS)
@@ -229,11 +218,11 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """
     title, paper = "ADORE's baselines on documents", preset == "paper"
     if paper:
-        book = trained(title, "runs/bm25-neg-passage-paper/model")
+        book = starts.trained(title, "runs/bm25-neg-passage-paper/model")
         on_documents_dl(book)
     else:
-        book = docstrings(title, validated=True)
-    documents(book, preset)
+        book = starts.docstrings(title, validated=True)
+    starts.documents(book, preset)
     for start, label in BASELINES.items():
         if paper:
             model = {"name": f"runs/{start}-passage-paper/model", "document_length": 512}
@@ -264,12 +253,12 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
     """
     title, paper = "ADORE on STAR, documents", preset == "paper"
     if paper:
-        book = trained(title, "runs/star-passage-paper/model")
+        book = starts.trained(title, "runs/star-passage-paper/model")
         book.top["model"] |= {"pooling": "own", "layer_norm": False}
         on_documents_dl(book)
     else:
-        book = docstrings(title, DOCSTRINGS)
-    documents(book, preset)
+        book = starts.docstrings(title, starts.DOCSTRINGS)
+    starts.documents(book, preset)
     own: Tree = {"learning_rate": 2e-6, "optimizer": "adamw"}
     warm = {**own, "batch_size": 32, "weight_decay": 0.01, "gradient_checkpointing": True}
     star(book, "paper" if paper else "small", {"options": warm}, **({"batch_size": 60, **own} if paper else {}))
@@ -289,8 +278,8 @@ def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
     the dev queries; NDCG@10 .519, R@100 .395 on those of TREC 2019 DL, with Lucene's own parameters.
     """
     paper = preset == "paper"
-    book = (roberta if paper else docstrings)("BM25 and the start model on documents")
-    documents(book, preset)
+    book = (starts.roberta if paper else starts.docstrings)("BM25 and the start model on documents")
+    starts.documents(book, preset)
     if paper:
         on_documents_dl(book)
         book.top["outputs"] = {"index": "bm25-index"}

@@ -1,4 +1,4 @@
-"""The page in a real browser: searched, opened, marked, compared; hostile texts, other pages, accessibility."""
+"""The page in a real browser: searched, opened, marked; hostile texts, other pages, accessibility."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,7 +21,6 @@ FIRST, SECOND, *_ = QUERIES
 PATHS = [
     *("/", "/?words=nothing-like-this", "/suspicious", "/marks", "/query?q=none"),
     *(f"/query?q={quote(query_id, safe='')}" for query_id in (FIRST, SECOND, "שאלה")),
-    f"/compare?a=mined&b=other&q={quote(FIRST, safe='')}",
 ]
 
 
@@ -70,7 +69,7 @@ def link(driver, text):
     return driver.find_element(By.LINK_TEXT, text)
 
 
-def test_a_reader_searches_opens_marks_and_compares(page, server):
+def test_a_reader_searches_opens_and_marks(page, server):
     browser = page()
     found(browser, "input[name=words]")[0].send_keys("folic")
     found(browser, ".search button")[0].click()
@@ -90,12 +89,6 @@ def test_a_reader_searches_opens_marks_and_compares(page, server):
     found(browser, ".card.marked button")[0].click()
     wait(browser, lambda: found(browser, "h1") and not found(browser, ".card.marked"))
     assert server.marks.read_text() == "" and not found(browser, ".card.marked")
-    link(browser, "Compare its lists").click()
-    wait(browser, lambda: "first 100" in found(browser, "[role=status]")[0].text)
-    rows = [row.find_elements("css selector", "th, td")[:4] for row in found(browser, "tbody tr")]
-    told = [[cell.text for cell in row] for row in rows]
-    moved = [["far", "2", "1", "up 1"], ["copy", "1", "2", "down 1"]]
-    assert told == [*moved, ["long", "–", "3", "entered"], ["d/1&x=<i>", "3", "–", "left"]]
 
 
 def test_the_keyboard_alone_is_enough(page):

@@ -1,8 +1,8 @@
-"""The reading side: queries that are searched, lists side by side, what moved, what was left out."""
+"""The reading side: queries that are searched; what was left out."""
 
 import pytest
 from hardneg_browse.browsed import PAGE, QuerySearch, opened
-from hardneg_browse.query_page import moves, query_page
+from hardneg_browse.query_page import query_page
 from hardneg_browse.sources import BrowseSources, of_files
 from hardneg_browse.survey import Survey
 from material import DOCUMENTS, MINED, QUERIES, RUNS, falling
@@ -74,12 +74,6 @@ def test_the_survey_goes_over_all_queries(browsed):
     # 9 of 13 word triples; the judge has it at 1 before 3: 2/3; dense at 1 before 2: 1/2; the mean of both
     assert (worst.query_id, worst.doc_id) == (FIRST, "copy")
     assert worst.score == pytest.approx(9 / 13 + (2 / 3 + 1 / 2) / 2)
-
-
-def test_what_moved_between_two_lists():
-    found = moves(["a", "b", "c", "d"], ["b", "x", "c", "a"])
-    moved = [("b", 2, 1, "up 1"), ("x", None, 2, "entered"), ("c", 3, 3, "stayed"), ("a", 1, 4, "down 3")]
-    assert found == [*moved, ("d", 4, None, "left")]
 
 
 def test_without_negatives_the_top_of_a_run_is_looked_at(sources):

@@ -23,7 +23,6 @@ FIRST, SECOND, *_ = QUERIES
 PAGES = [
     *("/", "/?words=kidneys", "/suspicious", "/marks"),
     *(f"/query?q={quote(query_id, safe='')}" for query_id in QUERIES),
-    f"/compare?a=mined&b=dense&q={quote(SECOND, safe='')}",
 ]
 
 

@@ -24,7 +24,7 @@ from hardneg.plugin import HardnegError, atomic_write
 from hardneg_browse.browsed import PAGE, Browsed
 from hardneg_browse.guard import FORM_BYTES, Access, Guard
 from hardneg_browse.marks import Marks
-from hardneg_browse.query_page import beginning, clean, moves, query_page
+from hardneg_browse.query_page import beginning, clean, query_page
 from hardneg_browse.survey import Survey
 
 _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
@@ -111,8 +111,6 @@ def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count:
     return len(shown)
 
 
-COMPARED = 100
-"""Ranks of a list that are compared."""
 _QUERY = 300
 
 
@@ -169,29 +167,6 @@ class Site:
         shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
         return self._page("suspicious", label, **shown)
 
-    def compare(self, request: Request) -> str:
-        """The same query in two lists."""
-        names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        lists = list(self.browsed.lists)  # by default two lists of negatives, or else two runs
-        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
-        wanted = request.query_params
-        first = wanted["a"] if wanted.get("a") in names else both[0]
-        others = [name for name in (*both, *names) if name != first]
-        second = wanted["b"] if wanted.get("b") in names else next(iter(others), first)
-        query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
-        known = query_id in self.browsed.positions
-        content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
-        if known:
-            moved = moves(self._ranking(first, query_id), self._ranking(second, query_id))
-            documents = self.browsed.documents([move.doc_id for move in moved])
-            rows = [
-                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in moved
-            ]
-            relevant = {*self.browsed.positives_of(query_id), *self.marks.of(query_id)}
-            text, around = beginning(self.browsed.text(query_id), 2_000), self._around(query_id)
-            content |= {"rows": rows, "text": text, "relevant": relevant, "around": around}
-        return self._page("compare", self._label(request), **content)
-
     def marked(self, request: Request) -> str:
         """All marks."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
@@ -240,22 +215,10 @@ class Site:
         position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
         return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
-    def _ranking(self, name: str, query_id: str) -> list[str]:
-        if name in self.browsed.runs:
-            return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
-        mined = self.browsed.lists[name].negatives(query_id)
-        return list(mined.negatives[:COMPARED]) if mined else []
-
 
 def application(site: Site) -> Guard:
     """The application of ASGI, guarded."""
-    shown = {
-        "/": site.queries,
-        "/query": site.query,
-        "/suspicious": site.suspicious,
-        "/compare": site.compare,
-        "/marks": site.marked,
-    }
+    shown = {"/": site.queries, "/query": site.query, "/suspicious": site.suspicious, "/marks": site.marked}
     routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
     pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(

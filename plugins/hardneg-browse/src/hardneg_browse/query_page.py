@@ -278,23 +278,3 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
         drops.candidates if drops else None,
         mined is not None,
     )
-
-
-class RankMove(NamedTuple):
-    """A document in two lists: its rank in each, counted from 1, None where the list lacks it; the change in words."""
-
-    doc_id: str
-    before: int | None
-    after: int | None
-    change: str
-
-
-def moves(before: Sequence[str], after: Sequence[str]) -> list[RankMove]:
-    """The moves of all documents, in the order of the second list; then those that left, in the first one's order."""
-    old = {doc_id: rank for rank, doc_id in enumerate(before, 1)}
-    found = []
-    for rank, doc_id in enumerate(after, 1):
-        climbed = old[doc_id] - rank if doc_id in old else 0
-        change = f"up {climbed}" if climbed > 0 else f"down {-climbed}" if climbed else "stayed"
-        found.append(RankMove(doc_id, old.get(doc_id), rank, change if doc_id in old else "entered"))
-    return found + [RankMove(doc_id, rank, None, "left") for doc_id, rank in old.items() if doc_id not in set(after)]

@@ -6,10 +6,9 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from hardneg.plugin import UsageError, flags_named, say, usual_store
+from hardneg.plugin import UsageError, flags_named, say, usual_store, wording
 from hardneg_hub.prepare import UPLOADS, prepare
 from hardneg_hub.pushing import Push
-from hardneg_hub.upload import Upload
 
 _SHOWN = 40
 _FLAGS = {"wanted": "--what", "encoder": "--model"}
@@ -39,7 +38,14 @@ def push(
     """
     with TemporaryDirectory() as scratch:
         upload = prepare(folder, repo, usual_store(store), Path(scratch), what, model)
-        _show(upload)
+        sizes = upload.sizes
+        say(f"{upload.upload_type}: {wording.counted(len(sizes), 'file')}, {wording.size(sum(sizes.values()))}")
+        for path, size in [*sizes.items()][:_SHOWN]:
+            say(f"  {wording.size(size):>9}  {path}")
+        if (more := len(sizes) - _SHOWN) > 0:
+            say(f"  and {wording.counted(more, 'file')} more")
+        for note in upload.notes:
+            say(f"  {note}")
         if dry_run:
             say(f"\n{upload.card}")
             say("nothing was sent: a dry run")
@@ -52,29 +58,6 @@ def push(
         done = ready.send()
     outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
-
-
-def _show(upload: Upload) -> None:
-    sizes = upload.sizes
-    say(f"{upload.upload_type}: {_files(len(sizes))}, {_size(sum(sizes.values()))}")
-    for path, size in [*sizes.items()][:_SHOWN]:
-        say(f"  {_size(size):>9}  {path}")
-    if (more := len(sizes) - _SHOWN) > 0:
-        say(f"  and {_files(more)} more")
-    for note in upload.notes:
-        say(f"  {note}")
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def _ask(question: str) -> None:

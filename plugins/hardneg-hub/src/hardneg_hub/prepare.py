@@ -1,7 +1,7 @@
 """Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,17 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.plugin import MANIFEST, ArtifactError, DataError, ModelError, Store, UsageError, layout, model_files
+from hardneg.plugin import (
+    MANIFEST,
+    ArtifactError,
+    DataError,
+    ModelError,
+    Store,
+    UsageError,
+    layout,
+    model_files,
+    wording,
+)
 from hardneg_hub.cards import (
     DATASET,
     LOCK,
@@ -252,31 +262,18 @@ def _sources(path: Path) -> dict[str, Path]:
 
 def _copy(source: Path, target: Path) -> None:
     """Write the rows, without metadata of the source files, such as who wrote them."""
-    rows = _mapped(source) if source.suffix == ".arrow" else _batches(source)
-    if (first := next(rows, None)) is None:
+    try:
+        if arrow := source.suffix == ".arrow":
+            table = pa.ipc.open_file(pa.memory_map(str(source))).read_all()
+        else:
+            table = parquet.read_table(source, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
+    if arrow and table.column_names != _COLUMNS:
+        raise ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
+    if not table.num_rows:
         raise DataError(f"{source}: no negatives there: mine some, then push them")
-    schema = first.schema.remove_metadata()
-    with parquet.ParquetWriter(target, schema) as writer:
-        for batch in (first, *rows):
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-
-
-def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        if reader.schema.names != _COLUMNS:
-            raise ArtifactError(f"{path}: has columns {reader.schema.names} instead of {_COLUMNS}: mine again")
-        yield from map(reader.get_batch, range(reader.num_record_batches))
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{path}: cannot be read ({str(error).partition(chr(10))[0]}): mine again") from None
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from None
+    parquet.write_table(table.replace_schema_metadata(None), target)
 
 
 def form_in(folder: Path) -> str | None:

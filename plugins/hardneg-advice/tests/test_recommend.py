@@ -89,15 +89,3 @@ def test_mistakes_are_told_before_any_work(hardneg, tmp_path):
     assert not (tmp_path / "recommended.yaml").exists()
     with pytest.raises(UsageError, match="split test is what systems are measured on"):
         hn.recommend("beir:nowhere", split="test")
-
-
-@pytest.mark.slow
-def test_negatives_are_recommended(tmp_path, tiny_model):
-    at = {"store": tmp_path / "store", "device": "cpu"}
-    small_collection(tmp_path / "data")
-    chosen = hn.recommend(tmp_path / "data", tiny_model, train=0, **at)
-    chosen.write(tmp_path / "chosen.yaml")
-    plan = hn.load_recipe(tmp_path / "chosen.yaml").plan(store=at["store"])
-    assert plan.plan.steps["negatives"].spec.miner.name == "topk"
-    with pytest.raises(UsageError, match=r"chosen.yaml: is there already"):
-        chosen.write(tmp_path / "chosen.yaml")

@@ -10,6 +10,7 @@ from tiny import tiny_static
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.load import load_recipe
+from hardneg.records.errors import UsageError
 
 RANKS = {"queries": 90, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
 RANKS |= {"above": 0.4, "ranks": [1] * 27 + [2] * 9 + [4] * 18 + [12] * 36}
@@ -170,7 +171,10 @@ def test_a_guess_is_a_recipe_too(tmp_path):
     assert recipe.stages.keys().isdisjoint({"bm25-index", "bm25-run"})
     trained = recipe.stages["model"].options
     assert (trained.learning_rate, trained.weight_decay, trained.max_steps) == (0.5, 0.0, 9)
-    assert recipe_of(answer_of(above=0.9), tmp_path).outputs["model"] == "in-batch"
+    alone = answer_of(above=0.9)
+    assert recipe_of(alone, tmp_path).outputs["model"] == "in-batch"
+    with pytest.raises(UsageError, match=r"r.yaml: is there already"):
+        alone.write(tmp_path / "r.yaml")
 
 
 def test_rates_and_temperature_are_those_of_the_model(tmp_path, tiny_model):

@@ -187,11 +187,8 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
     if metric is None:
         return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
-    of_both = (
-        test
-        for test in (*measured.over_seeds, *measured.comparisons)
-        if {test.system, test.baseline} == {label, shipped} and test.metric == metric
-    )
+    tests: list[Any] = [*measured.over_seeds, *measured.comparisons]
+    of_both = (test for test in tests if {test.system, test.baseline} == {label, shipped} and test.metric == metric)
     if (test := next(of_both, None)) is None:
         scores = {name: measured.results[name][metric] for name in (shipped, label)}
         design = significance.Design(measured.equivalence_margin, measured.query_groups)

@@ -63,14 +63,15 @@ def swept(depths: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 def takes(miner: Miner, lists: PlantedLists) -> NDArray[np.bool_]:
     """Which documents of the lists a miner takes, known positives and their copies left out of all: bool [Q, C]."""
-    fit = lists.candidate
+    fit: NDArray[np.bool_] = lists.candidate
     if miner["name"] == WINDOW:
         ranks = np.arange(fit.shape[1])
         return fit & (ranks >= miner["skip"]) & (ranks < miner["depth"])
     if miner["name"] in THRESHOLDS:
         rule = FILTER_RULES[miner["name"]](miner[THRESHOLDS[miner["name"]][0]])
         fit = fit & rule(lists.scores, lists.positive[:, None])
-    return fit & (np.cumsum(fit, axis=1) <= depth_of(miner))
+    taken: NDArray[np.bool_] = fit & (np.cumsum(fit, axis=1) <= depth_of(miner))
+    return taken
 
 
 def evidence(miner: Miner, lists: PlantedLists) -> dict[str, Any]:

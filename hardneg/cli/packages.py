@@ -49,7 +49,7 @@ OWN: dict[str, tuple[str, str, str | None]] = {
     ),
     "push": (
         "hardneg-hub",
-        "Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.",
+        "Upload a model, an index or negatives to the Hugging Face hub, with a card; nothing private goes along.",
         RESULTS,
     ),
     "recipe verify": (

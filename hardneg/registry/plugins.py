@@ -70,7 +70,6 @@ _OUTSIDE = {
     ("indexes", "impact"): "hardneg-sparse",
     ("indexes", "multi-vector"): "hardneg-multi-vector",
     ("indexes", "multi-vector-pq"): "hardneg-multi-vector",
-    ("indexes", "multi-vector-two-stage"): "hardneg-multi-vector",
     ("indexes", "sparse"): "hardneg-sparse",
     ("regularizers", "flops"): "hardneg-sparse",
     ("rerankers", "chat"): "hardneg-judge",

@@ -54,9 +54,9 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.registry.plugins import singulars
+    from hardneg.registry.plugins import SINGULARS
 
-    return list(singulars())
+    return list(SINGULARS)
 
 
 def named_plugins(context: typer.Context) -> list[str]:

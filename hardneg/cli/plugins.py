@@ -15,7 +15,7 @@ from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
 from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
-from hardneg.registry.plugins import Plugin, kind_of, list_plugins, load_plugin, singulars
+from hardneg.registry.plugins import SINGULARS, Plugin, kind_of, list_plugins, load_plugin
 from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
 
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(singulars())}; or the plural.", autocompletion=completion.kinds)
+KIND = typer.Argument(help=f"{', '.join(SINGULARS)}; or the plural.", autocompletion=completion.kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 

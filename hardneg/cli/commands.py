@@ -9,9 +9,8 @@ from typing import Any
 from hardneg.cli import export, options
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
-from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
+from hardneg.cli.planned_work import TerminalWorkplace, configured, opened, together
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
@@ -21,7 +20,7 @@ from hardneg.store.atomic_write import link_file, link_folder
 from hardneg.store.replaced_files import Target
 
 ON_ONE = ("settings", "store", "device")
-ON_MANY = (*ON_ONE, "processes", "engine")
+ON_MANY = (*ON_ONE, "engine")
 Args = Mapping[str, Any]
 
 
@@ -84,10 +83,7 @@ class Command:
         from hardneg.api.workplace import OtherProcess
 
         targets, given = self.targets(args), values(self.arguments, args)
-        processes = args.get("processes")
-        engine = configured(args.get("engine"), args.get("engine_option"), processes)
-        if launched(processes, args.get("device")):
-            return
+        engine = configured(args.get("engine"), args.get("engine_option"))
         with together(args.get("device")) as device:
             workplace = opened(args.get("store"), device, args.get("settings"), engine)
             workplace.command, workplace.targets, workplace.overwrite = name, targets, args["overwrite"]
@@ -189,8 +185,8 @@ def commands() -> dict[str, Command]:
             ["segments"],
         ),
         "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(rerank, (*ON_ONE, "engine"), {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
+        "rerank": RunCommand(rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
         "search": RunCommand(search, ON_MANY, queries, ["depth"]),
-        "train": Command(train, (*ON_ONE, "processes")),
+        "train": Command(train, ON_ONE),
         "write-queries": WrittenQueriesCommand(write_queries, ("seed", *ON_ONE)),
     }

@@ -12,10 +12,9 @@ import typer
 
 from hardneg.cli import completion
 from hardneg.cli.console import aligned, measured_tables, say, say_answer, stderr_console, stdout_console
-from hardneg.cli.launch import launched, together
-from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import configured, free_bytes, run_plan, store_outputs
+from hardneg.cli.planned_work import configured, free_bytes, run_plan, store_outputs, together
 from hardneg.cli.recipe_plan import NAME, PRESET, SET, check_stages, headline, plan, planned, run_outputs
 from hardneg.records.errors import HardnegError
 from hardneg.records.layout import METRICS
@@ -134,7 +133,6 @@ def run(
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
-    processes: int | None = PROCESSES,
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
@@ -145,9 +143,7 @@ def run(
     from hardneg.recipe.execute import Options
     from hardneg.recipe.run_folder import default_folder
 
-    chosen = configured(engine, engine_option, processes)
-    if launched(processes, device):
-        return
+    chosen = configured(engine, engine_option)
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device, chosen)
         recipe_plan, opened = planned(name, preset, settings), open_store(store)

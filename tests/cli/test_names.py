@@ -42,7 +42,6 @@ SYNONYMS = {
     "--json": "--as-json --format",
     "--limit": "--rows --examples --head --first --show",
     "--model": "--encoder --checkpoint",
-    "--num-processes": "--processes --workers --jobs --nproc",
     "--option": "--options --plugin-option",
     "--overwrite": "--replace --clobber",
     "--plot": "--figure --draw",

@@ -65,7 +65,7 @@ class TerminalWorkplace(Workplace):
             UsageError: an output is an input, or is there and is not this command's own.
         """
         if self.plans and recipe is not None:
-            from hardneg.cli.recipe_plan import show_plan
+            from hardneg.cli.recipe import show_plan
 
             show_plan(ahead or recipe, self, self.plans == 2)
             raise typer.Exit

@@ -14,7 +14,7 @@ from hardneg.records.errors import ModelError
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     folder = tiny_encoder(tmp_path / "model")
-    config = {"prompts": {"query": "'find: '", "sts": "same: "}, "default_prompt_name": "sts", "truncate_dim": 8}
+    config = {"prompts": {"query": "find: ", "sts": "same: "}, "default_prompt_name": "sts", "truncate_dim": 8}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from embedding_server import Served, serving, vector
 
-from hardneg.cli.recipe_plan import override_lines
+from hardneg.cli.recipe import override_lines
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.execute import Options, Watcher, execute

@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Router
 from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
-from hardneg.cli.recipe_plan import override_lines
+from hardneg.cli.recipe import override_lines
 from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.open.contract import read_contract
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve

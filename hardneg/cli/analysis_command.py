@@ -17,7 +17,7 @@ from hardneg.api.run_argument import run_labels
 from hardneg.cli import completion, options
 from hardneg.cli.adaptor import click_command, shaped
 from hardneg.cli.console import bars, print_section, say_json, stdout_console
-from hardneg.cli.evaluate import split_names
+from hardneg.cli.evaluate import metric_names
 from hardneg.cli.planned_work import store_outputs
 from hardneg.fields import Reference, known_metric
 from hardneg.records.errors import UsageError
@@ -80,15 +80,15 @@ def _parameters(chosen: type[Analysis]) -> Iterator[Parameter]:
             yield options.keyword(name, default=empty, annotation=Annotated[form | None if ask != name else form, said])
     for name, info in chosen.model_fields.items():
         if _mark(info).flag != "-":
-            yield from _of_field(name, info, "stages" in chosen.asks)
+            yield _of_field(name, info, "stages" in chosen.asks)
     if "device" in chosen.asks:
         yield options.keyword("device", default=options.DEVICE, annotation=str | None)
     if "stages" in chosen.asks:
         yield options.keyword("store", default=options.STORE, annotation=Path | None)
 
 
-def _of_field(name: str, info: FieldInfo, of_stages: bool) -> Iterator[Parameter]:
-    """The option or argument of a field, and the words after it. of_stages: references are names of stages."""
+def _of_field(name: str, info: FieldInfo, of_stages: bool) -> Parameter:
+    """The option or argument of a field. of_stages: references are names of stages."""
     mark, form, required = _mark(info), _form(info.annotation), info.is_required() and not of_stages
     if _refers(info) and not (of_stages or mark.placed or (mark.metavar and not mark.argument)):
         form = list[Path] if get_origin(info.annotation) is dict else Path
@@ -97,20 +97,15 @@ def _of_field(name: str, info: FieldInfo, of_stages: bool) -> Iterator[Parameter
     if mark.argument:
         said: Any = typer.Argument(**text)
     else:
-        inner = [each for part in get_args(info.annotation) for each in getattr(part, "__metadata__", ())]
-        marks = [*info.metadata, *inner]
-        if name == "metric" or known_metric in [getattr(each, "func", None) for each in marks]:
+        if name == "metric" or _metrics(info):
             text["autocompletion"] = completion.metrics
         if form in (int, list[int]):
-            bounds = [each.gt + 1 if hasattr(each, "gt") else getattr(each, "ge", None) for each in marks]
+            bounds = [each.gt + 1 if hasattr(each, "gt") else getattr(each, "ge", None) for each in _marks(info)]
             text["min"] = next((bound for bound in bounds if bound is not None), None)
         said = typer.Option(_flag(name, info), *(f"--{same}" for same in mark.same), **text)
     default = Parameter.empty if required else info.default if get_origin(form) is not list else None
     optional = form if required or default is not None else form | None
-    yield options.keyword(name, default=default, annotation=Annotated[optional, said])
-    if _several_words(mark):
-        more = typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)
-        yield options.keyword(f"more_{name}", default=None, annotation=Annotated[list[str] | None, more])
+    return options.keyword(name, default=default, annotation=Annotated[optional, said])
 
 
 def _form(annotation: Any) -> Any:
@@ -139,9 +134,13 @@ def _flag(name: str, info: FieldInfo) -> str:
     return f"--{_mark(info).flag or name.replace('_', '-')}"
 
 
-def _several_words(mark: Option) -> bool:
-    """Whether an option takes several words after its name, which are arguments to the parser."""
-    return mark.metavar.endswith("...") and not mark.argument
+def _marks(info: FieldInfo) -> list[Any]:
+    """The marks of a field and of what it holds."""
+    return [*info.metadata, *(each for part in get_args(info.annotation) for each in getattr(part, "__metadata__", ()))]
+
+
+def _metrics(info: FieldInfo) -> bool:
+    return known_metric in [getattr(each, "func", None) for each in _marks(info)]
 
 
 def _read(files: Files) -> Iterator[Path]:
@@ -158,8 +157,8 @@ def _with_files(
     stages = stages_of(args["run_folder"], options.open_store(args["store"])) if of_stages else {}
     for name, info in chosen.model_fields.items():
         given = args.get(name)
-        if _several_words(_mark(info)):
-            given = split_names(given or [], args[f"more_{name}"] or [])
+        if isinstance(given, list) and _metrics(info):
+            given = metric_names(given)
         if given not in (None, [], ()):
             fields[name] = _value(name, info, given, of_stages)
     for name, info in chosen.model_fields.items():

@@ -224,7 +224,7 @@ class Truncation(OfIndexes):
         min_length=1, description="How many dimensions to keep."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
+        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
     ] = Field(("mrr@10", "ndcg@10", "recall@100"), description="What is measured.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import typer
@@ -88,8 +87,13 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"note: {note}" for note in shown["notes"])
     for document in shown["first"]["documents"]:
         title = f"[{document['title']}] " if document["title"] else ""
-        yield f"document {document['doc_id']}: {shorten(title + document['text'], 160, placeholder='…')}"
+        yield f"document {document['doc_id']}: {_short(title + document['text'])}"
     for split, queries in shown["first"]["queries"].items():
         for query in queries:
             answers = f"  = {' | '.join(query['answers'])}" if "answers" in query else ""
-            yield f"query {query['query_id']} ({split}): {shorten(query['text'] + answers, 160, placeholder='…')}"
+            yield f"query {query['query_id']} ({split}): {_short(query['text'] + answers)}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 160 else f"{text[:159]}…"

@@ -117,28 +117,31 @@ class WrittenQueriesCommand(Command):
                 say(f"  {name}: {count:,}")
 
 
+_NEGATIVES: dict[str, tuple[Any, Any]] = {
+    "form": (export.FORM, str),
+    "count": (export.COUNT, int),
+    "output": (options.OUTPUT_FILE, Path),
+    "scores": (export.SCORES, bool),
+    "corpus": (export.CORPUS, Path | None),
+    "dropped": (export.DROPPED_FILE, Path | None),
+}
+
+
 class NegativesCommand(Command):
     """One that writes negatives in the form of a training program, and what was dropped beside them."""
 
     def options(self) -> Iterator[Parameter]:
         """The form, and how much of it."""
-        yield keyword("form", default=export.FORM, annotation=str)
-        yield keyword("count", default=export.COUNT, annotation=int)
-        yield keyword("output", default=options.OUTPUT_FILE, annotation=Path)
-        yield keyword("scores", default=export.SCORES, annotation=bool)
-        yield keyword("corpus", default=export.CORPUS, annotation=Path | None)
-        yield keyword("dropped", default=export.DROPPED_FILE, annotation=Path | None)
-        yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+        for name, (default, annotation) in {**_NEGATIVES, "overwrite": (options.OVERWRITE, bool)}.items():
+            yield keyword(name, default=default, annotation=annotation)
 
     def targets(self, args: Args) -> list[Target]:
         """All files."""
-        target = self._target(args)
-        target.check()
-        return target.files
+        return export.NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
         """Write the negatives, and tell of them."""
-        target = self._target(args)
+        target = export.NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
         counts.pop("queries in the run", None)
@@ -149,15 +152,10 @@ class NegativesCommand(Command):
         with workplace.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
-                    advice = "leave it out, or take denoised"
-                    raise UsageError(f"--dropped: this miner does not record what it drops; {advice}")
+                    raise UsageError("--dropped: this miner does not record what it drops; leave it out")
                 link_file(result.folder / DROPPED, target.dropped)
                 say(f"{target.dropped}: what was dropped")
             export.write(result, target)
-
-    def _target(self, args: Args) -> export.NegativesTarget:
-        names = ("form", "count", "output", "scores", "corpus", "dropped")
-        return export.NegativesTarget(*(args[name] for name in names))
 
 
 def commands() -> dict[str, Command]:

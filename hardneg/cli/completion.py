@@ -21,7 +21,8 @@ def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
     from hardneg.recipe.language import preset_names
 
-    return _of_recipe(context, lambda source: list(preset_names(source)), [])
+    names: list[str] = _of_recipe(context, lambda source: list(preset_names(source)), [])
+    return names
 
 
 def stages(context: typer.Context) -> list[str]:

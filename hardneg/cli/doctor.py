@@ -46,12 +46,11 @@ def doctor(
     """
     if model is not None:
         declared = _declared(model)
-        lines = (
-            (name.replace("_", " "), repr(value) if name.endswith("_prompt") else str(value))
-            for name, value in declared.items()
-            if value not in (None, "", {})
+        shown = {name: repr(value) if name.endswith("_prompt") else str(value) for name, value in declared.items()}
+        pairs = (
+            (name.replace("_", " "), shown[name]) for name, value in declared.items() if value not in (None, "", {})
         )
-        return say_answer(declared, aligned(lines), as_json)
+        return say_answer(declared, aligned(pairs), as_json)
     findings = list(examine(open_store(store).root))
     width = max(len(finding.subject) for finding in findings)
     lines = (
@@ -216,8 +215,9 @@ def _versions() -> list[Finding]:
             problems += [] if fits else [f"{item.name} {version} is not {item.specifier}"]
     findings = []
     for extra, problems in unfit.items():
-        subject, state = f"versions [{extra}]" if extra else "versions", "missing" if extra else "broken"
+        subject = f"versions [{extra}]" if extra else "versions"
+        state: Literal["missing", "broken"] = "missing" if extra else "broken"
         meaning = f'only if you need it: pip install "hardneg[{extra}]"' if extra else "pip install hardneg mends them"
-        told = (state, "; ".join(problems), meaning) if problems else ("ok", "in the declared ranges", "they fit")
-        findings.append(Finding(subject, *told))
+        fits = Finding(subject, "ok", "in the declared ranges", "they fit")
+        findings.append(Finding(subject, state, "; ".join(problems), meaning) if problems else fits)
     return findings

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from hardneg.records.types import PluginSetting
 from hardneg.records.wording import duration
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, world
-from hardneg.store.artifacts import Artifact, Store, disk_errors
+from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target, Words
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.recipe.execute import Watcher, execute
 
-    meet(plan.keys, store.root)
+    if distributed.from_first(plan.keys) != plan.keys:
+        raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
     console = stderr_console()
     watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
     return execute(plan, store, options, watcher)
@@ -243,38 +244,3 @@ def together(device: str | None) -> Iterator[str | None]:
 def _end(rank: int) -> None:
     say(f"hardneg: process {rank} is gone; finished work is kept. Run the same command to resume", err=True)
     os._exit(_LOST)
-
-
-def meet(keys: Mapping[str, str], root: Path, seconds: float = 15.0) -> None:
-    """Makes sure that all processes see the same files.
-
-    Args:
-        keys: key by step.
-        root: the store's folder.
-        seconds: within which a file of the first process is to be seen by those on other machines.
-
-    Raises:
-        UsageError: this process has come to other keys than the first, or does not see what that writes.
-    """
-    here = world()
-    if here.several_machines:
-        mark = root / "locks" / f"meeting-{distributed.from_first(time.time_ns())}"
-        with disk_errors(root):
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            if here.first:
-                mark.touch()
-        distributed.barrier()
-        end = time.monotonic() + seconds
-        while not mark.exists():
-            if time.monotonic() > end:
-                raise UsageError(
-                    f"store {root}: process {here.rank} does not see what process 0 writes there; put the store on a "
-                    "file system that all machines share, and give its path with --store or $HARDNEG_STORE"
-                )
-            os.listdir(mark.parent)  # a network file system may remember for a while what was not there
-            time.sleep(0.2)
-        distributed.barrier()
-        if here.first:
-            mark.unlink()
-    if distributed.from_first(keys) != keys:
-        raise UsageError(f"process {here.rank} sees another model or dataset than process 0: their files differ")

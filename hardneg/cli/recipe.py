@@ -23,7 +23,6 @@ from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.execute import Options
     from hardneg.recipe.needs import Need
@@ -265,8 +264,9 @@ def _show(
     for line in too_large:
         say(f"too large: {line}")
     if any(START in step.inputs.values() for step in plan.until(until)):
-        for line in override_lines(plan.recipe.models.of(plan.recipe.model)):
-            say(line)
+        model = plan.recipe.models.of(plan.recipe.model)
+        for line in model.remarks if model.folder is not None else ():
+            say(f"model {model.spec.name}: {line}")
     for problem in ahead:
         say(f"before it can run: {problem}")
 
@@ -342,36 +342,6 @@ def _ahead(rows: "Sequence[Estimate]") -> str:
     if known := [row.seconds for row in ahead if row.seconds is not None]:
         parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
     return ", ".join(parts)
-
-
-def override_lines(model: "ResolvedModel") -> list[str]:
-    """What a recipe says otherwise than its model's own files, one line each; or that those are not here yet.
-
-    Nothing of a model that has no files, such as one that a server holds.
-    """
-    from hardneg.encoders.open.contract import OWN, overrides
-
-    spec = model.spec
-    if model.folder is None and model.known is not None:
-        return []
-    if model.folder is None:
-        left = [name for name in OWN if getattr(spec, name) is None]
-        note = f"model {spec.name}: not on this machine; {', '.join(left)} are read from its files when it is"
-        return [note] if left else []
-    try:
-        overridden, remarked = overrides(spec, model.contract).items(), model.remarks
-    except HardnegError:
-        return []  # told as what is in the way of a run
-    lines = [f"model {spec.name}: {name} {_shown(said)}, its own is {_shown(own)}" for name, (said, own) in overridden]
-    return lines + [f"model {spec.name}: {line}" for line in remarked]
-
-
-def _shown(value: Any) -> str:
-    from hardneg.encoders.open.contract import tokens_read
-
-    if isinstance(value, int):
-        return tokens_read(value)
-    return repr(value) if isinstance(value, str) and (not value or " " in value) else str(value)
 
 
 def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str]:

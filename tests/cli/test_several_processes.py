@@ -10,8 +10,6 @@ import pytest
 from processes import TORCHRUN
 from recipe.recipes import large_collection
 
-from hardneg.cli import planned_work
-from hardneg.records.errors import UsageError
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, gpu_of, world
 
@@ -59,21 +57,6 @@ def test_a_process_without_a_sign_is_gone_and_one_that_gives_signs_is_not(monkey
     ending.set()
     distributed.watch_others(gone.append, ending)
     assert gone == [0]
-
-
-def test_a_store_that_is_not_shared_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is the second of two processes, alone on its machine; the other one agrees to all."""
-    agreed = {"world": lambda: World(1, 2, 0, 1), "barrier": lambda: None, "from_first": lambda value: value}
-    for name, change in agreed.items():
-        monkeypatch.setattr(planned_work if name == "world" else distributed, name, change)
-    with pytest.raises(UsageError, match="process 1 does not see what process 0 writes there; put the store on"):
-        planned_work.meet({}, tmp_path, seconds=0)
-    monkeypatch.setattr(planned_work.time, "time_ns", lambda: 7)
-    (tmp_path / "locks" / "meeting-7").touch()
-    planned_work.meet({}, tmp_path, seconds=0)
-    monkeypatch.setattr(planned_work, "world", lambda: World(0, 2, 0, 1))
-    planned_work.meet({}, tmp_path, seconds=0)
-    assert list((tmp_path / "locks").iterdir()) == []
 
 
 def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

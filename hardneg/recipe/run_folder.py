@@ -19,7 +19,6 @@ import yaml
 import hardneg
 from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
-from hardneg.formats.runs import stream_run, write_run
 from hardneg.recipe.language import preset_names
 from hardneg.recipe.yaml_load import find_recipe, is_shipped, named_recipes, parsed
 from hardneg.records.errors import DataError
@@ -28,7 +27,7 @@ from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.records.wording import counted
 from hardneg.runtime.devices import cpu_name
 from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
-from hardneg.store.atomic_write import link_file, link_folder, replace_text, replacing_folder
+from hardneg.store.atomic_write import link_file, link_folder, replace_text
 from hardneg.store.digest import digest
 from hardneg.store.gc_roots import laid_out
 from hardneg.verbs.evaluate import Evaluate
@@ -197,35 +196,6 @@ def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Pat
         if output := artifacts.get(name):
             paths[artifact_type] = output.path / recipe.stages[name].parts[artifact_type]
     return paths
-
-
-RUN_FILE = "run.txt.gz"
-"""The name by which TIRA finds a run."""
-_ENDING = ".trec.gz"
-
-
-def export_runs(folder: Path, output: Path) -> list[str]:
-    """Writes each run of a run folder as `NAME/run.txt.gz` and `NAME/ir-metadata.yml`; its name is the tag in both.
-
-    Returns the names of the runs.
-
-    Raises:
-        DataError: the folder has no metadata or no runs, or a file of it is damaged.
-        ArtifactError: the disk is full.
-    """
-    metadata_file, names = folder / IR_METADATA, []
-    with yaml_errors(metadata_file, "run the recipe again, which writes it"):
-        metadata = dict(parsed(metadata_file.read_text(encoding="utf-8")))
-    paths = sorted((folder / "runs").glob(f"*{_ENDING}"))
-    if not paths:
-        raise DataError(f"{folder}: has no runs: give the folder of a recipe that has searched")
-    with replacing_folder(output) as new:
-        for path in paths:
-            names.append(path.name.removesuffix(_ENDING))
-            (new / names[-1]).mkdir()
-            write_run(new / names[-1] / RUN_FILE, stream_run(path), names[-1])
-            replace_text(new / names[-1] / IR_METADATA, as_yaml({**metadata, "tag": names[-1]}))
-    return names
 
 
 TIES = "ascending document ids; the second of two equal scores is written as the next smaller float"

@@ -62,7 +62,7 @@ def test_a_misspelt_kind_gets_the_nearest():
 
 def test_a_word_of_python_is_refused_as_such():
     told = refused("plugins new loss class")
-    assert "a word of Python's own" in told and "'my-loss'" in told
+    assert "no word of Python's own" in told and "'my-loss'" in told
     assert "lower-case letters" in refused("plugins new loss My_Loss")
 
 

@@ -121,7 +121,7 @@ _HELP = """
 import sys, {module}
 heavy = [name for name in {heavy!r} if name in sys.modules]
 assert not heavy, f"broken rule: importing an analysis's module loads nothing heavy: {{heavy}}"
-from hardneg.cli.analyze import command_of
+from hardneg.cli.analysis_command import command_of
 command_of({module}.{cls}).main(["--help"], prog_name="hardneg analyze {name}")
 """
 

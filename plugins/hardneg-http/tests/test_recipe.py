@@ -10,7 +10,6 @@ import pytest
 import yaml
 from embedding_server import Served, serving, vector
 
-from hardneg.cli.recipe_plan import override_lines
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -61,7 +60,6 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     plan = make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served))))
     (told,) = (need for need in needs(plan) if need.category == "model")
     assert told.note == f"served at {served.url}" and served.requests == []
-    assert override_lines(plan.recipe.models.of(plan.recipe.model)) == []
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     vectors = np.stack([vector(f"the text of {row}") for row in range(10)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

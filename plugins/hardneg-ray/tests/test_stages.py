@@ -82,8 +82,11 @@ def test_commands_on_files_give_the_same(tmp_path, monkeypatch):
         assert (tmp_path / f"local-{name}").read_bytes() == (tmp_path / f"ray-{name}").read_bytes(), name
 
 
-def test_several_processes_and_a_cluster_are_refused():
-    done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--num-processes", "2"])
+def test_several_processes_and_a_cluster_are_refused(monkeypatch):
+    with monkeypatch.context() as launched:
+        launched.setenv("WORLD_SIZE", "2")
+        launched.setenv("RANK", "0")
+        done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray"])
     assert "--engine ray: it starts its own processes" in str(done.exception)
     done = CliRunner().invoke(app, ["recipe", "run", "star-passage", "--engine", "ray", "--engine-option", "actor=2"])
     assert "ray has no such option; did you mean 'actors'" in str(done.exception)

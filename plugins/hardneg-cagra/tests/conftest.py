@@ -14,7 +14,7 @@ from cuvs_by_hand import Cuvs
 def cuvs(monkeypatch: pytest.MonkeyPatch) -> Cuvs:
     """A cuVS whose GPU is this CPU."""
     import torch
-    from hardneg_cagra import device
+    from hardneg_cagra import graph
 
     by_hand, neighbors = Cuvs(), ModuleType("cuvs.neighbors")
     neighbors.cagra = by_hand  # type: ignore[attr-defined]
@@ -23,5 +23,5 @@ def cuvs(monkeypatch: pytest.MonkeyPatch) -> Cuvs:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(torch.cuda, "device", lambda name: nullcontext())
-    monkeypatch.setattr(device, "_BUILT_ON", "cpu")
+    monkeypatch.setattr(graph, "_BUILT_ON", "cpu")
     return by_hand

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hardneg_cagra import device
+from hardneg_cagra import graph
 from hardneg_cagra.backend import Cagra, CagraSearcher
-from hardneg_cagra.device import GpuGraph
-from hardneg_cagra.graph import as_faiss, links_of
+from hardneg_cagra.graph import GpuGraph, as_faiss, links_of
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Fp16
@@ -149,7 +148,7 @@ class CagraThere(Cagra):
 
     def open(self, path: Path, rows: Any = None) -> CagraSearcher:
         opened = super().open(path)
-        return replace(opened, copy=GpuGraph(opened.index, device._BUILT_ON, self.width))
+        return replace(opened, copy=GpuGraph(opened.index, graph._BUILT_ON, self.width))
 
 
 @pytest.mark.usefixtures("cuvs")

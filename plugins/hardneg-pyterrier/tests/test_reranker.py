@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pandas as pd
 import pytest
-from hardneg_pyterrier import Reranker, reranker
+from hardneg_pyterrier import Reranker, transformers
 
 from hardneg.records.errors import PluginError
 from hardneg.records.types import PluginSetting
@@ -29,7 +29,7 @@ def lengths(monkeypatch: pytest.MonkeyPatch) -> Reranker:
         assert (kind, setting.name) == ("rerankers", "lengths")
         return _Lengths()
 
-    monkeypatch.setattr(reranker, "configure", configured)
+    monkeypatch.setattr(transformers, "configure", configured)
     return Reranker("lengths")
 
 

@@ -15,8 +15,7 @@ from hardneg.plugin import (
     UsageError,
     compression,
 )
-from hardneg_cagra.device import GpuGraph, Links
-from hardneg_cagra.graph import as_faiss
+from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
 if TYPE_CHECKING:
     from hardneg.plugin import ExactOptions
@@ -71,7 +70,7 @@ class Cagra:
         if len(vectors) <= self.intermediate:
             problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"
             raise UsageError(f"cagra: {problem}")
-        graph = Links(self.degree, self.intermediate, self.algorithm).of(vectors)
+        graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CagraSearcher":

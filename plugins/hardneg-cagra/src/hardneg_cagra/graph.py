@@ -1,16 +1,23 @@
-"""A graph of links as a faiss index, so that a CPU searches what a GPU has built, and as an array again.
+"""A graph of vectors, made and searched on a GPU by cuVS; as a faiss index, so that a CPU searches it, and as an array.
 
 CAGRA's graph becomes the lowest level of an HNSW graph. The levels above, which say where a search of it begins, are
 those of a small HNSW graph over one vector of `m`, as HNSW itself would draw so many (Malkov and Yashunin 2020,
 section 4.1).
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, Progress, compression, generator
+from hardneg.plugin import FlatVectors, MissingDependency, Progress, UsageError, compression, generator, index_checks
+
+_MOST = 512  # hits of a search, and near vectors that it holds
+_QUERIES = 512  # at a time: the vectors of their hits are in memory
+_BLOCK_BYTES = 256 << 20
+_BUILT_ON = "cuda"
 
 
 def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, seed: int, progress: Progress) -> Any:
@@ -86,3 +93,91 @@ def links_of(index: Any) -> NDArray[np.uint32]:
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
     neighbours: NDArray[np.uint32] = links[starts[:-1, None] + np.arange(width)].astype(np.uint32)
     return neighbours
+
+
+def load_cagra() -> Any:
+    """The module `cuvs.neighbors.cagra`.
+
+    Raises:
+        UsageError: torch sees no GPU.
+        MissingDependency: cuVS is not installed.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise UsageError("cagra is built and searched on a GPU, and torch sees none here: take hnsw or ivf-flat")
+    try:
+        from cuvs.neighbors import cagra
+    except ImportError as error:
+        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", as the GPU\'s driver has it'
+        raise MissingDependency(advice) from error
+    return cagra
+
+
+def built_graph(vectors: FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
+    """The rows that each row is linked to: uint32 [N, degree].
+
+    The vectors are on the GPU at once, 4 d bytes each, and the graphs beside them.
+
+    degree: links of a vector; intermediate: of the graph that they are chosen from; algorithm: that makes that.
+    """
+    import torch
+
+    cagra = load_cagra()
+    degrees = {"graph_degree": degree, "intermediate_graph_degree": intermediate}
+    params = cagra.IndexParams(metric="inner_product", build_algo=algorithm, **degrees)
+    held = torch.empty((len(vectors), vectors.dimension), device=_BUILT_ON)
+    for start, block in index_checks.vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
+        held[start : start + len(block)] = torch.from_numpy(block)
+    torch.cuda.synchronize()  # cuVS has a stream of its own
+    return np.asarray(cagra.build(params, held).graph.copy_to_host()).astype(np.uint32, copy=False)
+
+
+@dataclass(frozen=True)
+class GpuGraph:
+    """An index of `as_faiss` searched on a GPU; `device` is torch's name of that, `width` what it holds."""
+
+    index: Any
+    device: str
+    width: int
+
+    @cached_property
+    def _held(self) -> tuple[Any, Any]:
+        """The vectors, and cuVS's index, which only points to them."""
+        import torch
+
+        faiss, storage = compression.load_faiss(), compression.load_faiss().downcast_index(self.index.storage)
+        flat = faiss.rev_swig_ptr(storage.get_xb(), storage.ntotal * storage.d).reshape(storage.ntotal, storage.d)
+        with torch.cuda.device(self.device):
+            vectors = torch.from_numpy(flat).to(self.device)
+            links = torch.from_numpy(links_of(self.index)).to(self.device)
+            torch.cuda.synchronize()
+            return vectors, load_cagra().from_graph(links, vectors, metric="inner_product")
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores float32 and rows int64 [Q, depth]; longer lists than a GPU gives come from the CPU.
+
+        The scores are the products of the whole vectors, in float32.
+        """
+        if depth > _MOST:
+            scores, rows = self.index.search(queries, depth)
+            return scores, rows
+        parts = [
+            self._search_part(queries[start : start + _QUERIES], depth) for start in range(0, len(queries), _QUERIES)
+        ]
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _search_part(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        import torch
+
+        cagra, (vectors, index) = load_cagra(), self._held
+        with torch.cuda.device(self.device):
+            held = torch.from_numpy(queries).to(self.device)
+            torch.cuda.synchronize()
+            held_by_a_search = min(_MOST, -(-max(self.width, depth) // 32) * 32)  # a multiple of 32, for the kernels
+            params = cagra.SearchParams(itopk_size=held_by_a_search)
+            ranked = np.asarray(cagra.search(params, index, held, depth)[1].copy_to_host()).astype(np.int64)
+            ranked[ranked >= len(vectors)] = -1
+            rows = torch.from_numpy(ranked).to(self.device)
+            scores = (vectors[rows.clamp(min=0)] * held[:, None]).sum(2)
+        return scores.cpu().numpy(), ranked

@@ -1,6 +1,6 @@
-"""`Retriever`: an index of hardneg and its model as one transformer."""
+"""Transformers of PyTerrier: a stored run, an index with its model, and a reranker."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,53 @@ from hardneg.plugin import (
     ModelSpec,
     OpenedIndex,
     PluginSetting,
+    RankedList,
     UsageError,
     configure,
     laid_indexes,
+    run_files,
     usual_store,
 )
-from hardneg_pyterrier.run import DEPTH
+from hardneg.plugin import Reranker as RerankerPlugin
 
+DEPTH = 1000
+"""Documents of a query, by default."""
 _COLUMNS = ("docno", "score", "rank")
+_EMPTY = RankedList((), np.empty(0, np.float32))
+
+
+class Run(pt.Transformer):  # type: ignore[misc]
+    """The documents that a TREC run has for each query, in its order."""
+
+    def __init__(self, path: str | Path, depth: int = DEPTH) -> None:
+        """depth: how far down its lists."""
+        super().__init__()
+        self.path, self.depth = Path(path), depth
+
+    @cached_property
+    def lists(self) -> dict[str, RankedList]:
+        """By query. Raises DataError where the run cannot be read."""
+        return dict(run_files.read_run(self.path))
+
+    def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
+        """Rows of documents, for rows with `qid`; ranks are counted from 0."""
+        pt.validate.query_frame(queries, extra_columns=[])
+        kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
+        parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
+        hits = pd.concat(parts) if parts else self._hits("")
+        rows = kept.iloc[[i for i, part in enumerate(parts) for _ in range(len(part))]]
+        return pd.concat([rows.reset_index(drop=True), hits.reset_index(drop=True)], axis=1)
+
+    def _hits(self, query_id: str) -> pd.DataFrame:
+        ranked = self.lists.get(query_id, _EMPTY)
+        count = min(self.depth, len(ranked.doc_ids))
+        scores = pd.Series([float(score) for score in ranked.scores[:count]], dtype=float)
+        return pd.DataFrame(
+            {"docno": pd.Series(ranked.doc_ids[:count], dtype=object), "score": scores, "rank": range(count)}
+        )
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
 
 
 class Retriever(pt.Transformer):  # type: ignore[misc]
@@ -106,3 +145,48 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"Retriever({str(self.laid.folder)!r}, depth={self.depth})"
+
+
+class Reranker(pt.Transformer):  # type: ignore[misc]
+    """Documents of each query with the scores of a reranker, best first."""
+
+    def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
+        """plugin: the name of a reranker of hardneg, such as `cross-encoder`, with its options; text: the column.
+
+        Raises:
+            PluginError: there is no such reranker, or it has no such option.
+        """
+        super().__init__()
+        self.plugin: RerankerPlugin = configure("rerankers", PluginSetting(plugin, options))
+        self.text = text
+
+    @classmethod
+    def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
+        """The cross-encoder that a recipe trained and saved in a folder."""
+        return cls("cross-encoder", source=str(folder), **options)
+
+    def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The same rows with new scores and ranks from 0; ties stay in their order."""
+        pt.validate.result_frame(frame, extra_columns=["query", self.text])
+        if not len(frame):
+            return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))
+        groups = [np.asarray(rows) for rows in frame.groupby("qid", sort=False).indices.values()]
+        requests = self._requests(frame, groups)
+        parts = [
+            _ranked(frame.iloc[rows], scores) for rows, scores in zip(groups, self.plugin.rerank(requests), strict=True)
+        ]
+        return pd.concat(parts).reset_index(drop=True)
+
+    def _requests(self, frame: pd.DataFrame, groups: Sequence[Any]) -> Iterator[tuple[str, Sequence[str]]]:
+        for rows in groups:
+            part = frame.iloc[rows]
+            yield str(part["query"].iloc[0]), part[self.text].astype(str).tolist()
+
+    def __repr__(self) -> str:
+        return f"Reranker({self.plugin!r})"
+
+
+def _ranked(part: pd.DataFrame, scores: Sequence[float]) -> pd.DataFrame:
+    values = np.asarray(scores, float)
+    order = np.argsort(-values, stable=True)
+    return part.iloc[order].assign(score=values[order], rank=np.arange(len(values)))

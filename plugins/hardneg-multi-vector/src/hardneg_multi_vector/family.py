@@ -59,23 +59,12 @@ class LateInteractionContract:
 def _stanford(folder: Path, contract: Any) -> LateInteractionContract:
     metadata = model_files.json_object(folder / METADATA)
     filled = _count(metadata.get("query_maxlen") or _FILLED, folder)
-    prompts = {
-        "query": f"{metadata.get('query_token_id') or '[unused0]'} ",
-        "document": f"{metadata.get('doc_token_id') or '[unused1]'} ",
-    }
+    markers = {"query": ("query_token_id", "[unused0]"), "document": ("doc_token_id", "[unused1]")}
+    prompts = {side: f"{metadata.get(name) or usual} " for side, (name, usual) in markers.items()}
     length = metadata.get("doc_maxlen")
     document = contract.document_length if length is None else _count(length, folder)
     lengths: dict[Side, int] = {"query": filled, "document": document}
     return LateInteractionContract("stanford", "maxsim", prompts, lengths, filled, metadata)
-
-
-def _prompts(config: Mapping[str, Any], contract: Any) -> dict[str, str]:
-    """By name; PyLate's markers stand before the prompts of queries and documents."""
-    prompts = dict(contract.prompts)
-    for side in SIDES:
-        if (marker := config.get(f"{side}_prefix")) is not None:
-            prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
-    return prompts
 
 
 def _transformer_options(folder: Path, side: Side) -> Mapping[str, Any]:
@@ -146,9 +135,8 @@ class LateInteraction(FolderFamily):
         config = model_files.json_object(folder / CONFIG)
         if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):
             return _stanford(folder, contract)
-        form = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}.get(
-            str(config.get("model_type")), ""
-        )
+        forms = {"MultiVectorEncoder": "sentence-transformers", "ColBERT": "pylate"}
+        form = forms.get(str(config.get("model_type")), "")
         options = {name: config[name] for name in _OLDER if name in config} if form else {}
         own = _transformer_options(folder, "query") if form else {}
         older = options.get("query_expansion")
@@ -164,9 +152,12 @@ class LateInteraction(FolderFamily):
         if filled:
             fixed = isinstance(expansion, dict) and expansion.get("strategy") == "fixed"
             lengths["query"] = filled if fixed else max(filled, lengths["query"])
-        said = config.get("similarity_fn_name")
+        said, prompts = config.get("similarity_fn_name"), dict(contract.prompts)
+        for side in SIDES:  # PyLate's markers stand before the prompts
+            if (marker := config.get(f"{side}_prefix")) is not None:
+                prompts[side] = str(marker) + prompts[side].removeprefix(str(marker))
         similarity = str(said) if said in SIMILARITIES else "maxsim"
-        return LateInteractionContract(form, similarity, _prompts(config, contract), lengths, filled, options)
+        return LateInteractionContract(form, similarity, prompts, lengths, filled, options)
 
     def contract(self, folder: Path) -> Any:
         """The contract of a folder. Raises ModelError where it holds no whole model."""
@@ -190,10 +181,8 @@ class LateInteraction(FolderFamily):
             lines.append(f"similarity is {full.similarity!r}: token vectors have maxsim or meanmaxsim")
         if wrong := [f"{side}_length is {full.length(side)}" for side in SIDES if full.length(side) < SHORTEST]:
             lines.append(f"{', '.join(wrong)}: at least {SHORTEST} tokens are needed")
-        if full.query_length < self.filled(interaction):
-            lines.append(
-                f"query_length is {full.query_length}: queries are filled up to {self.filled(interaction)} tokens"
-            )
+        if full.query_length < (filled := self.filled(interaction)):
+            lines.append(f"query_length is {full.query_length}: queries are filled up to {filled} tokens")
         if self.dimension is not None and (interaction.form or self.dimension < 1):
             says = "it has its own" if interaction.form else "give a number of dimensions"
             lines.append(f"encoder.dimension is {self.dimension}: {says}, or leave it out")

@@ -68,8 +68,7 @@ class MultiVectorPq:
     def __post_init__(self) -> None:
         least = {"subvectors": 1, "centroids": 1, "probes": 1, "candidates": 1, "sample": 256}
         for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
+            if (value := getattr(self, name)) is not None and value < bound:
                 raise UsageError(f"{_NAME}: {name} is {value}: it must be at least {bound}")
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:

@@ -162,18 +162,13 @@ class MultiVectorSearcher(TokenSearcher):
         """
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
-    @property
-    def settings(self) -> ExactOptions:
-        """The device, and how many tokens of documents and of queries are multiplied at a time."""
-        return self.options or ExactOptions()
-
     @cached_property
     def held(self) -> Tensor | None:
         """All vectors of the store, float32 [T, d], where they fit the device."""
-        vectors = self.store.vectors
-        if 4 * len(vectors) * vectors.dimension > self.settings.resident:
+        vectors, options = self.store.vectors, self.options or ExactOptions()
+        if 4 * len(vectors) * vectors.dimension > options.resident:
             return None
-        rows = torch.empty((len(vectors), vectors.dimension), device=self.settings.where)
+        rows = torch.empty((len(vectors), vectors.dimension), device=options.where)
         for start, block in index_checks.vector_blocks(vectors, _READ):
             rows[start : start + len(block)] = torch.from_numpy(block)
         return rows
@@ -193,7 +188,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     Raises:
         ArtifactError: for vectors, or scores, that are not finite.
     """
-    store, options, held = searcher.store, searcher.settings, searcher.held
+    store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))
     cpu, wanted = options.where.type == "cpu", queries[answered]
     products, most, size = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)

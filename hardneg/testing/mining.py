@@ -126,9 +126,8 @@ class MinerTests(PluginTests):
             except Exception as error:
                 raise AssertionError(f"broken rule: short and empty lists are no error\n  found: {error!r}") from error
             rule(len(mined) == 1, "a query without candidates has an answer too, an empty one", case.query_id)
-            rule(
-                len(mined[0].scores) == len(mined[0].negatives), "there are as many scores as negatives", case.query_id
-            )
+            many = len(mined[0].scores) == len(mined[0].negatives)
+            rule(many, "there are as many scores as negatives", case.query_id)
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         candidates = self.candidates()

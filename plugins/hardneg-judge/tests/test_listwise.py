@@ -1,6 +1,5 @@
 """The reranker `chat-listwise`: orders that are repaired, windows that slide, and what is asked how often."""
 
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -53,21 +52,6 @@ class TestListwise(RerankerTests):
 )
 def test_an_order_is_repaired(answer: str, order: list[int]) -> None:
     assert permutation(answer, 3) == order
-
-
-def test_a_hundred_broken_answers_give_permutations_that_keep_what_they_say() -> None:
-    draws = random.Random(5)
-    for _ in range(100):
-        count = draws.randint(2, 20)
-        said = [draws.choice([draws.randint(1, count), draws.randint(count + 1, 99), 0]) for _ in range(count)]
-        joined = draws.choice([" > ", ", ", "] > [", "\n", " = "]).join(map(str, said))
-        order = permutation(draws.choice(["", "Here: ", "Sure!\n"]) + joined, count)
-        valid = list(dict.fromkeys(number - 1 for number in said if 1 <= number <= count))
-        if not valid:
-            assert order == []
-            continue
-        assert sorted(order) == list(range(count)) and order[: len(valid)] == valid
-        assert order[len(valid) :] == sorted(order[len(valid) :])
 
 
 def test_the_best_rise_through_the_windows(served: Served) -> None:

@@ -58,7 +58,9 @@ def task_texts(rows: Any, task_metadata: Any, side: Side) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class TaskTexts:
-    """The loader of a corpus that mteb holds; a document's id is its row, so that equal texts have equal keys.
+    """The loader of a corpus that mteb holds, and the collection: documents alone, for mteb itself holds the queries.
+
+    A document's id is its row, so that equal texts have equal keys.
 
     source: the texts in row order.
     """
@@ -66,15 +68,15 @@ class TaskTexts:
     source: Annotated[Any, Field(exclude=True)]
     version: ClassVar[int] = 1
 
-    def load(self) -> "TaskCorpus":
+    def load(self) -> "TaskTexts":
         """The corpus as a collection."""
-        return TaskCorpus(self.source)
+        return self
 
     def fingerprint(self) -> str:
         """A digest of the texts: of each its length in bytes, then its bytes."""
         state = hashlib.blake2b(digest_size=16)
-        for text in _texts(self.source):
-            encoded = text.encode("utf-8", "surrogatepass")
+        for document in self.documents():
+            encoded = document.text.encode("utf-8", "surrogatepass")
             state.update(len(encoded).to_bytes(8, "little"))
             state.update(encoded)
         return state.hexdigest()
@@ -83,16 +85,12 @@ class TaskTexts:
         """How many documents there are."""
         return len(self.source)
 
-
-@dataclass(frozen=True)
-class TaskCorpus:
-    """A collection of documents alone: mteb itself holds the queries."""
-
-    texts: Sequence[str]
-
     def documents(self) -> Iterator[Document]:
         """Each text, with its row as id."""
-        return (Document(str(row), text) for row, text in enumerate(_texts(self.texts)))
+        for start in range(0, len(self.source), _AT_ONCE):
+            yield from (
+                Document(str(row), text) for row, text in enumerate(self.source[start : start + _AT_ONCE], start)
+            )
 
     def splits(self) -> Sequence[str]:
         """None."""
@@ -109,11 +107,6 @@ class TaskCorpus:
     def notes(self) -> Sequence[str]:
         """None."""
         return ()
-
-
-def _texts(source: Sequence[str]) -> Iterator[str]:
-    for start in range(0, len(source), _AT_ONCE):
-        yield from source[start : start + _AT_ONCE]
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,7 @@ _ORDERS = "hardneg.training.batch_orders:"
 CHOICES: Mapping[str, Mapping[str, str]] = {
     "batches": {
         "clustered": f"{_ORDERS}Clustered", "hardest-together": f"{_ORDERS}HardestTogether",
-        "one-source": f"{_ORDERS}OneSource", "shuffled": f"{_ORDERS}Shuffled",
-        "topic-balanced": f"{_ORDERS}TopicBalanced",
+        "shuffled": f"{_ORDERS}Shuffled", "topic-balanced": f"{_ORDERS}TopicBalanced",
     },
 }  # fmt: skip
 """Options of a training that are chosen by name, with options of their own, as plugins are; packages add none."""

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hardneg.encoders.spec import SIDES
-from hardneg.fields import LATER, Name, Reference, Setting, marked_references
+from hardneg.fields import LATER, Name, Reference, marked_references
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.layout import DATASET
-from hardneg.records.types import PluginSetting
 from hardneg.records.wording import counted
-from hardneg.registry.plugins import needs_of
-from hardneg.registry.protocols import Loss
 from hardneg.store.identity import options_in_key
 from hardneg.training.examples import TrainingData
-from hardneg.training.masks import WITH_EACH_OTHER
-from hardneg.training.sources import MixedSource, Mixture, mixed
+from hardneg.training.sources import Mixture, mixed
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
@@ -38,7 +33,7 @@ if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-_OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from", "batches_sources")
+_OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
 """Fields of a training that are of one collection."""
 
 
@@ -52,10 +47,6 @@ class SourceOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     dataset: Annotated[Name | None, Reference(("collection",))] = None
-    cap: int | None = None
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    loss: Setting | None = None
 
 
 class MixingOptions(BaseModel):
@@ -73,8 +64,7 @@ class MixtureOptions(OptionGroup):
         default={},
         json_schema_extra=LATER,
         description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
-        "`negatives` or `dataset`, and `cap` (the most queries), `query_prompt`, `document_prompt` or a `loss` of its "
-        "own.",
+        "`negatives` or `dataset`.",
     )
     mixing: MixingOptions = Field(
         default=MixingOptions(),
@@ -89,20 +79,14 @@ class MixtureOptions(OptionGroup):
             for path, target, need in marked_references(source):
                 yield f"datasets.{name}.{path}", target, need
 
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        yield from super().plugins()
-        for name, source in self.datasets.items():
-            if source.loss is not None:
-                yield f"datasets.{name}.loss", "losses", source.loss
-
     def identity(self) -> dict[str, Any]:
-        """The sources without what counts by its content."""
+        """The sources, which count by their content; with the words of keys for what they no longer have."""
         identity = super().identity()
         if "mixing" in identity:
             identity["mixing"] = options_in_key(self.mixing)
         if self.datasets:
-            without = ("negatives", "dataset", "loss")
-            identity["datasets"] = {name: options_in_key(each, without) for name, each in self.datasets.items()}
+            bare = {"cap": None, "query_prompt": None, "document_prompt": None}
+            identity["datasets"] = dict.fromkeys(self.datasets, bare)
         return identity
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -114,13 +98,11 @@ class MixtureOptions(OptionGroup):
         return {**super().implied(recipe), **collections}
 
     def learnt(self, sizes: Sizes) -> Sizes:
-        """The sizes with the queries of all sources, caps counted, as those to learn from."""
+        """The sizes with the queries of all sources as those to learn from."""
         if not self.datasets:
             return sizes
-        queries = 0
-        for name, source in self.datasets.items():
-            own = sizes.collections.get(f"datasets.{name}.dataset", sizes).queries("train")
-            queries += own if source.cap is None else min(own, source.cap)
+        names = (f"datasets.{name}.dataset" for name in self.datasets)
+        queries = sum(sizes.collections.get(name, sizes).queries("train") for name in names)
         return replace(sizes, splits={**sizes.splits, "train": queries})
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -134,36 +116,16 @@ class MixtureOptions(OptionGroup):
                 yield f"{name}: is of one collection; leave it out beside datasets"
         if not self.mixing.temperature > 0:
             yield f"mixing.temperature: must be above 0, not {self.mixing.temperature:g}"
-        for name in self.datasets:
-            yield from (f"datasets.{name}.{line}" for line in self._problems_of(name, recipe))
-
-    def _problems_of(self, name: str, recipe: RecipeView) -> Iterator[str]:
-        source = self.datasets[name]
-        if source.negatives is None and source.dataset is None:
-            yield "negatives: missing; name a stage that mined some, or a collection in `dataset`"
-        elif source.negatives is None and self.options.negatives_per_query:
-            yield "negatives: missing; for the other queries' documents alone set options.negatives_per_query to 0"
-        if source.negatives in recipe.stages and source.dataset is not None:
-            own = _collection_of(str(source.negatives), recipe)
-            if own != source.dataset:
-                yield f"dataset: {source.negatives!r} is of {own!r}; leave this out"
-        if source.cap is not None and source.cap < 1:
-            yield f"cap: must be 1 or above, not {source.cap}"
-        if source.document_prompt is not None and self.segments is not None:
-            yield "document_prompt: documents in segments have the model's own; leave one of the two out"
-        if source.loss is not None:
-            yield from (f"loss: {line}" for line in self._problems_of_loss(name, source.loss.name, recipe))
-
-    def _problems_of_loss(self, name: str, called: str, recipe: RecipeView) -> Iterator[str]:
-        loss, similarity = recipe.plugin(f"datasets.{name}.loss"), self.began_with(recipe).similarity
-        if not self.mixing.one_source:
-            yield "a batch of several collections has one loss; say `mixing.one_source: true`, or leave this out"
-        if lacking := [part for part in needs_of(loss) if part not in WITH_EACH_OTHER]:
-            yield f"{called} needs {', '.join(lacking)}, which these batches lack; take another loss"
-        elif needs_of(loss) and self.segments is not None:
-            yield f"{called} needs scores of documents with each other, which segments have not; leave segments out"
-        if similarity not in (None, wanted := getattr(type(loss), "similarity", similarity)):
-            yield f"{called} is made for similarity {wanted}, and the model's is {similarity}; take another loss"
+        for name, source in self.datasets.items():
+            if source.negatives is None and source.dataset is None:
+                yield f"datasets.{name}.negatives: missing; name a stage that mined some, or a collection in `dataset`"
+            elif source.negatives is None and self.options.negatives_per_query:
+                advice = "for the other queries' documents alone set options.negatives_per_query to 0"
+                yield f"datasets.{name}.negatives: missing; {advice}"
+            if source.negatives in recipe.stages and source.dataset is not None:
+                own = _collection_of(str(source.negatives), recipe)
+                if own != source.dataset:
+                    yield f"datasets.{name}.dataset: {source.negatives!r} is of {own!r}; leave this out"
 
 
 def _collection_of(negatives: str, recipe: RecipeView) -> str:
@@ -250,27 +212,22 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
 
     def _mixture(self, context: StageContext[Any]) -> Mixture:
         """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
-        sources = dict[str, MixedSource]()
-        for name, options in sorted(self.datasets.items()):
-            path = f"datasets.{name}"
-            collection = open_collection(context.inputs[f"{path}.dataset"])
-            data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
-            own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
-            prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
-            loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
-            sources[name] = MixedSource(replace(data, segments=self.segments), options.cap, prompts, loss)
+        sources = dict[str, TrainingData]()
+        for name in sorted(self.datasets):
+            collection = open_collection(context.inputs[f"datasets.{name}.dataset"])
+            data = examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
+            sources[name] = replace(data, segments=self.segments)
         return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
 
     def _said_of(self, mixture: Mixture, drawn: Mapping[str, int]) -> dict[str, object]:
         """drawn: how many examples of each source."""
         facts: dict[str, object] = {}
         for name, source in mixture.sources.items():
-            queries = counted(len(source.data.query_ids), "query", "queries")
-            capped = "" if source.cap is None else f", {source.cap:,} at most"
-            passages = counted(len(source.data.corpus), "passage")
-            facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
-            facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
-            facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
+            queries, passages = (
+                counted(len(source.query_ids), "query", "queries"),
+                counted(len(source.corpus), "passage"),
+            )
+            facts[f"Dataset {name}"] = f"{passages}, {queries}; {counted(drawn[name], 'example')}"
         by = "one a batch" if mixture.one_source else "mixed in a batch"
         facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
         width = self.options.negatives_per_query

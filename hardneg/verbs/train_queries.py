@@ -94,8 +94,6 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
     def _complete(self) -> "TrainQueries":
         if self.segments is not None:
             raise ValueError("segments: the index has one vector a document; leave them out")
-        if self.options.rank_windows:
-            raise ValueError("options.rank_windows: queries meet lists of the index, not drawn negatives; leave it out")
         if self.centroids == "trained" and self.options.keep_every:
             raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}

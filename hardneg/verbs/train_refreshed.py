@@ -105,10 +105,7 @@ class TrainRefreshed(DualOptions):
         return identity
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """What a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
-        if self.refresh.replace == "decayed" and self.negatives is not None:
-            problem = "replace decayed goes on from what the model as it starts has mined"
-            yield f"negatives: {problem}; leave negatives out, or replace"
+        """A miner of other lists, and an index that is not built from what the recipe's model makes."""
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
@@ -119,14 +116,6 @@ class TrainRefreshed(DualOptions):
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
             yield f"backend: {problem}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also lists that may come out short, for what a query had is mined over again."""
-        yield from super().remarks(recipe)
-        refresh = self.refresh
-        if refresh.replace == "decayed" and refresh.depth < 2 * refresh.negatives:
-            problem = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
-            yield f"refresh: replace decayed: {problem}: lists may come out short; give a larger depth"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Also answers, where they decide what is negative."""

@@ -9,7 +9,7 @@ from pydantic import ConfigDict
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
-from hardneg.store.identity import LATER, options_in_key
+from hardneg.store.identity import options_in_key
 from hardneg.training.options import LearningOptions, option, out_of_bounds
 
 if TYPE_CHECKING:
@@ -71,21 +71,6 @@ class RefreshOptions:
     answer_match: Literal["string", "regex"] = option(
         "string", "How answers are looked for: as words, or as regular expressions."
     )
-    replace: Literal["all", "decayed"] = option(
-        "all",
-        "What a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those that "
-        "have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).",
-        key=LATER,
-    )
-    decay: float = option(
-        1.15,
-        "Of `decayed`: a negative may go where its score, times this, is less than when it was mined.",
-        above=0,
-        key=LATER,
-    )
-    easy_below: float = option(
-        0.8, "Of `decayed`: and where its score is nearer to 0 than this; made for cosines.", above=0, key=LATER
-    )
 
     def identity(self) -> dict[str, Any]:
         """The options that may change what is mined."""
@@ -116,12 +101,6 @@ class RefreshOptions:
             lines.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
         if self.policy == "never" and self.query_chunks > 1:
             lines.append("policy never: leave out query_chunks, the other parts would never be trained on")
-        if self.replace == "decayed" and self.policy == "never":
-            lines.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
-        if self.replace == "decayed" and self.query_chunks > 1:
-            lines.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
-        if self.replace == "all" and {"decay", "easy_below"} & {*self.identity()}:
-            lines.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
         return lines
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import save_model
 from toy import BagEncoder, KilledAt, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData

@@ -15,7 +15,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.losses.lambda_rank import LambdaLoss
+from hardneg.losses.pairwise import LambdaLoss
 from hardneg.registry.protocols import DenseSearcher
 from hardneg.runtime.progress import Seconds, Silent
 from hardneg.training.examples import Examples, TrainingData

@@ -10,7 +10,7 @@ import numpy as np
 from toy import BagEncoder, options, toy_data
 
 from hardneg.formats.negatives import write_negatives
-from hardneg.losses.ranknet import RankNet
+from hardneg.losses.pairwise import RankNet
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives

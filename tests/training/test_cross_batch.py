@@ -17,7 +17,7 @@ from toy import Squares, options, toy_data
 from hardneg.formats.segments import Segments
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.plugins import needs_of

@@ -16,8 +16,7 @@ from toy import BagEncoder, Interrupted, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent

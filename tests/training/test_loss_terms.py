@@ -22,7 +22,7 @@ from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.indexes.backends.compressed import Sq8
 from hardneg.indexes.backends.product import Binary
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent

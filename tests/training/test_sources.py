@@ -19,8 +19,7 @@ from toy import BagEncoder, options
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent

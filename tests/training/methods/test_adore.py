@@ -21,8 +21,7 @@ from toy import toy_data
 from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.losses.ranknet import RankNet
+from hardneg.losses.pairwise import LambdaLoss, RankNet
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest

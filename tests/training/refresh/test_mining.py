@@ -103,7 +103,7 @@ def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_fo
     texts: Any = SimpleNamespace(answers=lambda match: answers, collection=collection, **apart)
     place = RefreshFolder(tmp_path)
     made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string", {})), place, 0, 0)
-    assert made.dropped["answer"] >= 1 and made.dropped["excluded"] == 2 and place.newest() == made
+    assert made.counts["dropped as answer"] >= 1 and made.counts["dropped as excluded"] == 2 and place.newest() == made
     negatives = list(read_negatives(place.negatives(0))[3].negatives)
     texts = data.corpus.contents(data.corpus.rows(negatives))
     assert len(texts) == 5 and bad not in texts and best[1] not in negatives

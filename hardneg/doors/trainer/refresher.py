@@ -75,7 +75,8 @@ class RefreshRecipe:
             RecipeError: the recipe has mistakes; all of them.
         """
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
-        listed, index, named = SEARCHED, ENCODED, model
+        named: str | None = model
+        listed, index = SEARCHED, ENCODED
         if self.reranks:  # with a given run the index only stands for it
             lexical = self.candidates in (None, BM25)
             listed, index = RERANKED, INDEXED

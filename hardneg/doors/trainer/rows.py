@@ -142,7 +142,7 @@ def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, cou
         first = query_ids[int(np.argmin(counts))]
         lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
         raise TrainingError(f"{lacking}: take a miner that leaves more")
-    table = listed[rows]
+    table: NDArray[np.int64] = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
     return table

@@ -92,7 +92,7 @@ class Mining:
         """Search of an encoded corpus by document: of the index that `backend` builds within its folder, or exactly."""
         options, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
-            searcher = open_store(folder, options)
+            searcher: Searcher = open_store(folder, options)
         else:
             shutil.rmtree(built, ignore_errors=True)  # what a killed process has left
             built.mkdir()

@@ -205,9 +205,6 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
         assert codes(processes) == [0] * number
         made = [out / "refreshes" / f"{refresh:06d}" / "negatives.arrow" for refresh in (0, 1)]
         files.append([path.read_bytes() for path in made])
-        first, second = (read_negatives(path) for path in made)
-        kept = [len({*one.negatives} & {*two.negatives}) for one, two in zip(first, second, strict=True)]
-        assert 0.4 < sum(kept) / sum(len(one.negatives) for one in first) < 0.6
         assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "000001", "lock", "made.jsonl"]
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"

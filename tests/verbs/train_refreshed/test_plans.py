@@ -58,7 +58,6 @@ def test_a_training_that_would_mine_nothing_is_refused(recipe, store):
     ("setting", "told"),
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
-        ("refresh.decay=2", "stages.ance.refresh: decay and easy_below go with replace: decayed; leave them out"),
         ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
         ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
         ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
@@ -82,16 +81,6 @@ def test_a_miner_goes_without_choice(recipe):
     settings = ["stages.ance.miner=topk", "stages.ance.refresh.choice=top"]
     with pytest.raises(RecipeError, match=r"ance: .*refresh.choice: does not go with miner, which sets what is chosen"):
         load_recipe(recipe, settings=settings)
-
-
-def test_lists_that_may_come_out_short_are_told(recipe):
-    def told(*settings):
-        notes = load_recipe(recipe, settings=["model.similarity=dot", *settings]).notes
-        return [note for note in notes if "refresh" in note]
-
-    line = "stages.decayed.refresh: replace decayed: depth 7 is below 8, twice the negatives: lists may come out short"
-    assert told("stages.decayed.refresh.depth=7") == [f"{line}; give a larger depth"]
-    assert told("stages.decayed.refresh.depth=8") == told("stages.ance.refresh.depth=7") == []
 
 
 def test_a_device_that_is_not_there_is_refused_before_the_first_step(recipe, tmp_path):

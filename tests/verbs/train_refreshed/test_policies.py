@@ -1,7 +1,5 @@
 """What stage `train-refreshed` learns from: by each policy, miner, choice and index."""
 
-import json
-
 import pytest
 from verbs.train_refreshed.runs import make, uses, weights
 
@@ -22,15 +20,6 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe, store):
     assert notes[-1].startswith("ance: refreshes made 3, refreshes used 3, mean lag 1.5")
     card = (artifact.path / "model" / "README.md").read_text()
     assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
-
-
-def test_only_what_has_decayed_is_replaced(recipe, store):
-    """All stay where no score is easy; in this training most scores fall from one refresh to the next."""
-    for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.0, 0.95))):
-        artifact, _ = make(recipe, store, "decayed", *(f"stages.decayed.refresh.{setting}" for setting in settings))
-        lines = map(json.loads, (artifact.path / "history.jsonl").read_text().splitlines())
-        kept = [record["kept"] for record in lines if "kept" in record]
-        assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
 
 
 def test_any_miner_mines_and_its_drops_are_counted(recipe, store):

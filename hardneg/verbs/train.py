@@ -17,7 +17,7 @@ from hardneg.training.sources import Mixture, mixed
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
-from hardneg.verbs.shared.train_config import DualOptions, OptionGroup, TeacherOptions, Told
+from hardneg.verbs.shared.train_config import DualOptions, TeacherOptions, Told
 from hardneg.verbs.shared.training_data import (
     data_facts,
     encoder_training,
@@ -37,10 +37,6 @@ _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_fro
 """Fields of a training that are of one collection."""
 
 
-_Named = BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
-"""A source may be the name of its negatives alone."""
-
-
 class SourceOptions(BaseModel):
     """One collection of a training: a mining stage, or a collection without mined negatives."""
 
@@ -57,10 +53,27 @@ class MixingOptions(BaseModel):
     one_source: bool = False
 
 
-class MixtureOptions(OptionGroup):
-    """Several collections to learn from at once."""
+_Source = Annotated[
+    SourceOptions, BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
+]
+"""A source may be the name of its negatives alone."""
 
-    datasets: dict[Name, Annotated[SourceOptions, _Named]] = Field(
+
+class Train(TeacherOptions, DualOptions):
+    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
+
+    version = 2
+    purpose = "teach the model to tell the relevant passages from the hard negatives"
+    stage: Literal["train"]
+    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None, description="Mined negatives, and the queries that they are of."
+    )
+    augmented: Annotated[Name | None, Reference(("negatives",))] = Field(
+        default=None,
+        description="More negatives, with the queries they are of, such as a label stage makes: their examples are "
+        "mixed with the others.",
+    )
+    datasets: dict[Name, _Source] = Field(
         default={},
         json_schema_extra=LATER,
         description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
@@ -72,6 +85,12 @@ class MixtureOptions(OptionGroup):
         description="How these are drawn: `temperature` T, a collection of n queries with p in proportion to n^(1/T); "
         "with `one_source`, each batch is of one of them.",
     )
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Train":
+        if self.negatives is None and self.options.negatives_per_query and not self.datasets:
+            raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
+        return self
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         yield from super().references()
@@ -97,14 +116,6 @@ class MixtureOptions(OptionGroup):
         }
         return {**super().implied(recipe), **collections}
 
-    def learnt(self, sizes: Sizes) -> Sizes:
-        """The sizes with the queries of all sources as those to learn from."""
-        if not self.datasets:
-            return sizes
-        names = (f"datasets.{name}.dataset" for name in self.datasets)
-        queries = sum(sizes.collections.get(name, sizes).queries("train") for name in names)
-        return replace(sizes, splits={**sizes.splits, "train": queries})
-
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """Options of one collection beside several, and what sources cannot have."""
         if not self.datasets:
@@ -127,43 +138,17 @@ class MixtureOptions(OptionGroup):
                 if own != source.dataset:
                     yield f"datasets.{name}.dataset: {source.negatives!r} is of {own!r}; leave this out"
 
-
-def _collection_of(negatives: str, recipe: RecipeView) -> str:
-    stage = recipe.stages.get(negatives)
-    return DATASET if stage is None or stage.dataset is None else stage.dataset
-
-
-class Train(MixtureOptions, TeacherOptions, DualOptions):
-    """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
-
-    version = 2
-    purpose = "teach the model to tell the relevant passages from the hard negatives"
-    stage: Literal["train"]
-    negatives: Annotated[Name | None, Reference(("negatives",))] = Field(
-        default=None, description="Mined negatives, and the queries that they are of."
-    )
-    augmented: Annotated[Name | None, Reference(("negatives",))] = Field(
-        default=None,
-        description="More negatives, with the queries they are of, such as a label stage makes: their examples are "
-        "mixed with the others.",
-    )
-
-    @model_validator(mode="after")
-    def _complete(self) -> "Train":
-        if self.negatives is None and self.options.negatives_per_query and not self.datasets:
-            raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
-        return self
-
     def why(self) -> str:
         others = "the relevant passages of the other queries in the batch"
-        return (
-            self.purpose
-            if self.negatives is not None or self.datasets
-            else self.purpose.replace("the hard negatives", others)
-        )
+        mined = self.negatives is not None or self.datasets
+        return self.purpose if mined else self.purpose.replace("the hard negatives", others)
 
     def estimate(self, sizes: Sizes) -> Row:
-        return encoder_training(self, self.learnt(sizes))
+        if self.datasets:  # the queries of all are learnt from
+            names = (f"datasets.{name}.dataset" for name in self.datasets)
+            queries = sum(sizes.collections.get(name, sizes).queries("train") for name in names)
+            sizes = replace(sizes, splits={**sizes.splits, "train": queries})
+        return encoder_training(self, sizes)
 
     @contextmanager
     def opened(
@@ -175,27 +160,22 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
         if self.datasets:
             data: TrainingData | Mixture = self._mixture(context)
         else:
-            data, lacking = self._examples(context, collection)
+            data, lacking = taught(context, examples_of(collection, context.inputs.get("negatives")))
+            if "augmented" in context.inputs:
+                # without the queries that these negatives lack: whoever made them has counted what was left out
+                more = examples_of(collection, context.inputs["augmented"])
+                listed = set() if more.negatives is None else {*more.negatives.query_ids}
+                data = mixed(data, more.only([row for row, name in enumerate(more.query_ids) if name in listed]))
+            data = with_guide(context, ordered(context, replace(data, segments=self.segments)))
 
         def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
             if isinstance(data, TrainingData):
                 return {**self._said(context, collection), **terms_facts(context)}, lacking
             drawn = data.examples(self.options).counts(result.steps * self.options.accumulate)
-            said = {**self._said_of(data, drawn), **terms_facts(context)}
-            return said, {f"examples of {name}": count for name, count in drawn.items()}
+            facts = {f"examples of {name}": count for name, count in drawn.items()}
+            return {**self._said_of(data, drawn), **terms_facts(context)}, facts
 
         yield DualEncoderTraining(encoder, data, self.options, terms_of(context, encoder)), told
-
-    def _examples(
-        self, context: "StageContext[Train]", collection: StoredCollection
-    ) -> tuple[TrainingData, dict[str, int]]:
-        data, lacking = taught(context, examples_of(collection, context.inputs.get("negatives")))
-        if "augmented" in context.inputs:
-            # without the queries that these negatives lack: whoever made them has counted what was left out
-            more = examples_of(collection, context.inputs["augmented"])
-            listed = set() if more.negatives is None else {*more.negatives.query_ids}
-            data = mixed(data, more.only([row for row, query_id in enumerate(more.query_ids) if query_id in listed]))
-        return with_guide(context, ordered(context, replace(data, segments=self.segments))), lacking
 
     def _said(self, context: "StageContext[Train]", collection: StoredCollection) -> dict[str, object]:
         negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
@@ -223,13 +203,16 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
         """drawn: how many examples of each source."""
         facts: dict[str, object] = {}
         for name, source in mixture.sources.items():
-            queries, passages = (
-                counted(len(source.query_ids), "query", "queries"),
-                counted(len(source.corpus), "passage"),
-            )
-            facts[f"Dataset {name}"] = f"{passages}, {queries}; {counted(drawn[name], 'example')}"
+            queries = counted(len(source.query_ids), "query", "queries")
+            examples, passages = counted(drawn[name], "example"), counted(len(source.corpus), "passage")
+            facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
         by = "one a batch" if mixture.one_source else "mixed in a batch"
         facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
         width = self.options.negatives_per_query
         facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
         return facts
+
+
+def _collection_of(negatives: str, recipe: RecipeView) -> str:
+    stage = recipe.stages.get(negatives)
+    return DATASET if stage is None or stage.dataset is None else stage.dataset

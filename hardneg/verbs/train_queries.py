@@ -15,7 +15,6 @@ from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
@@ -136,7 +135,6 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
         way = _approach(context, collection, data, encoder)
 
         def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
-            context.progress.note(f"{context.name}: search took {way.search_share:.0%} of the training time")
             if isinstance(way, JpqTraining):
                 way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
             card = {
@@ -145,7 +143,7 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
                 "Negatives": f"{self.schedule}, {self.depth} a query",
                 **guide_facts(context),
             }
-            return card, {"search's part of the time": round(way.search_share, 4)}
+            return card, {}
 
         yield way, told
 
@@ -158,7 +156,7 @@ def _approach(
     from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
     from hardneg.training.validation import StalenessWatch
 
-    spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
+    spec, index = context.spec, context.inputs["index"]
     searcher = open_searcher(index, collection, context.device, None, few=spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher | StoredSearcher):
         advice = "holds nothing of documents that queries could be scored with"
@@ -171,12 +169,12 @@ def _approach(
         negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
         source = NegativeTable(folder, shape, mined(data, negatives, spec.depth))
     elif spec.schedule == "refreshed":
-        lists = lists_by(encoder, data, searcher, spec.depth, seconds)
+        lists = lists_by(encoder, data, searcher, spec.depth)
         source = NegativeTable(folder, shape, lists, spec.refresh_every)
     elif spec.schedule == "random":
         source = Uniform(len(data.corpus), spec.depth, spec.options.seed)
     else:
-        source = Searched(searcher, spec.depth, seconds, encoder.collect)
+        source = Searched(searcher, spec.depth, encoder.collect)
     examples, watch = Examples(data, int(data.negatives is not None), spec.options.seed), None
     if spec.watch is not None:
         count, draws = min(spec.watch.queries, len(examples)), generator(spec.options.seed, "watch")
@@ -196,7 +194,6 @@ def _approach(
         forced=spec.forced_positives,
         dropout=spec.retrieval_dropout,
         watch=watch,
-        seconds=seconds,
         guide=data.guide,
         mask=None if data.guide is None else spec.guided_mask,
         **more,

@@ -74,7 +74,7 @@ def tree(stored: StoredCollection, tiny_model: Path) -> dict[str, Any]:
     tree = small_tree(stored.folder.parent / "data", tiny_model)
     runs = {"dense": "start-train", "again": "start-train"}
     refreshed = {"stage": "train-refreshed", "loss": "infonce"}
-    refreshed["refresh"] = {"policy": "never", "depth": 15, "negatives": 3}
+    refreshed["refresh"] = {"policy": "synchronous", "every": 9, "depth": 15, "negatives": 3}
     refreshed["options"] = {"batch_size": 4, "max_steps": 1, "precision": "fp32"}
     stages = {name: tree["stages"][name] for name in ("start-index", "start-train")}
     return {**tree, "stages": {**stages, "mined": {"stage": "mine", "runs": runs}, "ance": refreshed}, "presets": {}}
@@ -168,7 +168,7 @@ def test_train_refreshed(name, tree, stored, tmp_path, encoder, scores):
     assert mined_lists(read_negatives(folder.negatives(0))) == {query: ids[:3] for query, ids in expected.items()}
 
 
-@pytest.mark.parametrize("policy", [{"policy": "never"}, {"policy": "continuous"}], ids=lambda each: each["policy"])
+@pytest.mark.parametrize("policy", ["synchronous", "every"])
 def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy, tree, store, tmp_path, monkeypatch):
     """The first with its miner itself, the second by the settings that `test_train_refreshed` reads."""
     miners = []
@@ -179,11 +179,14 @@ def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy,
 
     monkeypatch.setattr(provider, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
     monkeypatch.setattr(provider.Process, "start", lambda process: stop(process._settings.miner))
-    options = {"options": {"max_steps": 2, "checkpoint_every": 1}, "refresh": {"depth": 15, "negatives": 3, **policy}}
+    options = {
+        "options": {"max_steps": 2, "checkpoint_every": 1},
+        "refresh": {"depth": 15, "negatives": 3, "every": 9, "policy": policy},
+    }
     with pytest.raises(TrainingError, match="enough"):
         make(tmp_path, tree, store, "ance", miner=setting("window"), **options)
     parsed = parse_setting(setting("window"))
-    assert miners == [configure("miners", parsed) if policy["policy"] == "never" else parsed]
+    assert miners == [configure("miners", parsed) if policy == "synchronous" else parsed]
 
 
 @pytest.mark.parametrize("name", MINERS)

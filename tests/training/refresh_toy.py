@@ -55,7 +55,7 @@ def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = F
     encoder: Any = BagEncoder()
     data = data if first else replace(data, negatives=None)
     supply = Scripted(place, script)
-    return AnceTraining(encoder, data, options(**more), RefreshOptions("continuous"), supply)
+    return AnceTraining(encoder, data, options(**more), RefreshOptions("every", 5), supply)
 
 
 def run(way: AnceTraining, folder: Path, **more: Any) -> TrainingResult:

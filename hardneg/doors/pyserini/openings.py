@@ -174,17 +174,12 @@ def openings(
         laid_out = [laid for laid in laid_out if laid.folder == folder]
     if not laid_out:
         raise ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
-    opened: dict[str, QuerySide] = {}
+    opened = {repr(None): QuerySide(reason="it is searched with vectors of another program")}
     for laid in laid_out:
         if laid.model is not None and repr(laid.model) not in opened:
             opened[repr(laid.model)] = query_side(laid.model)
-        queries = (
-            QuerySide(reason="it is searched with vectors of another program")
-            if laid.model is None
-            else opened[repr(laid.model)]
-        )
         built_with = {} if laid.backend is None else asdict(laid.backend)
-        yield laid.stage, opening(laid.folder, built_with, queries, laid.segments)
+        yield laid.stage, opening(laid.folder, built_with, opened[repr(laid.model)], laid.segments)
 
 
 def query_side(spec: ModelSpec) -> QuerySide:

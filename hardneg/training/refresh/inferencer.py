@@ -28,7 +28,7 @@ from hardneg.registry.plugins import configure
 from hardneg.store.atomic_write import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
@@ -87,15 +87,6 @@ class Settings:
         return Mining(data, options, self.seed, filters, miner, backend)
 
 
-def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
-    """From which step on a checkpoint is to be mined next."""
-    if mined is None:
-        return first
-    if options.every is None:
-        return mined.step + 1
-    return (mined.step // options.every + 1) * options.every
-
-
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
     """Mines from the newest checkpoint whenever one is due; does not return.
 
@@ -112,7 +103,8 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
     complained, refused = False, 0
     while True:
         mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)
-        if step < due(settings.options, mined, settings.first):
+        every = settings.options.every or 1
+        if step < (settings.first if mined is None else (mined.step // every + 1) * every):
             wait(None)
             continue
         try:

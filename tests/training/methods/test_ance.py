@@ -138,7 +138,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
 
 def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
     way = approach(toy_folder, tmp_path, {})
-    more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
+    more = [way.encoder, way._data, way._options, RefreshOptions("every", 5, query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
         AnceTraining(*more, way._provider)
 
@@ -146,7 +146,7 @@ def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
 def test_the_run_is_another_with_other_refreshes(toy_folder, tmp_path):
     way, first = approach(toy_folder, tmp_path, {}), approach(toy_folder, tmp_path, {}, first=True)
     other = approach(toy_folder, tmp_path, {})
-    other._refreshing = RefreshOptions("continuous", depth=100)
+    other._refreshing = RefreshOptions("every", 5, depth=100)
     assert len({way.digest(), first.digest(), other.digest()}) == 3
     assert way.digest() == approach(toy_folder, tmp_path, {}).digest()
 

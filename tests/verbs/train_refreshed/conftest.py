@@ -26,11 +26,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
     miner = {"name": "pos-percent", "share": 0.99, "depth": 10, "count": 8}
     kept["guarded"] = {**ANCE, "miner": miner, "filters": ["near-copies"]}
-    kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
-    kept["fixed"] = {**kept["never"], "negatives": "static"}
-    kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
-    del kept["plain"]["refresh"]
-    kept["beside"] = {**ANCE, "refresh": {"policy": "continuous", "depth": 10, "negatives": 4}}
+    kept["beside"] = {**ANCE, "refresh": {"policy": "every", "every": 3, "depth": 10, "negatives": 4}}
     return write_recipe(folder / "refreshed.yaml", {**tree, "stages": kept, "presets": {}})
 
 

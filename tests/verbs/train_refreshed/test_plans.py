@@ -24,7 +24,7 @@ def test_nothing_runs_twice_and_the_plan_tells_what_it_takes(recipe, store):
     plan = make_plan(load_recipe(recipe))
     assert execute(plan, store, Options(device="cpu", until="ance"), Watcher()).ran == ()
     rows = {row.step.name: row for row in estimate(plan, Store(store.root / "none"))}
-    assert rows["ance"].items == 12 and rows["ance"].disk == rows["never"].disk > 0
+    assert rows["ance"].items == 12 and rows["ance"].disk == rows["beside"].disk > 0
 
 
 def test_devices_do_not_change_the_key(recipe):
@@ -36,30 +36,12 @@ def test_devices_do_not_change_the_key(recipe):
     assert other != keys[0]
 
 
-def test_the_steps_between_checkpoints_change_the_key_where_they_are_mined_from(recipe):
-    settings = ["checkpoint_every=3", "checkpoint_every=4"]
-    keys = {
-        make_plan(load_recipe(recipe, settings=[f"stages.beside.options.{each}"])).steps["beside"].key
-        for each in settings
-    }
-    assert len(keys) == 2
-
-
-def test_a_training_that_would_mine_nothing_is_refused(recipe, store):
-    """At once where the number of steps is told; else as soon as it is known: 36 queries are 5 steps of 8."""
-    options = "stages.beside.options"
-    with pytest.raises(RecipeError, match=r"beside: .*refresh: policy continuous: no checkpoint .* below 12"):
-        load_recipe(recipe, settings=[f"{options}.checkpoint_every=12"])
-    with pytest.raises(UsageError, match=r"beside.refresh: policy continuous: no checkpoint .* below 5, the number"):
-        make(recipe, store, "beside", f"{options}.max_steps=null", f"{options}.checkpoint_every=5")
-
-
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
         ("refresh.deep=5", "stages.ance.refresh.deep: no such option; did you mean 'depth'"),
-        ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every', 'continuous'"),
+        ("refresh.policy=sometimes", "stages.ance.refresh.policy: must be 'every' or 'synchronous'"),
         ("refresh=null", "stages.ance.refresh: must be a mapping of names to values (got None)"),
         ("devices.trainer=0", "stages.ance.devices: trainer must be a share of 1 or above"),
         ("miner=union", "stages.ance.miner: union joins several runs: give another one, or take miner sampled"),

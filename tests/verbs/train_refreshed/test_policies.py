@@ -44,17 +44,9 @@ def test_negatives_to_begin_with_and_parts_of_the_queries(recipe, store):
     assert uses(artifact) == [(None, None)] * 4 + [(1, lag) for lag in range(4)] + [(2, lag) for lag in range(4)]
 
 
-def test_never_keeps_the_first_lists(recipe, store):
-    assert uses(make(recipe, store, "never")[0]) == [(0, step) for step in range(12)]
-    artifact, _ = make(recipe, store, "fixed")
-    assert uses(artifact) == [(None, None)] * 12
-    assert artifact.facts["refreshes made"] == 0 and "mean lag" not in artifact.facts
-    assert weights(artifact) == weights(make(recipe, store, "plain")[0])
-
-
 @pytest.mark.slow
 def test_beside_the_training(recipe, store):
-    longer = ["stages.beside.options.max_steps=60", "stages.beside.options.checkpoint_every=10"]
+    longer = ["stages.beside.options.max_steps=60", "stages.beside.refresh.every=10"]
     artifact, notes = make(recipe, store, "beside", *longer)
     used = uses(artifact)
     assert len(used) == 60 and used[0] == (0, 0) and all(lag >= 0 for _, lag in used)

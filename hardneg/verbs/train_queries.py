@@ -179,8 +179,8 @@ def _approach(
     if spec.watch is not None:
         count, draws = min(spec.watch.queries, len(examples)), generator(spec.options.seed, "watch")
         watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-        lists, every, depth = partial(source.in_use, watched), spec.watch.every, spec.watch.depth
-        watch = StalenessWatch(encoder, searcher, len(data.corpus), watched, lists, every, depth)
+        in_use, every, depth = partial(source.in_use, watched), spec.watch.every, spec.watch.depth
+        watch = StalenessWatch(encoder, searcher, len(data.corpus), watched, in_use, every, depth)
     more: dict[str, Any] = {}
     if spec.centroids == "trained":
         more["factor"] = spec.centroid_learning_rate / spec.options.learning_rate

@@ -172,7 +172,8 @@ def _supply(
     from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
-    first, had = 0 if data.negatives is None else spec.refresh.every or 0, torch.get_num_threads()
+    every, had = spec.refresh.every or 1, torch.get_num_threads()
+    first = 0 if data.negatives is None else every
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
     pseudo = pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
@@ -194,12 +195,12 @@ def _supply(
     )
     if spec.refresh.policy == "synchronous":
         checkpoints = Checkpoints(scratch, "")
-        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, spec.refresh.every, note)
+        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, every, note)
         return
     process = Process(settings, note)
     torch.set_num_threads(of_trainer)
     try:
-        yield BackgroundProvider(process, refreshes, data.negatives is None, spec.refresh.every, note)
+        yield BackgroundProvider(process, refreshes, data.negatives is None, every, note)
     finally:
         process.stop()
         torch.set_num_threads(had)

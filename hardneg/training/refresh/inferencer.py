@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -132,7 +133,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
 
 def main(path: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
-    settings = Settings.read(Path(path))
+    settings, to_trainer = Settings.read(Path(path)), partial(print, flush=True)
     torch.set_num_threads(settings.threads)
     woken = threading.Event()
 
@@ -153,12 +154,6 @@ def main(path: str) -> None:
         except HardnegError as error:
             to_trainer(str(error))
             sys.exit(error.exit_code)
-
-
-def to_trainer(line: str) -> None:
-    """Write one line into the pipe that the trainer reads, which reports it as its own."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ class FlatVectors:
             ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
-            raise ArtifactError(f"{self.folder}: is in shards: merge them with `hardneg index merge`")
+            raise ArtifactError(f"{self.folder}: is in shards, which are no one map: encode the corpus again")
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.formats.vectors.shard_folder import write_flat_shards
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup
@@ -287,14 +286,10 @@ class VectorOwners:
     what: str
 
 
-def arrange_vectors(
-    file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress, cut: Sequence[int] = ()
-) -> int:
+def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
     """The wanted vectors as a dense index in `folder`, in the order of their ids; returns how many others there are.
 
     Vectors that stand in another order are written aside first: for that time they take twice their disk.
-
-    cut: the first row of each shard, and how many rows there are; none makes one file.
 
     Raises:
         DataError: a vector is missing, or what `import_vectors` raises it for.
@@ -306,10 +301,7 @@ def arrange_vectors(
     if not (known == np.arange(count)).all():
         folder.mkdir(parents=True, exist_ok=True)
         blocks = _in_order(blocks, known, file.dimension, folder / _UNORDERED)
-    if cut:
-        write_flat_shards(folder, file.dimension, wanted.ids, cut, blocks, progress)
-    else:
-        _write(folder, (file.dimension, count), wanted.ids, blocks, progress)
+    _write(folder, (file.dimension, count), wanted.ids, blocks, progress)
     return len(rows) - count
 
 

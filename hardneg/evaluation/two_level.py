@@ -17,19 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.evaluation import intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import (
-    Component,
-    GroupIndex,
-    Interval,
-    distributions,
-    group_index,
-    group_sums,
-    group_weights,
-    interval_of,
-    mean_variance,
-    unit_count,
-)
+from hardneg.evaluation.intervals import Component, GroupIndex, Interval
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.significance import Design, holm, pairs_of, tost
@@ -95,7 +85,9 @@ class Spread:
         """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
         if not self.query.freedom:
             return None
-        half = float(distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        half = (
+            float(intervals.distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        )
         return Interval(self.mean - half, self.mean + half)
 
 
@@ -110,8 +102,8 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     several = [table for table in tables if len(table) > 1]
     return Spread(
         float(by_query.mean()),
-        mean_variance(by_query, groups),
-        tuple(mean_variance(table.mean(axis=1)) for table in several),
+        intervals.mean_variance(by_query, groups),
+        tuple(intervals.mean_variance(table.mean(axis=1)) for table in several),
         tuple(_rest_variance(table, groups) for table in several),
     )
 
@@ -128,14 +120,14 @@ def spread_over_collections(
     collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
     tables have them, and their groups.
     """
-    groups = [group_index(*each) for each in queries] if queries else [None] * len(collections)
+    groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
     parts = [spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
     several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
     by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
     return Spread(
         float(np.mean([part.mean for part in parts])),
         _mean_of([part.query for part in parts]),
-        tuple(mean_variance(values) for values in by_seed),
+        tuple(intervals.mean_variance(values) for values in by_seed),
         tuple(_mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
     )
 
@@ -148,11 +140,11 @@ def _mean_of(components: Sequence[Component]) -> Component:
 
 def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    sums = np.array([group_sums(row, groups) for row in rest])
+    sums = np.array([intervals.group_sums(row, groups) for row in rest])
     seeds, units = sums.shape
     if seeds < 2 or units < 2:
         return Component(0.0, 0)
-    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else group_weights(groups)
+    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else intervals.group_weights(groups)
     squares = float((weights * np.square(sums)).sum())
     return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
 
@@ -165,7 +157,7 @@ def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
 def _t_p(mean: float, variance: float, freedom: float) -> float:
     if variance == 0.0:
         return 1.0 if mean == 0.0 else 0.0
-    return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))
+    return float(2 * intervals.distributions().t.sf(abs(mean) / variance**0.5, freedom))
 
 
 def system_intervals(
@@ -173,7 +165,7 @@ def system_intervals(
 ) -> dict[str, Interval | None]:
     """Return the 95 % interval of a system's mean by each metric: over queries and seeds where it has several seeds."""
     return {
-        metric: interval_over_seeds(metric, seeds, groups) if seeds else interval_of(values, groups)
+        metric: interval_over_seeds(metric, seeds, groups) if seeds else intervals.interval_of(values, groups)
         for metric, values in scores.items()
     }
 
@@ -184,7 +176,7 @@ def interval_over_seeds(
     """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
     rows = [scores[metric] for scores in seeds.values()]
     table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
-    return spread([table], group_index(list(rows[0]), groups)).interval
+    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
 
 
 SEED_LEVEL = 0.05
@@ -266,7 +258,7 @@ class SeedScores:
             for system, seeds in rows.items()
         }
         numbers = {system: list(by_seed[system]) for system in measured if system in by_seed}
-        return cls(tables, numbers, frozenset(map(frozenset, shared)), group_index(order, groups))
+        return cls(tables, numbers, frozenset(map(frozenset, shared)), intervals.group_index(order, groups))
 
     def share(self, one: str, other: str) -> bool:
         """Whether two systems are to be compared seed by seed."""
@@ -323,7 +315,7 @@ def _compared(
 ) -> TwoLevel:
     """A pair's tests, not yet corrected for number."""
     difference = scores.compared(*pair)
-    error, units = difference.variance**0.5, unit_count(scores.tables[pair[0]][0], scores.groups)
+    error, units = difference.variance**0.5, intervals.unit_count(scores.tables[pair[0]][0], scores.groups)
     several = units > 1
     p = bootstrap_p(draws, difference.freedom) if several else 1.0
     equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)

@@ -24,10 +24,6 @@ _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _UNDECODED = re.compile("[\ud800-\udfff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
-_PYTHON = ".py"
-_NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
-_CONVERT = "pandoc makes Markdown of these: `pandoc FILE -t gfm -o FILE.md`"
-_CONVERTED = {".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org"}
 
 
 class Passage(NamedTuple):
@@ -192,8 +188,6 @@ class Documents:
                 left_out[path.suffix.lower() or "without a suffix"] += 1
         if not files:
             others = f"; there are {_listed(left_out)}" if left_out else ""
-            others += "".join(f"; {advice}" for advice in _advice(left_out))
-            others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
         cutting = Cutting(self.words, self.min_words, self.overlap)
@@ -304,8 +298,9 @@ class DocumentFolder:
     def notes(self) -> Sequence[str]:
         """Files that are not read, by suffix, links that are not followed, and files without text."""
         notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
-        notes += [f"left out: {_links(self.links)}"] if self.links else []
-        notes += _advice(self.left_out)
+        if self.links:
+            which = f"{counted(len(self.links), 'link')} to no file of the folder, such as {self.links[0].name}"
+            notes.append(f"left out: {which}")
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
@@ -352,12 +347,3 @@ class DocumentFolder:
 
 def _listed(suffixes: Mapping[str, int]) -> str:
     return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
-
-
-def _advice(suffixes: Mapping[str, int]) -> list[str]:
-    """How files of these suffixes can be read."""
-    return [_NAME_PYTHON] * (_PYTHON in suffixes) + [_CONVERT] * bool(_CONVERTED & suffixes.keys())
-
-
-def _links(links: Sequence[Path]) -> str:
-    return f"{counted(len(links), 'link')} to no file of the folder, such as {links[0].name}"

@@ -312,37 +312,28 @@ class DocumentFolder:
         yield from (Part(str(path), partial(self._records, path)) for path in self.files)
 
     def _records(self, path: Path) -> Iterator[tuple[int, Document | DataError]]:
-        empty = True
-        for line, _, record in self._passages(path):
-            empty = False
-            yield line, record
-        if empty:
-            self._empty.add(path)
+        return ((line, record) for line, _, record in self._passages(path))
 
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
-        begun, members = Counter[int](), list[Membership]()
-        for row, passage in self._read(path):
-            if isinstance(passage, DataError):
-                yield row, name, passage
-                continue
-            line, title, words = passage
-            begun[line] += 1
-            again = f".{begun[line]}" if begun[line] > 1 else ""
-            doc_id, group = f"{name}:{line}{again}", f"{name}:{row}" if row else name
-            members += [] if row else [Membership(doc_id, group)]
-            yield line, group, Document(doc_id, words, title)
-        if path.suffix.lower() not in ROWS:
-            self._members[path] = members  # so that a file that is one document is parsed once
-
-    def _read(self, path: Path) -> Iterator[tuple[int, Passage | DataError]]:
-        """The passages of a file with the row that each is of, 0 where that is one document; or an error, its line."""
+        begun, members, empty = Counter[int](), list[Membership](), True
         for number, text in read_file(path):
             if isinstance(text, DataError):
-                yield number, text
-            else:
-                yield from ((text.row, passage) for passage in self.cutting.passages(text))
+                empty = False
+                yield number, name, text
+                continue
+            for line, title, words in self.cutting.passages(text):
+                empty = False
+                begun[line] += 1
+                doc_id = f"{name}:{line}.{begun[line]}" if begun[line] > 1 else f"{name}:{line}"
+                group = f"{name}:{text.row}" if text.row else name
+                members += [] if text.row else [Membership(doc_id, group)]
+                yield line, group, Document(doc_id, words, title)
+        if path.suffix.lower() not in ROWS:
+            self._members[path] = members  # so that a file that is one document is parsed once
+        if empty:
+            self._empty.add(path)
 
 
 def _listed(suffixes: Mapping[str, int]) -> str:

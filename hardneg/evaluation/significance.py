@@ -180,7 +180,16 @@ def compare(
         UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
             no group.
     """
-    _check(scores, baselines)
+    unknown = [name for name in baselines if name not in scores]
+    if unknown:
+        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems: {', '.join(scores)}")
+    first = next(iter(scores), "")
+    for name, values in scores.items():
+        if not values:
+            raise UsageError(f"{name} has no scored query, so it cannot be compared")
+        if values.keys() != scores[first].keys():
+            counts = f"{len(values)} and {len(scores[first])}"
+            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
     pairs = pairs_of(list(scores), list(dict.fromkeys(baselines)))
     tests = [_compared(pair, scores, metric, options or Randomisation(), design or Design()) for pair in pairs]
     t, randomisation = holm([each.t_p for each in tests]), holm([each.randomisation_p for each in tests])
@@ -249,19 +258,6 @@ def compare_all(
         if measured or not baselines:
             comparisons += compare(by_system, metric, measured, options, design)
     return comparisons
-
-
-def _check(scores: Mapping[str, Mapping[str, float]], baselines: Sequence[str]) -> None:
-    unknown = [name for name in baselines if name not in scores]
-    if unknown:
-        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems: {', '.join(scores)}")
-    first = next(iter(scores), "")
-    for name, values in scores.items():
-        if not values:
-            raise UsageError(f"{name} has no scored query, so it cannot be compared")
-        if values.keys() != scores[first].keys():
-            counts = f"{len(values)} and {len(scores[first])}"
-            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:

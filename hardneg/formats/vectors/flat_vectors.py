@@ -96,7 +96,7 @@ class FlatVectors:
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
-            opened = cls(folder, dimension, Shards(folder, [Shard("", count, 0, "")]), Pieces(np.array([0, count])))
+            opened = cls(folder, dimension, Shards(folder, [Shard("", count)]), Pieces(np.array([0, count])))
         else:
             first, offsets = shards.first, folder / TOKEN_OFFSETS
             first = np.asarray(NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first

@@ -19,12 +19,10 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Shard:
-    """location: a folder's name. rows: documents or segments. bytes, digest: of the files that it names."""
+    """location: a folder's name. rows: documents or segments."""
 
     location: str
     rows: int
-    bytes: int
-    digest: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Shards:
             said = json.loads(path.read_text(encoding="utf-8"))
             version = int(said["version"])
             items = said["shards"] if version == _VERSION else []
-            listed = [Shard(item["place"], item["rows"], item["bytes"], item["digest"]) for item in items]
+            listed = [Shard(item["place"], item["rows"]) for item in items]
             dimension = int(said.get("dimension", 0))
         except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
             raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error

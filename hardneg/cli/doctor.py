@@ -148,9 +148,7 @@ def _disk(store: Path) -> Finding:
 
 def _faiss() -> Finding:
     if not importlib.util.find_spec("faiss"):
-        meaning = (
-            'nothing of a dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]", or "[gpu]"'
-        )
+        meaning = 'nothing of a dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
         return Finding("faiss", "missing", "not installed", meaning)
     builds = sorted({str(item.name) for item in importlib.metadata.distributions() if _BUILDS.match(str(item.name))})
     if len(builds) > 1:
@@ -158,10 +156,7 @@ def _faiss() -> Finding:
         command = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
         meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {command}"
         return Finding("faiss", "note", " and ".join(builds), meaning)
-    where = "trains and searches on GPUs too" if builds and "gpu" in builds[0] else "searches on the CPU"
-    if _graphics_card() and builds == ["faiss-cpu"]:
-        where += '; for the GPU: pip uninstall -y faiss-cpu && pip install "hardneg[gpu]"'
-    meaning = f"indexes made here can be opened with faiss and Pyserini; it {where}"
+    meaning = "indexes made here can be opened with faiss and Pyserini"
     return Finding("faiss", "ok", builds[0] if builds else "installed", meaning)
 
 

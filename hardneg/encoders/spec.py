@@ -12,7 +12,6 @@ Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
 Side = Literal["query", "document"]
-Attention = Literal["auto", "sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 Precision = Literal["auto", "fp32", "bf16"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 

@@ -1,10 +1,8 @@
 """The backend of a fast tokenizer of Hugging Face: ids as arrays, truncated, in the special tokens that it adds."""
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,9 +10,6 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.store.digest import digest
-
-_OFF = {"", "off", "false", "f", "no", "n", "0"}
 _OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
 _LETTERS = ("a", "1", ".")
 
@@ -90,22 +85,6 @@ def _seen(tokenizer: Any, letters: list[str]) -> Frame | None:
     return Frame(around, tuple(encoding.type_ids[part[0]] for part in positions))
 
 
-def cores() -> int:
-    """The number of cores of a tokenizer: all that this process may use, unless the environment sets another."""
-    if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in _OFF:
-        return 1
-    threads = os.environ.get("RAYON_NUM_THREADS", "")
-    return int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
-
-
-@dataclass(frozen=True)
-class TokenSource:
-    """What the ids of documents depend on, beside their texts, as JSON; vocabulary: above any id."""
-
-    identity: Mapping[str, object]
-    vocabulary: int
-
-
 class Backend:
     """A copy of a tokenizer of the tokenizers library that neither truncates nor pads; threads may share it."""
 
@@ -131,16 +110,6 @@ class Backend:
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
         return values[run_positions(offsets[rows], lengths)], np.concatenate([[0], np.cumsum(lengths)])
-
-    def source(self, **options: object) -> TokenSource:
-        """This tokenizer with all else that its ids depend on, such as a prompt."""
-        return TokenSource({"tokenizer": self._digest, **options}, 1 + max(self._tokenizer.get_vocab().values()))
-
-    @cached_property
-    def _digest(self) -> str:
-        from tokenizers import __version__
-
-        return digest([__version__, self._tokenizer.to_str(), self._tokenizer.encode_special_tokens])
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from itertools import chain
 from typing import Any
 
@@ -45,14 +44,6 @@ class Tokens:
     def lengths(self) -> NDArray[np.int64]:
         """int64 [n], tokens of each text."""
         return np.diff(self.offsets)
-
-    @property
-    def content(self) -> str:
-        """32 hexadecimal digits that identify texts with these tokens among those of the same tokenizer."""
-        state = blake2b(np.ascontiguousarray(self.offsets).data, digest_size=16)
-        for _, column in sorted(self.columns.items()):
-            state.update(np.ascontiguousarray(column).data)
-        return state.hexdigest()
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
         """The texts `rows`, padded on the device to the longest of them: int64 tensors [len(rows), longest]."""

@@ -14,7 +14,7 @@ from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.backend import TokenSource, cut, own_backend
+from hardneg.encoders.tokens.backend import cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
@@ -42,13 +42,6 @@ class StaticEncoder(Encoder):
         prompt = self.spec.prompt(side)
         prompted = [prompt + text for text in texts] if prompt else list(texts)
         return tokenise(route(self.module, side)[0].tokenizer, prompted, self.spec.length(side))
-
-    def token_source(self) -> TokenSource:
-        """What the ids of documents depend on, without special tokens."""
-        tokenizer = route(self.module, "document")[0].tokenizer
-        prompt, length = self.spec.prompt("document"), self.spec.length("document")
-        plain = own_backend(tokenizer, tokenizer)
-        return plain.source(prompt=prompt, length=length, left=_keeps_the_end(tokenizer), framed=False)
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
         """The documents with their prompt, cut into segments of any length.

@@ -248,7 +248,7 @@ def declared(name: str) -> "tuple[Path, str, Contract]":
 
 
 def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
-    """What a model says of itself: a word and its value, then all that is odd."""
+    """What a model says of itself: a word and its value."""
     from hardneg.encoders.open.contract import tokens_read
 
     yield "query prompt", _prompt(contract.query_prompt)
@@ -264,12 +264,9 @@ def contract_lines(contract: "Contract") -> Iterator[tuple[str, str]]:
     cut = f", cut to {contract.truncate_dim}" if contract.truncate_dim else ""
     yield "dimensions", f"{contract.dimension or 'not declared'}{cut}"
     yield "dtype", contract.dtype
-    yield "chat template", "yes, the prompt as the system's words" if contract.chat else "no"
     for name, decides in contract.code.items():
         needed = "set code: native of the model if" if decides else "its configuration says that"
         yield "own code", f"{name}: not run; {needed} transformers' own computes the same"
-    for line in contract.odd:
-        yield "odd", line
 
 
 def _prompt(text: str) -> str:

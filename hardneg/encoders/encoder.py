@@ -23,7 +23,7 @@ from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, Te
 from hardneg.encoders.representation import Representation, check_different, first_broken
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, token_batches, tokenise, tokenise_chats, typed
+from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, typed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
@@ -86,8 +86,6 @@ class Encoder:
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
         """The token ids of the texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
-        if has_chat_template(parts[0]):
-            return tokenise_chats(parts[0], texts, prompt, side, self.spec.length(side))
         prompted = [prompt + text for text in texts] if prompt else texts
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
         tokens = self.representation.expanded(tokens, parts[0]) if side == "query" else tokens
@@ -105,8 +103,6 @@ class Encoder:
             ModelError: a segment is longer than the model reads, or too short for any text.
         """
         parts, prompt = self.parts("document"), self.spec.prompt("document")
-        if has_chat_template(parts[0]):
-            raise ModelError(f"model {self.spec.name!r} has a chat template, which cannot be cut: leave segments out")
         most = positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(

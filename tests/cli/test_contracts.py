@@ -40,8 +40,6 @@ def test_the_whole_contract_in_lines(folder: Path):
         "prompt sts": "'same: ', kept and not used",
         "lengths": "256 tokens of a query, 256 of a document",
         "dimensions": "32, cut to 8",
-        "chat template": "no",
-        "odd": "default_prompt_name 'sts' is used neither for queries nor for documents",
     }
     assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
 

@@ -12,13 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import FullSpec, Side
+from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.tokens.backend import Frame, Ids, backend_of, cut, cut_pairs, run_positions
 from hardneg.encoders.towers import has_twins, placed, route
 from hardneg.records.errors import ModelError
 
 _CPU = torch.device("cpu")
-_CHATS = 64  # texts that are padded together for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,33 +130,6 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
         rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
         yield order[start : start + rows]
         start += rows
-
-
-def has_chat_template(transformer: Any) -> bool:
-    """Whether texts of this transformer of sentence-transformers go through a chat template."""
-    return "message" in getattr(transformer, "modality_config", ())
-
-
-def tokenise_chats(transformer: Any, texts: Sequence[str], prompt: str, side: Side, length: int) -> Tokens:
-    """Tokenises texts in a chat template, truncated to `length` tokens, by sentence-transformers."""
-    options = {"text": {"max_length": length}}
-    columns: dict[str, list[Any]] = {"input_ids": [], "attention_mask": []}
-    lengths: list[Any] = [0]
-    for start in range(0, len(texts), _CHATS):
-        part = list(texts[start : start + _CHATS])
-        batch = transformer.preprocess(part, prompt=prompt or None, task=side, processing_kwargs=options)
-        real = batch["attention_mask"].bool()
-        lengths += real.sum(1).tolist()
-        for name in columns:
-            columns[name].append(batch[name][real].numpy())
-    tokenizer = transformer.tokenizer
-    return Tokens(
-        {name: np.concatenate([*parts, []]).astype(np.int32) for name, parts in columns.items()},
-        np.cumsum(lengths, dtype=np.int64),
-        padding_of(tokenizer),
-        tokenizer.padding_side == "left",
-        0,
-    )
 
 
 _INPUTS = ["input_ids", "token_type_ids", "attention_mask"]

@@ -115,6 +115,4 @@ def static_contract(folder: Path, files: TableFiles | None, dimension: int | Non
         dimension=dimension,
         truncate_dim=config.get("truncate_dim"),
         dtype="float32",
-        chat=False,
-        odd=(),
     )

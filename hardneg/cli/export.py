@@ -1,4 +1,4 @@
-"""`hardneg export`: negatives in the form that a training program reads, and models in Pyserini's."""
+"""`hardneg export`: negatives in the form that a training program reads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
-from hardneg.cli.planned_work import TerminalWorkplace, opened, store_outputs
+from hardneg.cli.planned_work import TerminalWorkplace, opened
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from hardneg.store.artifacts import Artifact
 
 _FORMS = f"{', '.join(NAMES)}."
-_ANCE = "ance"
 _DONE = completion.words(*NAMES)
 
 
@@ -71,14 +70,13 @@ class NegativesTarget:
 
 
 def export(
-    dataset: str | None = typer.Option(
-        None, help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
+    dataset: str = typer.Option(
+        ..., help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
     ),
-    negatives: Path | None = typer.Option(None, help="The file to read."),
+    negatives: Path = typer.Option(..., help="The file to read."),
     source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
-    model: Path | None = typer.Option(None, help="A model folder instead of negatives, for --form ance."),
     split: str = _SPLIT,
-    form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
+    form: str = FORM,
     count: int | None = typer.Option(
         None, min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN
     ),
@@ -90,17 +88,8 @@ def export(
 ) -> None:
     """Convert negatives from one form to another; texts are matched to the corpus by content.
 
-    Or write a model for Pyserini's AnceQueryEncoder.
-
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
-
-    Example: hardneg export --model trained --form ance --output encoder
     """
-    if model is not None and form == _ANCE and dataset is None and negatives is None:
-        _export_model(model, output, overwrite)
-        return
-    if model is not None or dataset is None or negatives is None:
-        raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
     from hardneg.api.content_store import make_dataset
 
@@ -132,20 +121,6 @@ def _export_negatives(
         tell_left_out(lookup.counts)
         with workplace.outputs.laid_out():
             write(mined_in(form, Path(folder), "", {}, texts), target)
-
-
-def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.open.resolved import load_learner
-    from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
-
-    outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
-    outputs.check()
-    encoder = load_learner(model, "cpu")
-    with outputs.laid_out():
-        export_ance(encoder, output)
-    say(f"{output}: opens in Pyserini's AnceQueryEncoder")
-    if (length := encoder.spec.query_length) != QUERY_LENGTH:
-        say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
 
 
 def write(mined: "MinedNegatives", target: NegativesTarget) -> None:

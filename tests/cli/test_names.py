@@ -62,7 +62,6 @@ OTHERWISE = {
     ("analyze dimensions", "--run"): str,  # SIZE=PATH
     ("analyze overlap-curve", "--run"): str,  # STEP=PATH
     ("analyze overlap-curve", "--negatives"): str,  # STEP=PATH
-    ("export", "--model"): Path,  # a folder alone
     ("fuse", "--weight"): str,  # LABEL=NUMBER; those of average go by the order of its models
     ("start", "--run"): bool,  # whether to run the recipe that it writes
 }

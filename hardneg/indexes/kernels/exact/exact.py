@@ -1,10 +1,9 @@
 """Exact search: the k vectors of the largest inner product, whatever the size of the corpus."""
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
 from typing import Protocol, Self, runtime_checkable
@@ -34,8 +33,6 @@ class ExactOptions:
     corpus_block, query_block: how many vectors and queries are multiplied at a time; None fits the device.
     device: where to compute; None takes the GPUs, or the CPU where there are none. `cuda` is all GPUs where no other
         process shares the work, `cuda:1` is that one.
-    devices: several that each search a part of a folder's vectors at once, where they are not resident; none goes by
-        `device`.
     resident: an index of no more bytes than this stays on the device between searches; a larger one is read again,
         block by block.
     expected: for how many queries is searched in all, some at a time, where one way is to search for all of them.
@@ -45,20 +42,16 @@ class ExactOptions:
     query_block: int | None = None
     device: str | None = None
     resident: int = 0
-    devices: tuple[str, ...] = ()
     expected: int = 0
 
     @property
     def where(self) -> torch.device:
         """The device that searches run on, or the first of several."""
-        first = self.devices[0] if self.devices else self.device
-        return torch.device(first or ("cuda" if torch.cuda.is_available() else "cpu"))
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
     def everywhere(self) -> list[torch.device]:
-        """All devices that one search runs on."""
-        if self.devices:
-            return [torch.device(name) for name in self.devices]
+        """All devices that one search of a folder runs on, each among a part of its vectors."""
         if self.where != torch.device("cuda") or world().size > 1:
             return [self.where]
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
@@ -133,11 +126,11 @@ def search_exact(
 def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
     device = options.where
     if rough is not None:
-        corpus, queries = rough.corpus, rough.queries
+        usual = rough.corpus, rough.queries
     else:  # what fits a CPU's caches, and what fills a GPU's cores
-        corpus, queries = (2048, 512) if device.type == "cpu" else (65536, 2048)
-    corpus = corpus if options.corpus_block is None else options.corpus_block
-    queries = queries if options.query_block is None else options.query_block
+        usual = (2048, 512) if device.type == "cpu" else (65536, 2048)
+    sizes = zip((options.corpus_block, options.query_block), usual, strict=True)
+    corpus, queries = (default if size is None else size for size, default in sizes)
     if min(corpus, queries) < 1:
         raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
     return Blocks(corpus, queries, device, rough, options.expected)
@@ -156,44 +149,12 @@ def spans(count: int, block: int, devices: int) -> list[range]:
 def _search_on(
     devices: Sequence[torch.device], search: Callable[..., Hits], vectors: FlatVectors, blocks: Blocks, task: Task
 ) -> Hits:
-    """Search with each device among its span of the vectors, in a thread of its own.
-
-    Lists are merged by descending score, ties by ascending row. One that fails stops the others at their next block.
-    """
-    dealt, shared = spans(len(vectors), blocks.corpus, len(devices)), _Together(task)
+    """Search with each device among its span of the vectors, in a thread of its own; lists are merged, ties by row."""
 
     def part(rows: range, device: torch.device) -> Hits:
-        hits = search(vectors.part(rows), blocks=replace(blocks, device=device), task=shared)
+        hits = search(vectors.part(rows), blocks=replace(blocks, device=device), task=task)
         return Hits(np.where(hits.rows >= 0, hits.rows + rows.start, -1), hits.scores)
 
+    dealt = spans(len(vectors), blocks.corpus, len(devices))
     with ThreadPoolExecutor(len(dealt)) as threads:
-        waiting = [threads.submit(part, rows, device) for rows, device in zip(dealt, devices, strict=False)]
-        try:
-            return reduce(merged_lists, [one.result() for one in waiting])
-        except BaseException:
-            shared.stopped.set()
-            raise
-
-
-class _StoppedElsewhere(Exception):
-    """Another device's search has failed, and its error is raised."""
-
-
-@dataclass
-class _Together:
-    """One bar that several threads advance."""
-
-    task: Task
-    stopped: threading.Event = field(default_factory=threading.Event)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def advance(self, count: int = 1) -> None:
-        """`count` more are done by one of them."""
-        if self.stopped.is_set():
-            raise _StoppedElsewhere
-        with self._lock:
-            self.task.advance(count)
-
-    def describe(self, text: str) -> None:
-        """A note."""
-        self.task.describe(text)
+        return reduce(merged_lists, list(threads.map(part, dealt, devices)))

@@ -131,7 +131,6 @@ class Shape:
 
 
 BASE = Shape()
-LARGE = Shape(1024, 24, 1_340_000_000)
 
 
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")

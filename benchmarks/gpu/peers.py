@@ -15,8 +15,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
+from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.float32_products import float32_products
 from hardneg.training.methods.dual_encoder import train

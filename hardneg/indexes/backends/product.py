@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, ProductBackend
 from hardneg.indexes.kernels.checks import check_rows, in_order
-from hardneg.indexes.kernels.exact.exact_torch import to_device
+from hardneg.indexes.kernels.exact.exact import to_device
 from hardneg.indexes.kernels.exact.top_k import BestRows
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.exact import exact_torch
+from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Hits
@@ -50,14 +50,13 @@ def _search(vectors: Vectors, queries: Vectors, k: int, *blocks: int | None) -> 
 def _float32_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many queries go through float32, search by search, as it goes."""
     asked: list[int] = []
-    searched = exact_torch.search_blocks
+    searched = exact.search_blocks
 
     def told(vectors: Any, queries: Vectors, k: int, blocks: Any, task: Any) -> Hits:
         asked.extend([len(queries)] if blocks.rough is None else [])
         return searched(vectors, queries, k, blocks, task)
 
-    monkeypatch.setattr(exact_torch, "search_blocks", told)
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.search_blocks", told)
+    monkeypatch.setattr(exact, "search_blocks", told)
     return asked
 
 

@@ -14,9 +14,8 @@ from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.backend import cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens.tokens import Tokens, cut, own_backend
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError

@@ -241,8 +241,9 @@ def test_a_folder_is_searched_on_several_devices_and_held_as_in_one_pass(tmp_pat
     vectors, queries = _spread(draws, 3000, 16), _spread(draws, 20, 16)
     vectors[2500:2600] = vectors[:100]
     folder, expected = write_encoded(tmp_path / "index", vectors), _each_pair(vectors, queries, 30)
-    ways: list[dict[str, Any]] = [{}, {"devices": ("cpu", "cpu")}, {"resident": 1 << 20}]
-    for more in ways:
-        found = open_store(folder, ExactOptions(512, 7, "cpu", **more)).search(queries, 30)
+    cpu = torch.device("cpu")
+    for devices, resident in (([cpu], 0), ([cpu, cpu], 0), ([cpu], 1 << 20)):
+        monkeypatch.setattr(ExactOptions, "everywhere", devices)
+        found = open_store(folder, ExactOptions(512, 7, "cpu", resident)).search(queries, 30)
         assert np.array_equal(found.rows, expected.rows) and np.array_equal(found.scores, expected.scores)
     assert asked == []

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
-from hardneg.api.results import ROWS, ROWS_FILE, StoredResult, TextSource, caption, writing
+from hardneg.api.results import ROWS_FILE, StoredResult, TextSource, writing
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.records.wording import counted
-from hardneg.report.table import Table
 from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.indexes.positive_scores import PositiveScores
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
     from hardneg.recipe.plan import Plan
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
@@ -148,21 +147,6 @@ class MinedNegatives(StoredResult):
         size = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
         return f"MinedNegatives({self.name!r}, {size}, {self.path})"
 
-    def _repr_html_(self) -> str:
-        shown = self.rows[:ROWS]
-        texts = self.source.queries([item.query_id for item in shown])
-        first = [doc_id for item in shown for doc_id in (*item.positives[:1], *item.negatives[:1])]
-        contents = self.source.documents(first)
-        rows = [
-            [
-                texts.get(item.query_id, item.query_id),
-                *(contents[doc_ids[0]] if doc_ids else "–" for doc_ids in (item.positives, item.negatives)),
-                str(len(item.negatives)),
-            ]
-            for item in shown
-        ]
-        return caption(repr(self), Table(["query", "positive", "first negative", "negatives"], rows, words=3))
-
 
 def mined_in(
     name: str, folder: Path, key: str, facts: Mapping[str, Any], source: TextSource, scores: "KnowsScores | None" = None
@@ -174,7 +158,7 @@ def mined_in(
 def scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
     from hardneg.formats.runs import read_run
-    from hardneg.indexes.positive_scores import scores_in_run
+    from hardneg.indexes.kernels.candidate_scoring import scores_in_run
 
     return scores_in_run(mined, read_run(run).items())
 
@@ -186,9 +170,9 @@ def scores_of_model(
     import numpy as np
 
     from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, scores_in_run
     from hardneg.indexes.kernels.max_passage import pooled
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
 
     scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
     if any(np.isnan(values).any() for values in scores.values()):

@@ -116,7 +116,7 @@ class Unjudged(Analysis):
         None, description="One of the runs, to overlap with."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME..."), Field(min_length=1)
+        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
     ] = Field(("ndcg@10",), description="Metrics to show beside.")
     depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")

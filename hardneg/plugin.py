@@ -135,7 +135,6 @@ if TYPE_CHECKING:
     )
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
-        DenseSearcher,
         FilterTexts,
         QueryWriter,
         Reranker,
@@ -178,7 +177,7 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE", "CHOICES",
-    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DenseSearcher", "DocIds", "Document",
+    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DocIds", "Document",
     "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions",
     "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FlatWriter",
     "FolderFamily", "Form", "FullSpec", "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile",

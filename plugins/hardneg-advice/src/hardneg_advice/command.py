@@ -57,7 +57,9 @@ class BenchCommand(Command):
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
+"""Choose how to train for a collection by short trainings, show why, and write a recipe that trains so."""
 bench = BenchCommand(_bench, _SHOWN).command("bench")
+"""Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones."""
 
 
 def diagnose(

@@ -63,11 +63,11 @@ def swept(depths: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 def takes(miner: Miner, lists: PlantedLists) -> NDArray[np.bool_]:
     """Which documents of the lists a miner takes, known positives and their copies left out of all: bool [Q, C]."""
-    fit: NDArray[np.bool_] = lists.candidate
+    fit = lists.candidate
     if miner["name"] == WINDOW:
         ranks = np.arange(fit.shape[1])
-        return fit & (ranks >= miner["skip"]) & (ranks < miner["depth"])
-    if miner["name"] in THRESHOLDS:
+        fit = fit & (ranks >= miner["skip"]) & (ranks < miner["depth"])
+    elif miner["name"] in THRESHOLDS:
         rule = FILTER_RULES[miner["name"]](miner[THRESHOLDS[miner["name"]][0]])
         fit = fit & rule(lists.scores, lists.positive[:, None])
     taken: NDArray[np.bool_] = fit & (np.cumsum(fit, axis=1) <= depth_of(miner))

@@ -16,8 +16,8 @@ from hardneg.mining.miners.random import draw
 from hardneg.mining.miners.selection import refusal
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
-from hardneg.registry.plugins import configure, load_plugin
-from hardneg.registry.protocols import EstimatedFilter, NegativeFilter, NegativeMiner
+from hardneg.registry.plugins import load_plugin
+from hardneg.registry.protocols import NegativeFilter, NegativeMiner
 from hardneg.runtime.seeding import generator
 
 FILLED = "random negatives"
@@ -171,12 +171,6 @@ class Filters:
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     """Return whether one of these filters requires answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
-
-
-def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
-    """Return the charge of these filters together for the lists of so many queries."""
-    plugins = [configure("filters", each) for each in filters]
-    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
 
 
 def _drawn(item: Negatives) -> Candidates:

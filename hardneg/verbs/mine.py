@@ -140,10 +140,8 @@ class Mine(StageSpec):
 
     def estimate(self, sizes: Sizes) -> Row:
         """By the query."""
-        from hardneg.mining.choosing import filtering_charge
-
         count = sizes.queries(self.split)
-        return Row(count, "queries", count * 200 * 20, charge=filtering_charge(self.filters, count))
+        return Row(count, "queries", count * 200 * 20)
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
         """Blocks of queries, whose candidates stream through the miner."""

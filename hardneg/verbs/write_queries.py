@@ -15,8 +15,7 @@ from hardneg.fields import Trait, WriterSettings
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted
-from hardneg.registry.plugins import configure
-from hardneg.registry.protocols import EstimatedWriter, QueryWriter, SessionWriter, WriterCost
+from hardneg.registry.protocols import QueryWriter, SessionWriter
 from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of
@@ -71,22 +70,7 @@ class WriteQueries(StageSpec):
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        passages = min(self.passages or sizes.documents, sizes.documents) / len(self.writers)
-        plugins = [configure("writers", each) for each in self.writers]
-        costs = [
-            each.writing_cost(passages, sizes.text_tokens, self.per_passage)
-            for each in plugins
-            if isinstance(each, EstimatedWriter)
-        ]
-        cost = WriterCost(*map(sum, zip(WriterCost(), *costs, strict=True)))
-        return Row(
-            sizes.documents,
-            "passages",
-            sizes.documents * 700,
-            charge=cost.charge,
-            requests=round(cost.requests),
-            tokens=round(cost.tokens),
-        )
+        return Row(sizes.documents, "passages", sizes.documents * 700)
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
         """As many queries as its options allow: a writer may write fewer, and none of some passages."""

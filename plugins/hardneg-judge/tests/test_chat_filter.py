@@ -8,8 +8,6 @@ import pytest
 from chat_server import Served, serving
 from hardneg_judge.chat_filter import ChatFilter
 
-from hardneg.mining.choosing import filtering_charge
-from hardneg.plugin import PAIR_TOKENS
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
 from hardneg.registry.plugins import configure
@@ -57,12 +55,3 @@ def test_options_that_make_no_sense() -> None:
         configure("filters", PluginSetting("chat", {"model": "m", "relevant_from": 2.0}))
     with pytest.raises(PluginError, match="depth: 0 must be above 0"):
         configure("filters", PluginSetting("chat", {"model": "m", "depth": 0}))
-
-
-def test_what_it_takes_by_hand() -> None:
-    """40 pairs of 200 tokens and of a prompt, at 10 a million read; 16 written each, at 100."""
-    judged = ChatFilter("m", depth=4, prompt="{query} {passages} " + 380 * "x", price=(10, 100), in_flight=2)
-    charge = 40 * ((len(judged.prompt) / 4 + PAIR_TOKENS) * 10 + 16 * 100) / 1e6
-    assert judged.filtering_charge(10) == pytest.approx(charge)
-    two = [PluginSetting("chat", {"model": "m", "depth": 4, "price": [10, 0]}), PluginSetting("near-copies")]
-    assert filtering_charge(two, 10) > 0 == filtering_charge(two[1:], 10)

@@ -128,13 +128,6 @@ def test_requests_at_a_time(asked: Served) -> None:
     assert asked.most_under_way == 3
 
 
-def test_what_a_plan_says() -> None:
-    writer = ChatWriter("m", prompt="p" * 391 + "{passage}", price=(1, 2), in_flight=4)
-    cost = writer.writing_cost(1000, 50, 2)
-    assert cost[:2] == (1000, 1000 * (391 / 4 + 50 + 32))
-    assert cost.charge == pytest.approx((391 / 4 + 50) * 1000 / 1e6 + 2 * 32 * 1000 / 1e6)
-
-
 @pytest.mark.parametrize(
     ("options", "line"),
     [

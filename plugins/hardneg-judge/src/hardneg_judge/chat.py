@@ -6,7 +6,7 @@ from math import inf, nan
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hardneg_judge.prompts import BEST, Scale, built_in, template
-from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
+from hardneg_judge.server_options import ChatServer
 
 if TYPE_CHECKING:
     from hardneg_judge.asking import Asking
@@ -76,8 +76,3 @@ class Chat(ChatServer):
     def unread(self) -> float:
         """The score of a passage of which an answer does not say it."""
         return self.best if self.unreadable == "relevant" else 0.0
-
-    def foretold(self, pairs: float, tokens: float) -> float:
-        """About what so many pairs cost, of so many tokens each."""
-        prompt_tokens = len(self.prompt) / CHARACTERS_A_TOKEN / self.batch
-        return self.cost(pairs * (prompt_tokens + tokens), pairs * (self.tokens or 0))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from hardneg.plugin import PAIR_TOKENS, Candidates, FilterTexts
+from hardneg.plugin import Candidates, FilterTexts
 from hardneg_judge.chat import Chat
 from hardneg_judge.judging import RELEVANT, UNREADABLE
 
@@ -51,10 +51,6 @@ class ChatFilter(Chat):
                     verdicts |= dict.fromkeys(query.positives, "")
                     against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
-
-    def filtering_charge(self, queries: float) -> float:
-        """Charge of the server where nothing is known of the pairs."""
-        return self.foretold(queries * self.depth, PAIR_TOKENS)
 
     def _judged(self, query: Candidates) -> list[str]:
         """The first documents of each list, each once, without known positives."""

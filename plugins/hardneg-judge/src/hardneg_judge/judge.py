@@ -12,8 +12,6 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg.plugin import (
-    FREE,
-    PAIR_TOKENS,
     ArtifactInput,
     BlockResult,
     DataError,
@@ -34,7 +32,6 @@ from hardneg.plugin import (
     Task,
     Trait,
     atomic_write,
-    configure,
     join_negatives,
     layout,
     marked_references,
@@ -47,7 +44,7 @@ from hardneg.plugin import (
 )
 from hardneg_judge.chat_filter import ChatFilter
 from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
-from hardneg_judge.levels import PAIRS, Level, Metered, Opened
+from hardneg_judge.levels import PAIRS, Level, Opened
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
@@ -65,7 +62,7 @@ class Judge(StageSpec):
 
     negatives: the stage that mined them. split: that of their queries. depth: how many of a query are judged, the first
     ones; those after are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
-    outcome: `drop-negative`, `drop-query` or `positive`. flagged_share: what part of pairs a plan takes to be flagged.
+    outcome: `drop-negative`, `drop-query` or `positive`.
     """
 
     version = 2
@@ -80,7 +77,6 @@ class Judge(StageSpec):
     flag: Level | None = None
     decide: Level
     outcome: Outcome = "drop-negative"
-    flagged_share: float = Field(default=1.0, gt=0, le=1, json_schema_extra=FREE)
 
     @property
     def levels(self) -> Mapping[str, Level]:
@@ -127,13 +123,9 @@ class Judge(StageSpec):
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """All pairs for the first judge, and for the second those that are flagged."""
-        pairs, charge = float(sizes.queries(self.split) * self.depth), 0.0
-        for name, level in self.levels.items():
-            pairs_of_level = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
-            plugin = None if level.plugin is None else configure("rerankers", level.plugin)
-            charge += plugin.foretold(pairs_of_level, PAIR_TOKENS) if isinstance(plugin, Metered) else 0.0
-        return Row(int(pairs), "pairs", int(pairs) * 60, charge)
+        """All pairs, which the first judge reads."""
+        pairs = sizes.queries(self.split) * self.depth
+        return Row(pairs, "pairs", pairs * 60)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""

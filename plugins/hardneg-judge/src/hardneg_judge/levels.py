@@ -45,9 +45,6 @@ class Metered(Protocol):
     def asking(self, judging: bool = False) -> "Asking":
         """Opens it; judging: what it cannot tell has the score nan."""
 
-    def foretold(self, pairs: float, tokens: float) -> float:
-        """About what so many pairs cost, of so many tokens each."""
-
 
 @dataclass(frozen=True)
 class Opened:

@@ -11,7 +11,6 @@ from hardneg.plugin import digest, model_server
 if TYPE_CHECKING:
     from hardneg_judge.session import ChatSession
 
-CHARACTERS_A_TOKEN = 4
 _MILLION = 1e6
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")

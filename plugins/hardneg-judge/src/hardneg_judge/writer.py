@@ -9,15 +9,14 @@ from threading import Event
 from types import TracebackType
 from typing import ClassVar, Self
 
-from hardneg.plugin import Document, WriterCost, Written, generator
+from hardneg.plugin import Document, Written, generator
 from hardneg_judge.journal import Answer
 from hardneg_judge.prompts import put_in, template
 from hardneg_judge.query_prompts import QUERIES, examples_text, listed, queries_in, shown_examples
-from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
+from hardneg_judge.server_options import ChatServer
 from hardneg_judge.session import READ, REQUESTS, UNREADABLE, WRITTEN, ChatSession, Reply
 
 MISSING = "queries that answers lack"
-_QUERY_TOKENS = 16  # of a written query
 _AHEAD = 4  # times the requests that are under way: passages that are read ahead
 _SURELY = 32  # answers: where of so many first ones not one could be read, no more are asked for
 _log = logging.getLogger(__name__)
@@ -78,13 +77,6 @@ class ChatWriter(ChatServer):
         start = int(generator(seed, "chat", text).integers(len(self.forms)))
         parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
         return put_in(self.prompt, parts)
-
-    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
-        """A request a passage, where no answer is kept."""
-        sent = tokens if self.characters is None else min(tokens, self.characters / CHARACTERS_A_TOKEN)
-        read = len(self.message(Document("", ""), count, 0)) / CHARACTERS_A_TOKEN + sent
-        written = min(count * _QUERY_TOKENS, self.tokens or count * _QUERY_TOKENS)
-        return WriterCost(passages, passages * (read + written), self.cost(passages * read, passages * written))
 
 
 class ChatWriting:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
+from hardneg.encoders.spec import Side
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait
 from hardneg.formats import queries as query_files
 from hardneg.formats.collection import StoredCollection
@@ -355,7 +356,8 @@ class SearchBlocks(RunBlocks):
         """What some queries become; whole windows are encoded, for vectors depend a little on the texts beside them."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
-        size, side = self._options.window, "query" if self.context.spec.text_of == "query" else "document"
+        size = self._options.window
+        side: Side = "query" if self.context.spec.text_of == "query" else "document"
         whole = range(len(self.queries))[part.start // size * size : -(-part.stop // size) * size]
         if whole not in self.held:
             self.held.clear()

@@ -85,8 +85,8 @@ class SimAns:
         known = scores_of(query.positives, query.ranking)
         known, positive = known[~np.isnan(known)], None
         if len(known):
-            of_form = {"mean": known.mean, "lowest": known.min, "drawn": lambda: known[draws.integers(len(known))]}
-            positive = float(of_form[self.positive]())
+            drawn = known[draws.integers(len(known))] if self.positive == "drawn" else 0.0
+            positive = float({"mean": known.mean(), "lowest": known.min(), "drawn": drawn}[self.positive])
         if positive is None:
             chosen = np.arange(len(ranks))[-self.count :]
             if self.without_positive == "drop":

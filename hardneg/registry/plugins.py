@@ -77,6 +77,7 @@ _OUTSIDE = {
     ("rerankers", "chat-listwise"): "hardneg-judge",
     ("rerankers", "electra"): "hardneg-electra",
     ("stages", "candidate-lists"): "hardneg-instructions",
+    ("stages", "average"): "hardneg-papers",
     ("stages", "judge"): "hardneg-judge",
     ("stages", "judged-negatives"): "hardneg-instructions",
     ("stages", "read"): "hardneg-reader",

@@ -48,6 +48,7 @@ _PAPERS = (
 )  # fmt: skip
 _OUTSIDE = {
     **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
+    ("analyses", "hardness"): "hardneg-advice",
     ("analyses", "miner-sweep"): "hardneg-advice",
     ("analyses", "p-mrr"): "hardneg-instructions",
     ("analyses", "positive-ranks"): "hardneg-advice",

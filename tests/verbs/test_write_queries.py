@@ -16,8 +16,7 @@ from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.registry import plugins as registry
 from hardneg.store.artifacts import Store
-from hardneg.verbs.write_queries import _Writing
-from hardneg.writers.mixture import COPIES
+from hardneg.verbs.write_queries import COPIES, _Writing
 from hardneg.writers.passages import Heading
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]

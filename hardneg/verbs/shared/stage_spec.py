@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.seeded import SeededStages
 
 
-_FULL = 0.6  # of the tokens that are read at most, those that texts have
+_FULL = 0.6  # of the tokens of a document that are read at most, those that it has in the mean
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
 
 
@@ -63,19 +63,14 @@ class Sizes:
 
     @property
     def dimension(self) -> int:
-        """That of the vectors."""
         width = self.model.projection or self.shape.vector or self.shape.hidden
         return min(width, self.model.truncate_dim or width)
 
     @property
-    def document_tokens(self) -> int:
-        """Those of a document that are read, in the mean."""
-        return round(_FULL * self.model.document_length)
-
-    @property
     def stored(self) -> int:
         """Bytes that a text of a document takes in an index, its id left out."""
-        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": self.document_tokens * self.dimension * 4}
+        tokens = round(_FULL * self.model.document_length)
+        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
 
 
@@ -198,7 +193,6 @@ class StageSpec(BaseModel):
 
     @property
     def verb(self) -> str:
-        """The stage's verb, as in the recipe."""
         return str(self.stage)  # type: ignore[attr-defined]
 
     def why(self) -> str:

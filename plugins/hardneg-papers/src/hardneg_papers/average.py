@@ -47,7 +47,7 @@ class Average(StageSpec):
     @property
     def shares(self) -> dict[str, float]:
         """The weight of each model by its path below `models`; seeds of one label share its weight evenly."""
-        shares = {}
+        shares: dict[str, float] = {}
         for label, names in self.models.items():
             paths = [label] if isinstance(names, str) else [f"{label}.{seed}" for seed in names]
             shares |= dict.fromkeys(paths, self.weights.get(label, 1.0) / len(paths))

@@ -6,7 +6,6 @@ returns at once what it was given, and torch is not imported.
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -73,43 +72,13 @@ def world() -> World:
     return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
-PROCESSES_VARIABLE = "HARDNEG_PROCESSES"  # set by hardneg where it starts the processes itself
-_PARTS = {
-    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
-    "ACCELERATE_USE_FSDP": "FSDP",
-    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
-}
-
-
-def check_settings(launched: bool) -> None:
-    """Refuses settings of accelerate's launcher under which a training would be another one than its options say.
-
-    launched: whether this process is the command's own; else its mixed precision may be that of an earlier trainer.
-
-    Raises:
-        UsageError: names all of them, and the option to use.
-    """
-    given = os.environ.get
-    found = [
-        f"{name}: every process holds the whole model, so leave {means} out"
-        for name, means in _PARTS.items()
-        if given(name, "false").lower() in {"1", "true", "yes"}
-    ]
-    if given("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1") != "1":
-        found.append("ACCELERATE_GRADIENT_ACCUMULATION_STEPS: set the training's option `accumulate`")
-    if launched and given("ACCELERATE_MIXED_PRECISION", "no") != "no":
-        found.append("ACCELERATE_MIXED_PRECISION: set the training's option `precision`, and this to `no`")
-    if found:
-        raise UsageError("; ".join(found))
-
-
 def gpu_of(here: World) -> int | None:
     """The number of this process's GPU: its own of all that it sees, or the only one that its launcher shows it."""
     import torch
 
     count = torch.cuda.device_count()
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if count == 1 and shown and "RANK" in os.environ and PROCESSES_VARIABLE not in os.environ:
+    if count == 1 and shown and "RANK" in os.environ:
         return 0
     return here.local_rank if count >= here.local_size else None
 
@@ -143,8 +112,6 @@ def _meet(here: World) -> "Store":
     """The common store, when all processes have come to it."""
     from torch.distributed.rendezvous import rendezvous
 
-    if here.several_machines and "GLOO_SOCKET_IFNAME" not in os.environ and (name := _interface()):
-        os.environ["GLOO_SOCKET_IFNAME"] = name
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     minutes = f"within {MEETING.total_seconds() / 60:g} minutes"
     end = time.monotonic() + MEETING.total_seconds()
@@ -161,22 +128,6 @@ def _meet(here: World) -> "Store":
         raise UsageError(f"{came} of {here.size} processes came to {address} {minutes}; start them on every machine")
     store.set_timeout(PATIENCE)
     return store
-
-
-def _interface() -> str | None:
-    """The network interface that leads to the first process; by itself gloo takes the host name's, often loopback."""
-    import psutil
-
-    host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
-    with suppress(OSError):
-        family, socket_type, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket_type) as probe:
-            probe.connect(address)
-            own = probe.getsockname()[0]
-        for name, addresses in psutil.net_if_addrs().items():
-            if own in {item.address for item in addresses} and not own.startswith("127.") and own != "::1":
-                return str(name)
-    return None
 
 
 def leave() -> None:

@@ -17,7 +17,7 @@ from hardneg.encoders.precision import set_compiled, takes_bf16
 from hardneg.records.errors import MissingDependency, TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, check_settings, from_first, join, world
+from hardneg.runtime.distributed import barrier, from_first, join, world
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.freed_memory import freed_memory_kept
 from hardneg.runtime.progress import Progress, Silent, Task
@@ -313,13 +313,12 @@ def accelerated(
     """An accelerator of all processes that logs to `tracker`, below `folder` where the tracker keeps files.
 
     Raises:
-        UsageError: accelerate knows no such tracker, or its launcher was given settings that would change the training.
+        UsageError: accelerate knows no such tracker.
         MissingDependency: the tracker's package is not installed.
     """
     from accelerate import Accelerator
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
-    check_settings(launched=False)
     if tracker is not None and tracker not in (known := sorted(map(str, LOGGER_TYPE_TO_CLASS))):
         raise UsageError(f"no tracker is called {tracker!r}; there are: {', '.join(known)}")
     if tracker is not None and tracker not in map(str, get_available_trackers()):

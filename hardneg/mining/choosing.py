@@ -1,7 +1,7 @@
 """Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -79,13 +79,11 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
 class Filters:
     """Filters applied one after another, and the texts that they read; none by default.
 
-    apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
     aside: by query, documents that are no negatives because of its text.
     """
 
     plugins: Sequence[NegativeFilter] = ()
     texts: Any = None
-    apart: Collection[str] = ()
     aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
@@ -123,18 +121,12 @@ class Filters:
     def _left(
         self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
     ) -> Iterator[Candidates]:
-        def seen(query: Candidates) -> Candidates:
-            hits = {name: ranked for name, ranked in query.hits.items() if name not in self.apart}
-            return replace(query, hits=hits) if self.apart else query
-
-        for query, reasons in paired(candidates, lambda queries: by.reasons(map(seen, queries), texts=self.texts)):
+        for query, reasons in paired(candidates, lambda queries: by.reasons(queries, texts=self.texts)):
             known = frozenset(query.positives)
             if against := {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}:
-                left = seen(query).hits
-                for ranked in left.values():
+                for ranked in query.hits.values():
                     dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-                left = {name: ranked.without(against) for name, ranked in left.items()}
-                query = replace(query, hits={**query.hits, **left})
+                query = replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
             yield query
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hardneg.api.analyzing import analyze as analyze
     from hardneg.api.recipes import load_recipe as load_recipe
     from hardneg.api.starting import start as start
-    from hardneg.functions.average import average as average
     from hardneg.functions.encode import encode as encode
     from hardneg.functions.evaluate import evaluate as evaluate
     from hardneg.functions.fuse import fuse as fuse

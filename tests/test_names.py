@@ -36,7 +36,7 @@ ORDINARY = {
     "analyses": "candidates costs drift errors hardness matrix overlap projection refreshes",
     "datasets": "documents dpr hf pyserini ir-datasets",
     "engines": "local",
-    "filters": "answers chat documents judged scores",
+    "filters": "answers chat documents scores",
     "indexes": "binary flat fp16 multi-vector sparse",
     "losses": "triplet",
     "miners": "mixed random sampled",

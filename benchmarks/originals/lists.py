@@ -14,8 +14,7 @@ from originals.comparing import Differences, Item
 from originals.source import lines, take
 
 from hardneg.evaluation.metrics import evaluate, means
-from hardneg.mining.miners.random import Sampled
-from hardneg.mining.miners.ranks import TopK, Window
+from hardneg.mining.miners.ranks import Sampled, TopK, Window
 from hardneg.mining.miners.simans import SimAns
 from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.types import Candidates, RankedList

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from hardneg.analysis.inputs import AnalysisInputs
-from hardneg.fields import MEASURED, MetricName, Name, Reference, Trait, marked_fields, marked_references
+from hardneg.fields import Name, Reference, marked_fields, marked_references
 from hardneg.fields import Option as Option
 from hardneg.registry.plugins import plugin_errors
 from hardneg.report.figure import draw_table
@@ -20,20 +20,8 @@ from hardneg.report.table import Section, Table
 from hardneg.store.atomic_write import replace_text
 from hardneg.store.identity import options_in_key
 
-_SHOWN = 120
-
-
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
 """Runs by label; on the command line files, with the labels that tell them apart."""
-
-MeasuredRuns = Annotated[dict[Name, Name], MEASURED, Option("run")]
-"""The same, where metrics are made of them."""
-
-ONE_VECTOR = dict.fromkeys(
-    (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
-    "name one of an encoder with one vector a document",
-)
-Metric = Annotated[MetricName, Option("metric", same=("metrics",))]
 
 
 class Analysis(BaseModel):
@@ -159,11 +147,6 @@ def _joined(table: Table, other: Table, columns: slice) -> Table:
     lacking = ["–"] * len(other.columns[columns])
     rows = [[*row, *known.get(row[0], lacking)] for row in table.rows]
     return Table([*table.columns, *other.columns[columns]], rows, table.words)
-
-
-def shortened(text: str) -> str:
-    """A text for a table's cell."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def percent(share: float | None) -> str:

@@ -1,6 +1,6 @@
 """What trainings take."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -9,6 +9,8 @@ from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.report.table import Table
+
+_PEAKS = ("peak_memory", "peak_gpu_memory")
 
 
 class Costs(Analysis):
@@ -45,21 +47,17 @@ class Costs(Analysis):
         return costs(methods)
 
     def table(self, results: Any) -> Table:
-        unit, length = time_unit(row["seconds"] for row in results)
-        rows = [
-            [
-                row["method"],
-                f"{row['seconds'] / length:,.2f}" + (f" without {', '.join(row['unknown'])}" if row["unknown"] else ""),
-                *(
-                    "unknown" if size is None else f"{size / 1e9:.1f}"
-                    for size in (row["peak_memory"], row["peak_gpu_memory"])
-                ),
-                "–" if row["speedup"] is None else f"{row['speedup']:.3g}×",
-                f"{row['steps']:,}",
-                ", ".join(row["devices"]) or "unknown",
-            ]
-            for row in results
-        ]
+        """Times in hours, or in minutes where none is as long as an hour."""
+        longest = max((row["seconds"] for row in results), default=0.0)
+        unit, length = ("hours", 3600.0) if longest >= 3600 else ("minutes", 60.0)
+        rows = []
+        for row in results:
+            without = f" without {', '.join(row['unknown'])}" if row["unknown"] else ""
+            sizes = ["unknown" if row[name] is None else f"{row[name] / 1e9:.1f}" for name in _PEAKS]
+            speed = "–" if row["speedup"] is None else f"{row['speedup']:.3g}×"
+            devices = ", ".join(row["devices"]) or "unknown"
+            time = f"{row['seconds'] / length:,.2f}{without}"
+            rows.append([row["method"], time, *sizes, speed, f"{row['steps']:,}", devices])
         return Table(("method", unit, "peak GB", "peak GPU GB", "speed", "steps", "device"), rows)
 
 
@@ -80,28 +78,13 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
     rows: list[dict[str, Any]] = []
     for method, stages in methods.items():
         steps = list(stages.values())
-        seconds = sum(float(facts.get("seconds", 0)) for facts in steps)
-        unknown = [name for name, facts in stages.items() if "seconds" not in facts]
-        base = rows[0]["seconds"] if rows else seconds
-        known = not unknown and not (rows and rows[0]["unknown"]) and seconds > 0
-        rows.append(
-            {
-                "method": method,
-                "stages": list(stages),
-                "seconds": seconds,
-                "steps": sum(int(facts.get("steps", 0)) for facts in steps),
-                "devices": list(dict.fromkeys(str(facts["device"]) for facts in steps if "device" in facts)),
-                **{
-                    name: max((int(facts[name]) for facts in steps if name in facts), default=None)
-                    for name in ("peak_memory", "peak_gpu_memory")
-                },
-                "speedup": base / seconds if known else None,
-                "unknown": unknown,
-            }
-        )
+        row: dict[str, Any] = {"method": method, "stages": list(stages)}
+        row["seconds"] = sum(float(facts.get("seconds", 0)) for facts in steps)
+        row["steps"] = sum(int(facts.get("steps", 0)) for facts in steps)
+        row["devices"] = list(dict.fromkeys(str(facts["device"]) for facts in steps if "device" in facts))
+        row |= {name: max((int(each[name]) for each in steps if name in each), default=None) for name in _PEAKS}
+        row["unknown"] = [name for name, facts in stages.items() if "seconds" not in facts]
+        rows.append(row)
+        known = not row["unknown"] and not rows[0]["unknown"] and row["seconds"] > 0
+        row["speedup"] = rows[0]["seconds"] / row["seconds"] if known else None
     return rows
-
-
-def time_unit(seconds: Iterable[float]) -> tuple[str, float]:
-    """What to show these times in, and how many seconds that is: hours, or minutes where none is as long as an hour."""
-    return ("hours", 3600.0) if max(seconds, default=0.0) >= 3600 else ("minutes", 60.0)

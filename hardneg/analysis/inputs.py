@@ -150,34 +150,6 @@ class AnalysisInputs(ABC):
         return positives(self.qrels(), self.relevance_level)
 
 
-def read_topics(path: Path) -> dict[str, str]:
-    """Texts by query id: BEIR's queries.jsonl, an id and a text between tabs, or TREC's topics; plain or gzip.
-
-    Raises:
-        DataError: the first mistake of the file, or there is no query in it.
-    """
-    queries = {record.query_id: record.text for _, record in records(topics_part(path)) if isinstance(record, Query)}
-    if not queries:
-        raise DataError(f"{path}: holds no queries")
-    return queries
-
-
-def read_texts(path: Path, doc_ids: Iterable[str]) -> dict[str, str]:
-    """Title and text of some documents of BEIR's corpus.jsonl, by id; the file is read once and not held.
-
-    Raises:
-        DataError: the first mistake of the file.
-    """
-    wanted, texts = set(doc_ids), {}
-    for number, line in read_lines(path):
-        row = json_row(path, number, line)
-        doc_id = id_field(path, number, row, "_id")
-        if doc_id in wanted:
-            title, text = title_field(path, number, row), text_field(path, number, row, "text")
-            texts[doc_id] = Document(doc_id, text, title).contents
-    return texts
-
-
 @dataclass(frozen=True)
 class Files(AnalysisInputs):
     """Plain files, and the stages of a run folder.
@@ -235,10 +207,24 @@ class Files(AnalysisInputs):
         return positives(read_qrels(self.hidden)) if self.hidden else {}
 
     def queries(self, split: str | None) -> Mapping[str, str]:
-        return read_topics(self.topics) if self.topics else {}
+        if self.topics is None:
+            return {}
+        found = (record for _, record in records(topics_part(self.topics)) if isinstance(record, Query))
+        queries = {record.query_id: record.text for record in found}
+        if not queries:
+            raise DataError(f"{self.topics}: holds no queries")
+        return queries
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        return read_texts(self.corpus, doc_ids) if self.corpus and doc_ids else {}
+        wanted, texts = set(doc_ids), dict[str, str]()
+        if (path := self.corpus) is None or not wanted:
+            return texts
+        for number, line in read_lines(path):
+            row = json_row(path, number, line)
+            if (doc_id := id_field(path, number, row, "_id")) in wanted:
+                title, text = title_field(path, number, row), text_field(path, number, row, "text")
+                texts[doc_id] = Document(doc_id, text, title).contents
+        return texts
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
         return doc_ids
@@ -283,13 +269,11 @@ class Files(AnalysisInputs):
             vectors: NDArray[np.float32] = encoder.encode(texts, side, EncodeOptions(precision="fp32"), self.progress)
             return vectors
 
-        ids, sides = opened.doc_ids, (partial(encode, "query"), partial(encode, "document"))
-        return System(opened.searcher, ids, partial(_rows, ids), sides[0], str(encoder.device), sides[1])
+        def rows(wanted: Sequence[str]) -> NDArray[np.int64]:
+            starts, known = range(0, len(ids), _LINES), dict.fromkeys(wanted, -1)  # ids are read once and not held
+            numbered = (each for start in starts for each in enumerate(ids[start : start + _LINES], start))
+            known |= {doc_id: row for row, doc_id in numbered if doc_id in known}
+            return np.array([known[doc_id] for doc_id in wanted], np.int64)
 
-
-def _rows(ids: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
-    """The rows of the wanted ids among an index's, which are read once and not held."""
-    wanted_ids, starts = set(wanted), range(0, len(ids), _LINES)
-    numbered = (each for start in starts for each in enumerate(ids[start : start + _LINES], start))
-    known = {doc_id: row for row, doc_id in numbered if doc_id in wanted_ids}
-    return np.array([known.get(doc_id, -1) for doc_id in wanted], np.int64)
+        ids, device = opened.doc_ids, str(encoder.device)
+        return System(opened.searcher, ids, rows, partial(encode, "query"), device, partial(encode, "document"))

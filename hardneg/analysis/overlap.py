@@ -93,21 +93,6 @@ def _share(doc_ids: Sequence[str], others: Sequence[str]) -> float:
     return len(set(doc_ids) & set(others)) / len(set(doc_ids))
 
 
-def _met(inputs: AnalysisInputs, path: str) -> Iterable[tuple[str, Sequence[str]]]:
-    return ((query_id, each.doc_ids) for query_id, each in inputs.stream(path))
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    return [percent(row["overlap"]), f"{row['queries']:,}", f"{sum(row['left_out'].values()):,}"]
-
-
-def check_label(label: str | None, labels: Collection[str]) -> None:
-    """A ValueError where `against` is none of the labels."""
-    if label is not None and label not in labels:
-        message = f"no run is labelled {label}{suggestion(label, labels)}; runs has {', '.join(labels) or 'none'}"
-        raise ValueError(f"against: {message}")
-
-
 class Overlap(Analysis):
     """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
 
@@ -133,7 +118,9 @@ class Overlap(Analysis):
 
     @model_validator(mode="after")
     def _complete(self) -> "Overlap":
-        check_label(self.against, self.runs)
+        if self.against is not None and self.against not in self.runs:
+            hint = f"{suggestion(self.against, self.runs)}; runs has {', '.join(self.runs) or 'none'}"
+            raise ValueError(f"against: no run is labelled {self.against}{hint}")
         if list(self.negatives) != list(self.met):
             raise ValueError("negatives and met need the same labels, in the same order")
         if len(self.runs) < 2 and not self.negatives:
@@ -169,13 +156,18 @@ class Overlap(Analysis):
         trained = []
         for label in self.negatives:
             negatives = read_negatives(inputs.negatives(f"negatives.{label}"))
-            shared = negatives_overlap(negatives, _met(inputs, f"met.{label}"), relevant, self.depth)
+            met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}"))
+            shared = negatives_overlap(negatives, met, relevant, self.depth)
             trained.append({"training": label, **shared.to_json()})
         return {"depth": self.depth, "runs": compared, "negatives": trained}
 
     def table(self, results: Any) -> Table:
-        rows = [[row["run"], row["against"], *_cells(row)] for row in results["runs"]]
-        rows += [[row["training"], "negatives met in testing", *_cells(row)] for row in results["negatives"]]
+        of = [(row["run"], row["against"], row) for row in results["runs"]]
+        of += [(row["training"], "negatives met in testing", row) for row in results["negatives"]]
+        rows = [
+            [*names, percent(row["overlap"]), f"{row['queries']:,}", f"{sum(row['left_out'].values()):,}"]
+            for *names, row in of
+        ]
         return Table(("of", "also in", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
 
     def explain(self, results: Any) -> str:

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from hardneg.analysis.base import Analysis, Metric, Option, shortened
+from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.analysis.overlap import Lists
 from hardneg.evaluation.metrics import evaluate
-from hardneg.fields import MEASURED, Name
+from hardneg.fields import MEASURED, MetricName, Name
 from hardneg.formats.qrels import Qrels
 from hardneg.report.figure import COLOURS, figure, plain_axes
 from hardneg.report.table import Table
 
-_LONGEST = 300
+_LONGEST, _SHOWN = 300, 120  # characters of a document that are kept, and in a table
 _ROUNDING = 1e-9
 
 
@@ -33,7 +33,7 @@ class QueryWins(Analysis):
 
     run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
     against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
-    metric: Metric = Field("ndcg@10", description="What decides.")
+    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="What decides.")
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="How many wins and losses to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
@@ -118,7 +118,10 @@ def cases(
     for query_id, judged in qrels.items():
         ours, theirs = (each[query_id] for each in values)
         pairs = list(zip_longest(lists[0].get(query_id, ()), lists[1].get(query_id, ())))
-        rank = _parting(pairs, judged, ours - theirs)
+        different = [rank for rank, (first, second) in enumerate(pairs, 1) if first != second]
+        grades = {rank: [max(0, judged.get(doc_id or "", 0)) for doc_id in pairs[rank - 1]] for rank in different}
+        parting = (rank for rank, (first, second) in grades.items() if (first - second) * (ours - theirs) > 0)
+        rank = next(parting, different[0] if different else 0)
         documents = [
             None if doc_id is None else {"doc_id": doc_id, "relevance": judged.get(doc_id)}
             for doc_id in (pairs[rank - 1] if rank else (None, None))
@@ -129,18 +132,9 @@ def cases(
     return sorted(all_cases, key=lambda case: (-case["difference"], case["query_id"]))
 
 
-def _parting(pairs: Sequence[tuple[str | None, str | None]], judged: Mapping[str, int], difference: float) -> int:
-    """The rank to show, 0 where the lists are equal."""
-    different = [rank for rank, (ours, theirs) in enumerate(pairs, 1) if ours != theirs]
-    for rank in different:
-        grades = [max(0, judged.get(doc_id or "", 0)) for doc_id in pairs[rank - 1]]
-        if (grades[0] - grades[1]) * difference > 0:
-            return rank
-    return different[0] if different else 0
-
-
 def _document(shown: Mapping[str, Any] | None) -> str:
     if shown is None:
         return "–"
     grade = "not judged" if shown["relevance"] is None else f"grade {shown['relevance']}"
-    return f"{shown['doc_id']} ({grade}) {shortened(shown['text'])}".strip()
+    text = shown["text"] if len(shown["text"]) <= _SHOWN else shown["text"][:_SHOWN] + "…"
+    return f"{shown['doc_id']} ({grade}) {text}".strip()

@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from hardneg.analysis.base import Analysis, MeasuredRuns, Option
+from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.evaluation.metrics import evaluate, means
+from hardneg.fields import MEASURED, Name
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import Run
 from hardneg.report.table import Table
@@ -25,7 +26,7 @@ class RecallAtDepth(Analysis):
     asks = ("qrels", "relevance_level")
     drawn = slice(1, None)
 
-    runs: MeasuredRuns = Field(min_length=1)
+    runs: Annotated[dict[Name, Name], MEASURED, Option("run")] = Field(min_length=1)
     depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (100, 200, 1000), description="Where recall is measured; by default 100, 200 and 1000."
     )

@@ -160,7 +160,6 @@ class NegativesCommand(Command):
 
 def commands() -> dict[str, Command]:
     """All of them by name."""
-    from hardneg.functions.average import average
     from hardneg.functions.encode import encode
     from hardneg.functions.fuse import fuse
     from hardneg.functions.index import index
@@ -173,7 +172,6 @@ def commands() -> dict[str, Command]:
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     return {
-        "average": Command(average, ("store", "device")),
         "encode": Command(encode, ON_MANY),
         "fuse": RunCommand(fuse, ("store",), {**queries, "documents": documents}),
         "index build": Command(

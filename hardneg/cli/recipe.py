@@ -276,7 +276,7 @@ def _content(plan: "Plan", rows: "Sequence[Estimate]") -> dict[str, Any]:
     copies = plan.recipe.copies
     seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     ahead = [row for row in rows if not row.cached]
-    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead), **_charged(ahead)}
+    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead)}
     steps = [_line(row) | seed_copies.get(row.step.name, {}) for row in rows]
     return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
 
@@ -284,15 +284,8 @@ def _content(plan: "Plan", rows: "Sequence[Estimate]") -> dict[str, Any]:
 def _line(row: "Estimate") -> dict[str, Any]:
     counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
     like = {"like": row.like.key if row.like else None}
-    of_server = {"requests": row.requests, "tokens": row.tokens} if row.requests else {}
     named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
-    return {**named, **counts, **like, **_charged([row]), **of_server}
-
-
-def _charged(rows: "Sequence[Estimate]") -> dict[str, float]:
-    """The charge of servers, where there is one."""
-    charge = sum(row.charge for row in rows)
-    return {"cost": round(charge, 4)} if charge else {}
+    return {**named, **counts, **like}
 
 
 def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
@@ -307,8 +300,7 @@ def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str
         groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
     for name, group in groups.items():
         first, count, stored = group[0], len(group), sum(row.cached for row in group)
-        summed = ("items", "disk", "requests", "tokens", "charge", "seconds")
-        total = {field: sum(getattr(row, field) or 0 for row in group) for field in summed}
+        total = {field: sum(getattr(row, field) or 0 for row in group) for field in ("items", "disk", "seconds")}
         cells = {
             "step": f"{name} x {counted(count, 'seed')}" if name in copies else name,
             "stage": first.step.verb,
@@ -316,9 +308,6 @@ def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str
             "key": first.step.key[:8] if count == 1 else f"{count} keys",
             "items": f"{total['items']:,} {first.unit}",
             "disk": size(total["disk"]),
-            "requests": f"{total['requests']:,}" if total["requests"] else "",
-            "tokens": f"{total['tokens']:,}" if total["tokens"] else "",
-            "cost": f"{total['charge']:,.2f}" if total["charge"] else "",
             "a step like it took": duration(total["seconds"]) if total["seconds"] else "",
         }
         for column, cell in cells.items():
@@ -335,10 +324,6 @@ def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str
 def _ahead(rows: "Sequence[Estimate]") -> str:
     ahead = [row for row in rows if not row.cached]
     parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
-    if requests := sum(row.requests for row in ahead):
-        parts.append(f"{counted(requests, 'request')} of about {sum(row.tokens for row in ahead):,} tokens")
-    if charge := sum(row.charge for row in ahead):
-        parts.append(f"cost {charge:,.2f}")
     if known := [row.seconds for row in ahead if row.seconds is not None]:
         parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
     return ", ".join(parts)

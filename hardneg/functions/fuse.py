@@ -70,13 +70,8 @@ def fuse(
 
     workplace = Workplace.of(where, fuse)
     workplace.refuse_settings()
-    fields: dict[str, Any] = {
-        "method": method,
-        "weights": weights,
-        "missing_scores": missing_scores,
-        "constant": constant,
-    }
-    fields |= {"norm": norm, "depth": depth}
+    fields: dict[str, Any] = {"method": method, "weights": weights, "missing_scores": missing_scores}
+    fields |= {"constant": constant, "norm": norm, "depth": depth}
     tuning = {"tuning.metric": metric, "tuning.relevance_level": relevance_level, "tuning.grid": grid}
     checked = stage("fuse", {**fields, **tuning})
     return _fused(workplace, runs, tune_runs, named_qrels(qrels), checked)
@@ -94,8 +89,7 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
 
     files = labelled_runs(given, workplace.store)
     tuning = labelled_runs(tune_runs, workplace.store) if tune_runs else {}
-    fusion, labels = _fusion(fields, list(files)), list(files)
-    _check(labels, tuning, judged, fields)
+    fusion, labels = _checked(fields, list(files), tuning, judged), list(files)
     workplace.begin(None, [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])])
     contents = {label: Content.of(partial(file_digest, path)) for label, path in files.items()}
     runs = {label: read_run(path) for label, path in files.items()}
@@ -120,8 +114,8 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
     return RankedRun(fusion.method, result.key, result.path / RUN, facts, workplace.store, source)
 
 
-def _fusion(fields: Mapping[str, Any], labels: Sequence[str]) -> "Fusion":
-    """The method with its numbers. Raises UsageError where they do not fit, or no run has the label of a weight."""
+def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> "Fusion":
+    """The method with its numbers. Raises UsageError where they, or arguments to tune by, do not go together."""
     from hardneg.fusion.methods import Fusion
     from hardneg.records.wording import suggestion
 
@@ -135,19 +129,15 @@ def _fusion(fields: Mapping[str, Any], labels: Sequence[str]) -> "Fusion":
     fusion = Fusion(fields["method"], weights, fields["missing_scores"], *numbers)
     if problems := fusion.problems():
         raise UsageError("; ".join(problems))
-    return fusion
-
-
-def _check(labels: Sequence[str], tuning: Mapping[str, Path], judged: Any, fields: Mapping[str, Any]) -> None:
-    """Raises UsageError where arguments to tune by do not go together."""
     if not tuning and (fields["tuning.grid"] or judged is not None):
         problem = "fuse: {grid} and {qrels} are for tuning: give a {tune_runs} for each {runs}"
         raise UsageError(problem, "grid", "qrels", "tune_runs", "runs")
     if tuning and len(tuning) != len(labels):
-        numbers = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
-        raise UsageError(f"fuse: {numbers}: give one of each, in the same order", "tune_runs", "runs")
+        counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
+        raise UsageError(f"fuse: {counts}: give one of each, in the same order", "tune_runs", "runs")
     if tuning and judged is None:
         raise UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
+    return fusion
 
 
 def _tuned(
@@ -161,15 +151,13 @@ def _tuned(
     from hardneg.evaluation.metrics import mean_of
     from hardneg.formats.qrels import read_qrels
     from hardneg.formats.runs import read_run
-    from hardneg.fusion.tuning import Development, check_development, numbers, tune
+    from hardneg.fusion.tuning import Development, numbers, tune
 
     fields, workplace = how
     qrels = read_qrels(judged) if isinstance(judged, Path) else judged
     runs, names = [read_run(path) for path in files.values()], ("tuning.metric", "tuning.relevance_level")
     known = Development(list(files), runs, qrels, *(fields[name] for name in names))
-    check_development(known, query_ids)
-    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    tried = tune(fusion, known, fields["tuning.grid"], mean, workplace.progress)
+    tried = tune(fusion, known, fields["tuning.grid"], query_ids, mean_of, workplace.progress)
     chosen = dict(numbers(tried[0].fusion, list(files)))
     values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
     summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"

@@ -1,9 +1,9 @@
 """Fusion weights and parameters tuned on runs of development queries."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
@@ -16,42 +16,46 @@ from hardneg.runtime.progress import Progress
 Grid = Mapping[str, Sequence[float]]
 """Values to try by name: of a run, whose weight they are, or `constant`."""
 
+Mean = Callable[[str, Qrels, int, Run], float]
+"""The mean of a metric over judged queries, from a relevance level up, of a run."""
+
 _STEPS = 10
 
 
-@dataclass(frozen=True)
-class Tried:
+class Tried(NamedTuple):
     """A fusion, and the metric that it reached."""
 
     fusion: Fusion
     worth: float
 
 
-def tried(fusion: Fusion, labels: Sequence[str], grid: Grid, worth: Callable[[Fusion], float]) -> list[Tried]:
-    """Try every combination of the grid's values, the others as in `fusion`; return the best first, then the earlier.
+@dataclass(frozen=True)
+class Development:
+    """The development data: runs in the order of `labels`, the judgements of their queries, and a metric."""
 
-    labels: the runs, in the order of the weights. Without a grid, all weights in tenths that sum to 1 are tried.
+    labels: Sequence[str]
+    runs: Sequence[Run]
+    qrels: Qrels
+    metric: str = "ndcg@10"
+    relevance_level: int = 1
 
-    Raises:
-        UsageError: the grid names what the method does not have, or there is nothing to try.
+
+def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
+    """Return every combination of the grid's values by name, the others as in `fusion`.
+
+    labels: the runs, in the order of the weights. Without a grid, all weights in tenths that sum to 1.
     """
-    trials = [Tried(each, worth(each)) for each in variants(fusion, labels, grid)]
-    return sorted(trials, key=lambda each: -each.worth)
-
-
-def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> Iterator[Fusion]:
-    """Return the fusions that `tried` evaluates, in its order; raises as it does."""
-    check_grid(fusion.method, labels, grid)
     if not grid:
-        for tenths in product(range(_STEPS + 1), repeat=len(labels)):
-            if sum(tenths) == _STEPS:
-                yield replace(fusion, weights=tuple(tenth / _STEPS for tenth in tenths))
-    else:
-        for values in product(*grid.values()):
-            trial = dict(zip(grid, values, strict=True))
-            pairs = zip(labels, fusion.weights, strict=True)
-            weights = tuple(trial.get(label, weight) for label, weight in pairs)
-            yield replace(fusion, weights=weights, constant=int(trial.get("constant", fusion.constant)))
+        tenths = product(range(_STEPS + 1), repeat=len(labels))
+        return [
+            replace(fusion, weights=tuple(part / _STEPS for part in each)) for each in tenths if sum(each) == _STEPS
+        ]
+    trials = []
+    for values in product(*(grid[name] for name in sorted(grid))):
+        trial = dict(zip(sorted(grid), values, strict=True))
+        weights = tuple(trial.get(label, weight) for label, weight in zip(labels, fusion.weights, strict=True))
+        trials.append(replace(fusion, weights=weights, constant=int(trial.get("constant", fusion.constant))))
+    return trials
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
@@ -68,50 +72,34 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
             raise UsageError("grid: constant takes whole numbers from 0 on")
 
 
-@dataclass(frozen=True)
-class Development:
-    """The development data: runs in the order of `labels`, the judgements of their queries, and a metric."""
-
-    labels: Sequence[str]
-    runs: Sequence[Run]
-    qrels: Qrels
-    metric: str = "ndcg@10"
-    relevance_level: int = 1
-
-
 def tune(
-    fusion: Fusion, known: Development, grid: Grid, mean: Callable[[Run], float], progress: Progress
+    fusion: Fusion, known: Development, grid: Grid, fused: Sequence[str], mean: Mean, progress: Progress
 ) -> list[Tried]:
-    """Return all trials, the best first; `mean` returns the mean of the metric over the judged queries.
+    """Return all trials, the best first, then the earlier; fused: the queries that are fused.
 
     Raises:
         UsageError: the grid names what the method does not have.
+        DataError: a query that is fused is judged, or none of a run.
     """
-    query_ids = list(known.qrels)
-    lists = lists_of(known.runs, query_ids)
-    with progress.task("tuning", None, "settings") as task:
-
-        def worth(each: Fusion) -> float:
-            run = dict(zip(query_ids, each.over(lists), strict=True))
-            task.advance()
-            return mean(run)
-
-        return tried(fusion, known.labels, dict(sorted(grid.items())), worth)
-
-
-def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
-    """Return each query's lists, one per run; empty where a run lacks the query."""
-    return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
-
-
-def check_development(known: Development, query_ids: Sequence[str]) -> None:
-    """Refuse to tune on the queries that are fused, or on runs without judged queries. Raises DataError."""
-    if shared := set(known.qrels).intersection(query_ids):
+    check_grid(fusion.method, known.labels, grid)
+    if shared := set(known.qrels).intersection(fused):
         overlap = counted(len(shared), "query is", "queries are")
         raise DataError(f"tuning: {overlap} among those that are fused, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
         if not known.qrels.keys() & run.keys():
             raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
+    lists, trials = lists_of(known.runs, list(known.qrels)), []
+    with progress.task("tuning", None, "settings") as task:
+        for each in variants(fusion, known.labels, grid):
+            run = dict(zip(known.qrels, each.over(lists), strict=True))
+            trials.append(Tried(each, mean(known.metric, known.qrels, known.relevance_level, run)))
+            task.advance()
+    return sorted(trials, key=lambda each: -each.worth)
+
+
+def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
+    """Return each query's lists, one per run; empty where a run lacks the query."""
+    return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
 
 
 def to_json(trials: Sequence[Tried], known: Development) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from hardneg.formats.answer_matching import Match
 from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.runs import QueryLists
 from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
-from hardneg.mining.miners.random import draw
+from hardneg.mining.miners.ranks import draw
 from hardneg.mining.miners.selection import refusal
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
-from hardneg.registry.plugins import configure, load_plugin
-from hardneg.registry.protocols import EstimatedFilter, NegativeFilter, NegativeMiner
+from hardneg.registry.plugins import load_plugin
+from hardneg.registry.protocols import NegativeFilter, NegativeMiner
 from hardneg.runtime.seeding import generator
 
 FILLED = "random negatives"
@@ -64,24 +64,15 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
     contrastors) fills short lists with random documents.
     """
     for query, mined in beside(miner, candidates, seed):
-        missing = count - len(mined.negatives)
-        yield mined if missing < 1 else _with_random(query, mined, missing, seed)
-
-
-def _with_random(query: Candidates, mined: Negatives, missing: int, seed: int) -> Negatives:
-    draws, reason = generator(seed, "fill", query.query_id), refusal(query, True, mined.negatives)
-    drawn = draw(query, missing, draws, reason, len(mined.negatives))
-    drops = mined.drops
-    if drops is not None:
-        chosen = np.concatenate([drops.chosen, np.zeros(len(drawn.negatives), np.int32)])
-        drops = replace(drops, chosen=chosen)
-    return replace(
-        mined,
-        negatives=[*mined.negatives, *drawn.negatives],
-        scores=np.concatenate([mined.scores, drawn.scores]),
-        drops=drops,
-        noted=(*mined.noted, FILLED),
-    )
+        if (missing := count - len(mined.negatives)) < 1:
+            yield mined
+            continue
+        draws, reason = generator(seed, "fill", query.query_id), refusal(query, True, mined.negatives)
+        drawn, drops = draw(query, missing, draws, reason, len(mined.negatives)), mined.drops
+        if drops is not None:
+            drops = replace(drops, chosen=np.append(drops.chosen, np.zeros(len(drawn.negatives), np.int32)))
+        negatives, scores = [*mined.negatives, *drawn.negatives], np.concatenate([mined.scores, drawn.scores])
+        yield replace(mined, negatives=negatives, scores=scores, drops=drops, noted=(*mined.noted, FILLED))
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,7 @@ class Filters:
     """
 
     plugins: Sequence[NegativeFilter] = ()
-    texts: MiningTexts | None = None
+    texts: Any = None
     aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
@@ -130,43 +121,29 @@ class Filters:
     def _left(
         self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
     ) -> Iterator[Candidates]:
-        for query, reasons in paired(candidates, lambda queries: self._reasons(by, queries)):
+        for query, reasons in paired(candidates, lambda queries: by.reasons(queries, texts=self.texts)):
             known = frozenset(query.positives)
-            against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
-            if not against:
-                yield query
-                continue
-            for ranked in query.hits.values():
-                dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-            yield replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
+            if against := {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}:
+                for ranked in query.hits.values():
+                    dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
+                query = replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
+            yield query
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
-        for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):
+        for item, against in paired(mined, lambda items: by.reasons(map(_drawn, items), texts=self.texts)):
             bad = np.array([doc_id in against for doc_id in item.negatives], bool) & np.isnan(item.scores)
-            if not bad.any():
-                yield item
-                continue
-            kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
-            dropped = Counter(item.dropped)
-            dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
-            drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
-            yield replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
-
-    def _reasons(self, by: NegativeFilter, candidates: Iterable[Candidates]) -> Iterator[Mapping[str, str]]:
-        if self.texts is None:
-            raise ValueError("filters need the texts of the collection")
-        return by.reasons(candidates, texts=self.texts)
+            if bad.any():
+                kept = [doc_id for doc_id, out in zip(item.negatives, bad.tolist(), strict=True) if not out]
+                dropped = Counter(item.dropped)
+                dropped.update(against[item.negatives[i]] for i in np.flatnonzero(bad).tolist())
+                drops = item.drops and replace(item.drops, chosen=item.drops.chosen[~bad])
+                item = replace(item, negatives=kept, scores=item.scores[~bad], dropped=dict(dropped), drops=drops)
+            yield item
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
     """Return whether one of these filters requires answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
-
-
-def filtering_charge(filters: Iterable[PluginSetting], queries: float) -> float:
-    """Return the charge of these filters together for the lists of so many queries."""
-    plugins = [configure("filters", each) for each in filters]
-    return sum(each.filtering_charge(queries) for each in plugins if isinstance(each, EstimatedFilter))
 
 
 def _drawn(item: Negatives) -> Candidates:

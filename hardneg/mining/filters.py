@@ -5,25 +5,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, islice
-from math import isfinite
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.formats.answer_matching import Match, PassageAnswers
-from hardneg.formats.collection import StoredCollection, extended
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
-from hardneg.formats.text_lines import read_lines
-from hardneg.mining.miners.selection import COMPARING, RULES
+from hardneg.mining.miners.selection import COMPARING, RULES, check_counts, check_threshold
 from hardneg.mining.miners.thresholds import judged
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.terms import terms
 from hardneg.records.types import SCORES, Candidates, Document
 from hardneg.registry.protocols import FilterTexts
-from hardneg.store.digest import digest, file_digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,11 +69,9 @@ class MiningTexts:
 
         A negative that is one of them has been seen in training when that split is tested.
         """
-        others = {
-            split: positives(self.collection.qrels(split)) for split in self.collection.splits if split != self.split
-        }
-        documents = {split: frozenset(chain.from_iterable(known.values())) for split, known in others.items()}
-        return {split: doc_ids for split, doc_ids in documents.items() if doc_ids}
+        others = (split for split in self.collection.splits if split != self.split)
+        known = {split: positives(self.collection.qrels(split)).values() for split in others}
+        return {split: frozenset(chain.from_iterable(lists)) for split, lists in known.items() if lists}
 
     @cached_property
     def _queries(self) -> dict[str, str]:
@@ -141,7 +134,7 @@ class AnswerFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentsFilter:
-    """Drops the documents that are judged for queries of other splits, or that a file does not name.
+    """Drops the documents that are judged for queries of other splits.
 
     A model that is trained with documents of dev and test queries, be it as negatives, has seen them: what it then
     does on unseen documents is not known.
@@ -149,91 +142,21 @@ class DocumentsFilter:
     Attributes:
         of: the split whose documents stay, those that are judged for no query of another split; the default is the
             split that is mined.
-        file: the ids of the documents that stay, one a line, in place of `of`; what it holds counts in keys, and not
-            where it lies.
     """
 
     version: ClassVar[int] = 1
-    path_options: ClassVar[tuple[str, ...]] = ("file",)
 
     of: str = ""
-    file: str = ""
-
-    def __post_init__(self) -> None:
-        if self.of and self.file:
-            raise PluginError("of, file: name a split or a file of ids, not both")
-
-    def fingerprint(self) -> str:
-        """A digest of the file. Raises DataError where it is not there."""
-        if self.file and not self._path.is_file():
-            raise DataError(f"documents.file: no file {self.file}: give the ids of documents, one a line")
-        return file_digest(self._path) if self.file else ""
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """`outside the named documents` for each candidate that is.
-
-        Raises:
-            DataError: the collection has no such split, or the file names no document of the corpus.
-        """
+        """`outside the named documents` for each candidate that is. Raises DataError where there is no such split."""
         collection, own = texts.collection, self.of or texts.split
-        if not self.file and own not in collection.splits:
+        if own not in collection.splits:
             raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
-        corpus, named = collection.corpus, self._named(texts) if self.file else None
         others = (collection.qrels(split) for split in collection.splits if split != own)
         elsewhere = {doc_id for qrels in others for judged in qrels.values() for doc_id in judged}
         for query in candidates:
-            outside: Iterable[str] = elsewhere.intersection(query.listed)
-            if named is not None:
-                inside = named[corpus.known_rows(query.listed, "candidate", "search this corpus again")]
-                outside = [doc_id for doc_id, stays in zip(query.listed, inside.tolist(), strict=True) if not stays]
-            yield dict.fromkeys(outside, "outside the named documents")
-
-    def _named(self, texts: MiningTexts) -> NDArray[np.bool_]:
-        """Whether the file names each document of the corpus: bool [N]."""
-        doc_ids = [line.strip() for _, line in read_lines(self._path) if line.strip()]
-        if not doc_ids:
-            raise DataError(f"{self._path}: names no document")
-        named = np.zeros(len(texts.collection.corpus), bool)
-        named[texts.collection.corpus.known_rows(doc_ids, f"{self._path}:", "leave it out of the file")] = True
-        return named
-
-    @property
-    def _path(self) -> Path:
-        return Path(self.file).expanduser()
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgedFilter:
-    """Drop documents that judgements beside the dataset's call relevant: annotations, labels of another run.
-
-    Attributes:
-        files: judgements in the format of TREC or BEIR; their content enters keys, not their paths.
-    """
-
-    version: ClassVar[int] = 1
-    path_options: ClassVar[tuple[str, ...]] = ("files",)
-
-    files: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        if not self.files:
-            raise PluginError("files: names no file of judgements: name one, or leave the filter out")
-
-    def fingerprint(self) -> str:
-        """Return a digest of the files' content. Raises DataError where one does not exist."""
-        if missing := [file for file in self.files if not Path(file).expanduser().is_file()]:
-            raise DataError(f"judged.files: no file {missing[0]}: name judgements in the format of TREC or BEIR")
-        return digest([file_digest(path) for path in self._paths])
-
-    def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """Return `judged relevant` for each document that a file calls relevant."""
-        known = extended({}, self._paths, texts.collection)
-        for query in candidates:
-            yield dict.fromkeys(known.get(query.query_id, ()), "judged relevant")
-
-    @property
-    def _paths(self) -> list[Path]:
-        return [Path(file).expanduser() for file in self.files]
+            yield dict.fromkeys(elsewhere.intersection(query.listed), "outside the named documents")
 
 
 @dataclass(frozen=True)
@@ -258,19 +181,19 @@ class NearCopyFilter:
     def __post_init__(self) -> None:
         if not 0 < self.resemblance <= 1:
             raise PluginError(f"resemblance must be above 0 and at most 1, not {self.resemblance}")
-        if self.words < 1:
-            raise PluginError(f"words must be 1 or above, not {self.words}")
+        check_counts(words=self.words)
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
         """Return `near copy` for each document that resembles a positive."""
         for query in candidates:
             known = [self.runs(document.contents) for document in texts.documents(list(query.positives))]
-            reasons = {}
-            for document in texts.documents(query.listed if known else []):
-                runs = self.runs(document.contents)
-                if any(len(runs & other) >= self.resemblance * len(runs | other) for other in known):
-                    reasons[document.doc_id] = "near copy"
-            yield reasons
+            runs = {each.doc_id: self.runs(each.contents) for each in texts.documents(query.listed if known else [])}
+            near = (
+                doc_id
+                for doc_id, own in runs.items()
+                if any(len(own & other) >= self.resemblance * len(own | other) for other in known)
+            )
+            yield dict.fromkeys(near, "near copy")
 
     def runs(self, text: str) -> frozenset[tuple[str, ...]]:
         """Return the shingles of a text, case ignored."""
@@ -301,10 +224,7 @@ class ScoreFilter:
     without_positive: Literal["drop", "keep"] = "drop"
 
     def __post_init__(self) -> None:
-        if not isfinite(self.threshold):
-            raise PluginError(f"threshold must be a number, not {self.threshold}")
-        if self.rule == "pos-percent" and not 0 < self.threshold <= 1:
-            raise PluginError(f"threshold of pos-percent must be above 0 and at most 1, not {self.threshold}")
+        check_threshold(self.rule, "threshold", self.threshold)
 
     @property
     def compares(self) -> bool:

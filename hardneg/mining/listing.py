@@ -1,23 +1,21 @@
 """Ranked lists of queries to mine from: searched by a model, with more positives, or controls of an experiment."""
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
-from hardneg.mining.miners.random import shuffled
+from hardneg.mining.miners.ranks import shuffled
 from hardneg.records.types import Encoded, Hits, RankedList
 from hardneg.registry.protocols import Searcher
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import derive_seed, generator
 
-_LISTS, _QUERIES = 1024, 256
+_LISTS = 1024
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
@@ -80,20 +78,6 @@ def with_positives(
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-def add_pseudo_labels(
-    listed: Iterator[QueryLists], known: dict[str, list[str]], answers: PassageAnswers, depth: int, facts: Counter[str]
-) -> Iterator[QueryLists]:
-    """Gives a query without positives the first of the first run's top that has an answer, before it goes by."""
-    while block := list(islice(listed, _QUERIES)):
-        unknown = {query_id: next(iter(hits.values())) for query_id, hits in block if query_id not in known}
-        tops = [ranked.doc_ids[:depth] for ranked in unknown.values()]
-        for query_id, doc_ids, has in zip(unknown, tops, answers.in_lists(list(unknown), tops), strict=True):
-            if has.any():
-                known[query_id] = [doc_ids[int(has.argmax())]]
-                facts["pseudo-positives"] += 1
-        yield from block
-
-
 _BLOCK = 1024  # queries
 
 
@@ -109,12 +93,12 @@ def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]
         donors = dict(zip(order, [*order[1:], order[0]], strict=True))
         for row, (query_id, _) in enumerate(block):
             donor, hits = block[donors[row]]
-            known = (
-                set(positives.get(donor, ()))
-                if donors[row] != row
-                else set[str]().union(*(ranked.doc_ids for ranked in hits.values()))
+            known = set(positives.get(donor, ()))
+            alone = donors[row] == row
+            yield (
+                query_id,
+                {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()},
             )
-            yield query_id, {label: ranked.without(known) for label, ranked in hits.items()}
         number += 1
 
 
@@ -151,16 +135,13 @@ def planted(
             yield query_id, hits
         elif derive_seed(seed, "planted", query_id) < share * 2**64:
             known = hidden.keys() | set(positives.get(query_id, ()))
-            yield query_id, {label: _with(ranked, known, hidden) for label, ranked in hits.items()}
+            lists = {}
+            for label, ranked in hits.items():
+                kept = ranked.without(frozenset(ranked.doc_ids) - known)
+                lacking = [doc_id for doc_id in hidden if doc_id not in ranked.doc_ids]
+                last = ranked.scores[-1] if len(ranked.scores) else np.nan
+                scores = np.concatenate([kept.scores, np.full(len(lacking), last, np.float32)])
+                lists[label] = RankedList([*kept.doc_ids, *lacking], scores)
+            yield query_id, lists
         else:
             yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
-
-
-def _with(ranked: RankedList, known: Container[str], hidden: Iterable[str]) -> RankedList:
-    """The known documents of a list, and at its end those hidden ones that it lacks."""
-    kept = ranked.without(frozenset(doc_id for doc_id in ranked.doc_ids if doc_id not in known))
-    there = frozenset(kept.doc_ids)
-    lacking = [doc_id for doc_id in hidden if doc_id not in there]
-    last = ranked.scores[-1] if len(ranked.scores) else np.nan
-    scores = np.concatenate([kept.scores, np.full(len(lacking), last, np.float32)])
-    return RankedList([*kept.doc_ids, *lacking], scores)

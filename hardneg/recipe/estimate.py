@@ -21,8 +21,8 @@ from hardneg.verbs.shared.stage_spec import Sizes
 class Estimate:
     """One step.
 
-    items: how many of `unit` there are to go through. disk: bytes. charge: what others ask for it. requests, tokens:
-    those of servers that write. like: the artifact of the store that a step like it made, None where there is none.
+    items: how many of `unit` there are to go through. disk: bytes. like: the artifact of the store that a step like it
+    made, None where there is none.
     """
 
     step: Step
@@ -30,9 +30,6 @@ class Estimate:
     items: int
     unit: str
     disk: int
-    charge: float = 0.0
-    requests: int = 0
-    tokens: int = 0
     like: Artifact | None = None
 
     @property
@@ -71,8 +68,7 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
     likes, estimates = _Likes(plan, known_store), []
     for step, row in zip(steps, rows, strict=True):
         done = known_store is not None and cached(step, known_store) is not None
-        ahead = (0.0, 0, 0, None) if done else (row.charge, row.requests, row.tokens, likes.of(step))
-        estimates.append(Estimate(step, done, row.items, row.unit, row.disk, *ahead))
+        estimates.append(Estimate(step, done, row.items, row.unit, row.disk, None if done else likes.of(step)))
     return estimates
 
 
@@ -118,10 +114,7 @@ def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Si
     step, resolved = plan.steps[collection], plan.recipe.models.of(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
     if store is not None and (artifact := cached(step, store)):
-        from hardneg.formats.corpus import TEXTS
-
-        corpus = (artifact.path / TEXTS).stat().st_size
-        return Sizes(*_counts(artifact), model, shape, form=form, corpus=corpus)
+        return Sizes(*_counts(artifact), model, shape, form=form)
     stated, loader = plan.recipe.sizes if collection == DATASET else None, step.plugins["loader"]
     documents = (stated.documents if stated else 0) or loader.size_hint()
     hinted = loader.query_hint() if isinstance(loader, HintsQueries) and not (stated and stated.documents) else {}

@@ -45,7 +45,7 @@ _PAPERS = (
     "truncation, unjudged"
 )
 _PACKAGES = {
-    "hardneg-advice": {"analyses": "miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
+    "hardneg-advice": {"analyses": "hardness, miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
     "hardneg-browse": {"apps": "browse"},
     "hardneg-cagra": {"indexes": "cagra"},
     "hardneg-datasets": {"apps": "data check, data fetch", "datasets": "dpr, msmarco, msmarco-doc, pyserini, tevatron"},
@@ -63,7 +63,12 @@ _PACKAGES = {
         "encoders": "multi-vector",
         "indexes": "multi-vector, multi-vector-pq, multi-vector-two-stage",
     },
-    "hardneg-papers": {"analyses": _PAPERS, "apps": "recipe verify", "datasets": "pycode, pynames"},
+    "hardneg-papers": {
+        "analyses": _PAPERS,
+        "apps": "recipe verify",
+        "datasets": "pycode, pynames",
+        "stages": "average",
+    },
     "hardneg-ray": {"engines": "ray"},
     "hardneg-reader": {"stages": "read, train-reader"},
     "hardneg-seq2seq": {"writers": "seq2seq"},

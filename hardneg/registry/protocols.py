@@ -7,7 +7,7 @@ No plugin needs to import or inherit from these protocols: they are for type che
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from hardneg.records.types import (
     Candidates,
@@ -242,22 +242,6 @@ class SessionWriter(Protocol):
         """Return the opened writer; when the block ends, it adds to `counts` what it has used, such as tokens."""
 
 
-class WriterCost(NamedTuple):
-    """The cost of writing: requests to a server, their tokens read and written, and its charge."""
-
-    requests: float = 0
-    tokens: float = 0
-    charge: float = 0
-
-
-@runtime_checkable
-class EstimatedWriter(Protocol):
-    """A writer that estimates its cost, for a plan; others count as free."""
-
-    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
-        """Return the cost of `count` queries for each of so many passages of so many tokens."""
-
-
 class FilterTexts(Protocol):
     """The texts that a filter may read beside ranked lists."""
 
@@ -304,14 +288,6 @@ class ReadsContent(Protocol):
 
     def fingerprint(self) -> str:
         """Return a digest of the content."""
-
-
-@runtime_checkable
-class EstimatedFilter(Protocol):
-    """A filter that estimates the charge of its server, for a plan; others count as free."""
-
-    def filtering_charge(self, queries: float) -> float:
-        """Return the charge for the lists of so many queries, in the currency of the server's prices."""
 
 
 class Regularizer(Protocol):

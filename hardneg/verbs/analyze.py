@@ -13,8 +13,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from hardneg.analysis.base import Analysis, sections, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs, Record, System
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import Side
-from hardneg.evaluation.metrics_json import Measured
+from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.id_pairs import without_excluded
@@ -25,6 +26,7 @@ from hardneg.records.layout import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES
 from hardneg.records.types import RankedList
 from hardneg.records.wording import joined
 from hardneg.registry.plugins import load_plugin, no_such_option
+from hardneg.registry.protocols import DenseSearcher
 from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
 from hardneg.training.history import History
@@ -38,33 +40,25 @@ _FIELD = "analysis"
 def _parse(value: Any) -> tuple[Analysis, ...]:
     if not isinstance(value, Mapping) or "name" in value:
         raise ValueError("must map each analysis by its name to its options, as {overlap: {depth: 10}} does")
-    problems: list[InitErrorDetails] = []
-    analyses = [each for name, options in value.items() if (each := _checked(str(name), options or {}, problems))]
+    analyses, problems = list[Analysis](), list[InitErrorDetails]()
+    for name, options in value.items():
+        try:
+            analysis_type: type[Analysis] = load_plugin("analyses", str(name))
+            analyses.append(analysis_type.model_validate(options or {}))
+        except PluginError as error:
+            own = PydanticCustomError("analysis", "{text}", {"text": str(error)})
+            problems.append(InitErrorDetails(type=own, loc=(name,), input=name))
+        except ValidationError as error:
+            for item in error.errors():
+                kind: Any = item["type"]
+                if kind == "extra_forbidden":
+                    text = no_such_option(str(item["loc"][-1]), list(analysis_type.model_fields))
+                    kind = PydanticCustomError("analysis", "{text}", {"text": text})
+                loc, ctx = (name, *item["loc"]), item.get("ctx", {})
+                problems.append(InitErrorDetails(type=kind, loc=loc, input=item["input"], ctx=ctx))
     if problems:
         raise ValidationError.from_exception_data("analysis", problems)
     return tuple(analyses)
-
-
-def _checked(name: str, options: Any, problems: list[InitErrorDetails]) -> Analysis | None:
-    try:
-        analysis_type: type[Analysis] = load_plugin("analyses", name)
-    except PluginError as error:
-        problems.append(InitErrorDetails(type=_pydantic_error(str(error)), loc=(name,), input=name))
-        return None
-    try:
-        return analysis_type.model_validate(options)
-    except ValidationError as error:
-        for item in error.errors():
-            error_type: Any = item["type"]
-            if error_type == "extra_forbidden":
-                error_type = _pydantic_error(no_such_option(str(item["loc"][-1]), list(analysis_type.model_fields)))
-            loc = (name, *item["loc"])
-            problems.append(InitErrorDetails(type=error_type, loc=loc, input=item["input"], ctx=item.get("ctx", {})))
-        return None
-
-
-def _pydantic_error(text: str) -> PydanticCustomError:
-    return PydanticCustomError("analysis", "{text}", {"text": text})
 
 
 class Analyze(StageSpec):
@@ -108,23 +102,21 @@ class Analyze(StageSpec):
                     yield f"{_FIELD}.{each.name}.{path}: missing; {problem}: name one"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        models = {
-            f"{_FIELD}.{each.name}.{path}": recipe.query_model(index)
-            for each in self.analysis
-            for path, index in each.encoders().items()
-        }
-        return {path: model for path, model in models.items() if model is not None}
+        models = dict[str, str]()
+        for each in self.analysis:
+            for path, index in each.encoders().items():
+                if (model := recipe.query_model(index)) is not None:
+                    models[f"{_FIELD}.{each.name}.{path}"] = model
+        return models
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
-        return [
-            section
-            for label, source in sources.items()
-            if isinstance(source.spec, Analyze)
-            for section in sections(label, source.spec.analysis, source.folder)
-        ]
+        made = list[Section]()
+        for label, source in sources.items():
+            if isinstance(source.spec, Analyze):
+                made += sections(label, source.spec.analysis, source.folder)
+        return made
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """What each analysis asks of the collection in vain."""
         for each in self.analysis:
             yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
@@ -132,7 +124,6 @@ class Analyze(StageSpec):
         return {f"analyses/{recipe.name}": "."}
 
     def make(self, context: "StageContext[Analyze]") -> Facts:
-        """Makes the analyses; facts: their names."""
         for each in self.analysis:
             write_analysis(each, Artifacts(context, each), context.folder)
         return {"analyses": [each.name for each in self.analysis]}
@@ -175,22 +166,14 @@ class Artifacts(AnalysisInputs):
     def query_ids(self, path: str, split: str) -> Sequence[str]:
         return self._collection.queries(split).query_ids
 
-    @cached_property
-    def _qrels(self) -> Qrels:
-        return self._collection.judged(self.split)
-
     def qrels(self) -> Qrels:
-        return self._qrels
+        return self._collection.judged(self.split)
 
     def positives(self) -> dict[str, list[str]]:
         return positives(self._collection.qrels(self.split), self.relevance_level)
 
-    @cached_property
-    def _relevant(self) -> dict[str, list[str]]:
-        return positives(self._collection.all_qrels())
-
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        return self._relevant
+        return positives(self._collection.all_qrels())
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
         return positives(self._collection.withheld())
@@ -226,17 +209,13 @@ class Artifacts(AnalysisInputs):
         return source.spec.artifact_type if source.spec is not None else "model", source.facts
 
     def measured(self, path: str) -> Measured:
-        from hardneg.evaluation.metrics_json import read_metrics
-
         return read_metrics(self._input(path).folder / METRICS)
 
     def index(self, path: str) -> tuple[Path, int | None]:
         return self._input(path).part("index"), len(self._collection.corpus)
 
     def system(self, index: str, model: str) -> System:
-        from hardneg.encoders.protocol import EncodeOptions
         from hardneg.indexes.kernels.exact.exact import ExactOptions
-        from hardneg.registry.protocols import DenseSearcher
 
         device, progress, corpus = self.context.device, self.context.progress, self._collection.corpus
         searcher = open_searcher(self._input(index), self._collection, device, progress)

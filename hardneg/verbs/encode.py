@@ -9,23 +9,23 @@ from pydantic import Field
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
+from hardneg.formats.vectors.shards import index_bytes
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world
 from hardneg.runtime.progress import Task
 from hardneg.store.artifacts import SCRATCH
+from hardneg.store.blocks import BlockResult
 from hardneg.verbs.shared.blocks import StageBlocks
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_corpus, open_prompted
 from hardneg.verbs.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
 
 if TYPE_CHECKING:
-    from hardneg.encoders.corpus.stream import Layout
-    from hardneg.encoders.tokens.segmenting import SegmentedCorpus
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.registry.protocols import Searcher
     from hardneg.runtime.progress import Progress
-    from hardneg.store.blocks import BlockResult
 
 
 class Encode(IndexSpec):
@@ -87,17 +87,13 @@ class Encode(IndexSpec):
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
         """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
         from hardneg.encoders.corpus.stream import Layout
-        from hardneg.verbs.shared.inputs import open_corpus, open_prompted
 
         corpus, scratch = open_corpus(context), context.folder / SCRATCH
         encoder = open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, scratch, context.progress, world())
         options = EncodeOptions(self.tokens_per_batch, self.precision)
-        layout = Layout.of_encoder(encoder, rows)
-        unit = "passages" if self.segments is None else "segments"
-        return EncodedBlocks(
-            context, layout.sizes, "encode corpus", unit, encoder=encoder, rows=rows, layout=layout, options=options
-        )
+        sizes, unit = Layout.of_encoder(encoder, rows).sizes, "passages" if self.segments is None else "segments"
+        return EncodedBlocks(context, sizes, "encode corpus", unit, encoder=encoder, rows=rows, options=options)
 
 
 @dataclass(frozen=True)
@@ -106,10 +102,9 @@ class EncodedBlocks(StageBlocks):
 
     encoder: TextEncoder = field(kw_only=True)
     rows: StoredRows = field(kw_only=True)
-    layout: "Layout" = field(kw_only=True)
     options: EncodeOptions = field(kw_only=True)
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """What the texts of each block are encoded into."""
         from hardneg.encoders.corpus.stream import encoded_blocks
 
@@ -118,20 +113,14 @@ class EncodedBlocks(StageBlocks):
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""
         from hardneg.encoders.corpus.stream import join_blocks
-        from hardneg.formats.vectors.shards import index_bytes
 
         spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
         join_blocks(self.encoder, rows, self.store, folder)
-        passages = len(rows if spec.segments is None else rows.corpus)
-        facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
-        return facts | ({} if spec.segments is None else _cut_facts(self.context, rows))
-
-
-def _cut_facts(context: StageContext[Encode], rows: "SegmentedCorpus") -> dict[str, int]:
-    """How many segments there are, and what of the documents was not read."""
-    if rows.cut_off:
-        documents = counted(len(rows.first) - 1, "document")
-        behind = f"{rows.cut_off} of {documents} {'has' if rows.cut_off == 1 else 'have'} text after the last segment"
-        cut = f"{rows.cut.count} of {rows.cut.length} tokens"
-        context.progress.note(f"{context.name}: {behind} ({cut}); it is not read")
-    return {"segments": len(rows), "documents cut off": rows.cut_off}
+        facts = {"passages": len(rows), "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
+        if spec.segments is None:
+            return facts
+        if rows.cut_off:
+            have = f"{counted(len(rows.first) - 1, 'document')} {'has' if rows.cut_off == 1 else 'have'}"
+            cut = f"text after the last segment ({rows.cut.count} of {rows.cut.length} tokens)"
+            self.context.progress.note(f"{self.context.name}: {rows.cut_off} of {have} {cut}; it is not read")
+        return facts | {"passages": len(rows.corpus), "segments": len(rows), "documents cut off": rows.cut_off}

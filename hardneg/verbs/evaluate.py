@@ -4,36 +4,32 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from hardneg import fields
+from hardneg.evaluation import metrics
+from hardneg.evaluation.bootstrap import Resampling
 from hardneg.evaluation.levels import LEVEL, MARGIN
-from hardneg.fields import (
-    FREE,
-    LATER,
-    MEASURED,
-    RELEVANT,
-    SPLIT,
-    AnswerMatch,
-    InputFile,
-    MeasureName,
-    Name,
-    Trait,
-    has_answers,
-)
+from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
+from hardneg.evaluation.significance import Design, Randomisation, compare_all
+from hardneg.evaluation.two_level import compare_over_seeds
+from hardneg.fields import FREE, LATER, InputFile, MeasureName, Name, Trait
+from hardneg.formats.answer_matching import PassageAnswers
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.id_pairs import read_query_groups, without_excluded
+from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import METRICS, RUN
 from hardneg.records.wording import counted, joined, suggestion
+from hardneg.report.content import ReportContent, systems_section
+from hardneg.report.table import Section
 from hardneg.runtime.seeding import SEED
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-
-if TYPE_CHECKING:
-    from hardneg.evaluation.metrics import Scores
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.report.table import Section
 
 
 class Evaluate(StageSpec):
@@ -51,16 +47,16 @@ class Evaluate(StageSpec):
     purpose = "measure every system on the same queries, and test the differences"
     needs_dataset = True
     stage: Literal["evaluate"]
-    runs: Annotated[dict[str, BySeed], MEASURED]
-    split: Name = Field("test", description=SPLIT)
+    runs: Annotated[dict[str, BySeed], fields.MEASURED]
+    split: Name = Field("test", description=fields.SPLIT)
     metrics: Annotated[tuple[MeasureName, ...], Field(min_length=1)] = ("mrr@10", "ndcg@10", "recall@100")
-    relevance_level: int = Field(1, gt=0, description=RELEVANT)
+    relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     baselines: tuple[str, ...] = ()
     marks: dict[Annotated[str, Field(min_length=1, max_length=3)], tuple[str, ...]] = Field(
         default={}, json_schema_extra=LATER
     )
     seed: int = SEED
-    answer_match: AnswerMatch = Field(
+    answer_match: fields.AnswerMatch = Field(
         default="string", json_schema_extra=LATER, description="Answers are words, or regular expressions."
     )
     shared_seeds: tuple[tuple[str, str], ...] = Field(default=(), json_schema_extra=LATER)
@@ -93,7 +89,20 @@ class Evaluate(StageSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Metrics cut below what a run has, a row called as the run of a seed, `shared_seeds` of different seeds."""
-        yield from self._problems_of_rows(recipe)
+        for label, names in self.metrics_of.items():
+            if label not in self.runs:
+                yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
+            for name in (each for each in names if each not in self.metrics):
+                yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
+        targets, paths = {path: target for path, target, _ in self.references()}, by_label(self.runs)
+        for path, (label, _) in paths.items():
+            target = targets[f"runs.{path}"]
+            longest = recipe.list_length(target)
+            if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
+                reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
+                depth = max(map(metrics.cutoff, deeper))
+                advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
+                yield f"runs.{path}: {reason} {joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:
             yield "by_group: query_groups has the groups of a file; leave one of the two out"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
@@ -103,52 +112,19 @@ class Evaluate(StageSpec):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} must be rows of the same seeds: leave it out"
 
-    def _problems_of_rows(self, recipe: RecipeView) -> Iterator[str]:
-        from hardneg.evaluation.metrics import cut_below, cutoff
-
-        for label, names in self.metrics_of.items():
-            if label not in self.runs:
-                yield f"metrics_of.{label}: no row {label!r}{suggestion(label, self.runs)}"
-            for name in (each for each in names if each not in self.metrics):
-                yield f"metrics_of.{label}: {name} is none of metrics; leave it out, or add it there"
-        for path, target in self._targets():
-            label, longest = by_label(self.runs)[path.removeprefix("runs.")][0], recipe.list_length(target)
-            if deeper := cut_below(self.metrics_of.get(label, self.metrics), longest):
-                reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
-                advice = f"raise its depth to {max(map(cutoff, deeper))}, or name the row's metrics in metrics_of"
-                yield f"{path}: {reason} {joined(deeper)}; {advice}"
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Rows of another split, which has to have this one's queries: MS MARCO's `dev` has those of `dev.small`."""
-        for path, target in self._targets():
-            stage = recipe.stages.get(target)
-            split = getattr(stage, "split", self.split) if stage and stage.dataset == self.dataset else self.split
-            if split != self.split and Trait.OWN_QUERIES not in recipe.traits(target):
-                reason = f"{target!r} is of split {split}, and a query of split {self.split} that it lacks scores 0"
-                yield f"{path}: {reason}; name a run of split {self.split}, unless {split} has its queries"
-
-    def _targets(self) -> list[tuple[str, str]]:
-        return [(path, target) for path, target, _ in self.references() if path.startswith("runs.")]
-
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Answers, where a metric is about them; a judgement of the relevance level; groups of queries."""
-        from hardneg.evaluation.metrics import graded
-
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; leave it out, or give a file in query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
-        if answers and not has_answers(collection, self.split):
+        if answers and not fields.has_answers(collection, self.split):
             yield f"metrics: {answers[0]} needs answers, and split {self.split} has none: change the dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
             reason = f"no judgement of split {self.split} is of a query and a document of the dataset"
             yield f"split: {reason}, so nothing can be measured; `hardneg data check` shows what is wrong"
-        highest = split.get("highest_grade")
-        if (
-            highest is not None
-            and highest < self.relevance_level
-            and {*self.metrics} - {*answers} - graded(self.metrics)
-        ):
+        highest, binary = split.get("highest_grade"), {*self.metrics} - {*answers} - metrics.graded(self.metrics)
+        if highest is not None and highest < self.relevance_level and binary:
             reason = f"no judgement of split {self.split} reaches it, the highest is {highest}"
             yield f"relevance_level: {reason}: all would score 0; lower it"
 
@@ -181,36 +157,22 @@ class Evaluate(StageSpec):
         reason = {"passages": source.facts["passages"], "evaluated on": f"{queries} of split {self.split}"}
         return {**reason, "relevant from grade": self.relevance_level}
 
-    def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-        from hardneg.evaluation.metrics_json import read_metrics
-        from hardneg.report.content import ReportContent, systems_section
-
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
         measured = {label: read_metrics(source.folder / METRICS) for label, source in sources.items()}
-        return [
-            replace(systems_section(ReportContent.of(label, each)), title=label) for label, each in measured.items()
-        ]
+        contents = {label: ReportContent.of(label, each) for label, each in measured.items()}
+        return [replace(systems_section(content), title=label) for label, content in contents.items()]
 
     def make(self, context: "StageContext[Evaluate]") -> Facts:
         """Writes means, values by query, intervals, paired tests against the baselines, by default the first row."""
-        from hardneg.evaluation.bootstrap import Resampling
-        from hardneg.evaluation.metrics import averaged, by_system
-        from hardneg.evaluation.metrics_json import Measured, write_metrics
-        from hardneg.evaluation.significance import Design, Randomisation, compare_all
-        from hardneg.evaluation.two_level import compare_over_seeds
-        from hardneg.formats.id_pairs import read_query_groups
-        from hardneg.verbs.shared.inputs import open_collection
-
         named = {"baselines": self.baselines} | {f"marks.{sign}": rows for sign, rows in self.marks.items()}
         for number, label in ((number, label) for number, rows in named.items() for label in rows):
             if label not in self.runs:
                 raise UsageError(f"{context.name}.{number}: no row {label!r}{suggestion(label, self.runs)}")
         collection = open_collection(context.inputs["dataset"])
         results, left_out, notes = _scores(context, collection)
-        paths = by_label(self.runs)
-        seeds = by_system(paths, results)
-        scores = {
-            label: averaged([*seeds[label].values()]) if label in seeds else results[label] for label in self.runs
-        }
+        seeds = metrics.by_system(by_label(self.runs), results)
+        means = {label: metrics.averaged([*of_seed.values()]) for label, of_seed in seeds.items()}
+        scores = {label: means[label] if label in seeds else results[label] for label in self.runs}
         baselines = tuple(dict.fromkeys(label for rows in named.values() for label in rows)) or tuple(self.runs)[:1]
         groups = (collection.groups("query") or None) if self.by_group else None
         if self.query_groups is not None:
@@ -227,35 +189,29 @@ class Evaluate(StageSpec):
 
 
 def _scores(
-    context: StageContext[Evaluate], collection: "StoredCollection"
-) -> tuple[dict[str, "Scores"], dict[str, int], list[str]]:
+    context: StageContext[Evaluate], collection: StoredCollection
+) -> tuple[dict[str, metrics.Scores], dict[str, int], list[str]]:
     """Each run's scores by its path, metrics in the order asked for; what was left out; what must be known besides."""
-    from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, evaluate, judgement_notes, run_notes
-    from hardneg.formats.answer_matching import PassageAnswers
-    from hardneg.formats.id_pairs import without_excluded
-    from hardneg.formats.runs import read_run
-
-    spec, cutoffs, paths = context.spec, answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
+    spec, cutoffs, paths = context.spec, metrics.answer_cutoffs(context.spec.metrics), by_label(context.spec.runs)
     by_judgements = [name for name in spec.metrics if name not in cutoffs]
     qrels = collection.judged(spec.split) if by_judgements else {}
-    answers = (
-        PassageAnswers.of(collection, spec.split, spec.answer_match)
-        if cutoffs
-        else PassageAnswers(collection.corpus, {})
-    )
+    answers, left_out = PassageAnswers(collection.corpus, {}), dict[str, int]()
+    if cutoffs:
+        answers = PassageAnswers.of(collection, spec.split, spec.answer_match)
+        without = len(collection.queries(spec.split)) - len(answers.query_ids)
+        left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
     query_ids, documents, excluded = answers.query_ids, len(collection.corpus), collection.excluded()
-    scores: dict[str, Scores] = {}
-    notes = [*judgement_notes(qrels, by_judgements, spec.relevance_level)]
+    scores: dict[str, metrics.Scores] = {}
+    notes = [*metrics.judgement_notes(qrels, by_judgements, spec.relevance_level)]
     for path, source in context.inputs_of("runs").items():
         run, (label, seed) = without_excluded(read_run(source.folder / RUN), excluded), paths[path]
-        names = spec.metrics_of.get(label, spec.metrics)
-        judged, answered = [name for name in names if name not in cutoffs], [n for n in names if n in cutoffs]
-        by_metric = evaluate(run, qrels, judged, spec.relevance_level) if judged else {}
-        by_metric |= answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered]) if answered else {}
+        names, row = spec.metrics_of.get(label, spec.metrics), label if seed is None else f"{label}, seed {seed}"
+        by_metric: metrics.Scores = {}
+        if judged := [name for name in names if name not in cutoffs]:
+            by_metric |= metrics.evaluate(run, qrels, judged, spec.relevance_level)
+            notes += metrics.run_notes(row, run, qrels, judged, documents)
+        if answered := [name for name in names if name in cutoffs]:
+            by_metric |= metrics.answer_coverage(run, answers, query_ids, [cutoffs[name] for name in answered])
+            notes += metrics.run_notes(row, run, set(query_ids), answered, documents)
         scores[path] = {name: by_metric[name] for name in spec.metrics if name in names}
-        row = label if seed is None else f"{label}, seed {seed}"
-        notes += run_notes(row, run, qrels, judged, documents) if judged else []
-        notes += run_notes(row, run, set(query_ids), answered, documents) if answered else []
-    without = len(collection.queries(spec.split)) - len(query_ids) if cutoffs else 0
-    left_out = {**answers.left_out, **({"questions without answers": without} if without else {})}
     return scores, left_out, list(dict.fromkeys(notes))

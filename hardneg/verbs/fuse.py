@@ -3,12 +3,15 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from hardneg.evaluation.metrics import cut_below, mean_of
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
+from hardneg.formats.id_pairs import without_excluded
+from hardneg.formats.runs import lists_side_by_side, read_run, write_run
+from hardneg.fusion import tuning as tunings
 from hardneg.fusion.methods import Fusion, Method, Norm
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import RUN, TUNING
@@ -16,10 +19,8 @@ from hardneg.records.types import RankedList
 from hardneg.records.wording import suggestion
 from hardneg.store.atomic_write import replace_text
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
-
-if TYPE_CHECKING:
-    from hardneg.formats.collection import StoredCollection
 
 
 class Tuning(BaseModel):
@@ -77,21 +78,17 @@ class Fuse(RunSpec):
                 raise ValueError(f"weights: no run is called {label!r}{suggestion(label, self.runs)}")
         if problems := self.fusion.problems():
             raise ValueError("; ".join(problems))
-        if self.tuning:
-            self._check(self.tuning)
-        return self
-
-    def _check(self, tuning: Tuning) -> None:
-        from hardneg.fusion.tuning import check_grid
-
+        if (tuning := self.tuning) is None:
+            return self
         if tuning.split == self.split:
             raise ValueError(f"tuning.split: {self.split} is what is fused; tune on the queries of another split")
         if set(tuning.runs) != set(self.runs):
             raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
         try:
-            check_grid(self.method, self.labels, tuning.grid)
+            tunings.check_grid(self.method, self.labels, tuning.grid)
         except UsageError as error:
             raise ValueError(f"tuning: {error}") from None
+        return self
 
     @property
     def labels(self) -> list[str]:
@@ -125,8 +122,6 @@ class Fuse(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """A metric to tune by that is cut below the lists which are tuned on."""
-        from hardneg.evaluation.metrics import cut_below
-
         if self.tuning is None:
             return
         longest = self._fused_length(recipe, self.tuning.runs)
@@ -143,53 +138,33 @@ class Fuse(RunSpec):
 
         Facts: queries, how often a run lacks one, the numbers that were tuned; all that was tried is in `tuning.json`.
         """
-        from hardneg.formats.runs import write_run
-        from hardneg.verbs.shared.inputs import open_collection
-
-        collection = open_collection(context.inputs["dataset"])
-        query_ids = collection.queries(self.split).query_ids
-        fusion, tuned = _tuned(context, collection)
+        collection, labels, fusion = open_collection(context.inputs["dataset"]), self.labels, self.fusion
+        query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
+        if self.tuning is not None:
+            sources, excluded = context.inputs_of("tuning.runs"), collection.excluded()
+            runs = [without_excluded(read_run(sources[label].folder / RUN), excluded) for label in labels]
+            judged = collection.judged(self.tuning.split)
+            known = tunings.Development(labels, runs, judged, self.tuning.metric, self.tuning.relevance_level)
+            tried = tunings.tune(fusion, known, self.tuning.grid, query_ids, mean_of, context.progress)
+            fusion = tried[0].fusion
+            content = {"split": self.tuning.split, **tunings.to_json(tried, known)}
+            replace_text(context.folder / TUNING, json.dumps(content, indent=1, allow_nan=False) + "\n")
+            tuned = {"tuned": {**tunings.numbers(fusion, labels), known.metric: tried[0].worth}, "tried": len(tried)}
         facts = Counter({"queries": len(query_ids), "depth": self.depth})
+        runs_of = {label: source.folder / RUN for label, source in context.inputs_of("runs").items()}
+
+        def lists() -> Iterator[Sequence[RankedList]]:
+            for _, hits in lists_side_by_side({label: runs_of[label] for label in labels}, query_ids):
+                for label, ranked in hits.items():
+                    facts[f"queries that {label} lacks"] += not ranked.doc_ids
+                yield list(hits.values())
 
         def entries() -> Iterator[tuple[str, RankedList]]:
             with context.progress.task("fusing", len(query_ids), "queries") as task:
-                fused = fusion.over(_lists(context, query_ids, facts))
-                for query_id, ranked in zip(query_ids, fused, strict=True):
+                for query_id, ranked in zip(query_ids, fusion.over(lists()), strict=True):
                     task.advance()
                     if ranked.doc_ids:
                         yield query_id, ranked
 
         write_run(context.folder / RUN, entries())
         return {name: count for name, count in facts.items() if count} | tuned
-
-
-def _lists(context: StageContext[Fuse], query_ids: Sequence[str], facts: Counter[str]) -> Iterator[list[RankedList]]:
-    from hardneg.formats.runs import lists_side_by_side
-
-    sources = context.inputs_of("runs")
-    runs = {label: sources[label].folder / RUN for label in context.spec.labels}
-    for _, hits in lists_side_by_side(runs, query_ids):
-        for label, ranked in hits.items():
-            facts[f"queries that {label} lacks"] += not ranked.doc_ids
-        yield list(hits.values())
-
-
-def _tuned(context: StageContext[Fuse], collection: "StoredCollection") -> tuple[Fusion, dict[str, Any]]:
-    """The best fusion on the development queries, and what to tell of it; where nothing is tuned, the one given."""
-    from hardneg.evaluation.metrics import mean_of
-    from hardneg.formats.id_pairs import without_excluded
-    from hardneg.formats.runs import read_run
-    from hardneg.fusion.tuning import Development, check_development, numbers, to_json, tune
-
-    spec, sources, excluded = context.spec, context.inputs_of("tuning.runs"), collection.excluded()
-    if (settings := spec.tuning) is None:
-        return spec.fusion, {}
-    runs = [without_excluded(read_run(sources[label].folder / RUN), excluded) for label in spec.labels]
-    known = Development(spec.labels, runs, collection.judged(settings.split), settings.metric, settings.relevance_level)
-    check_development(known, collection.queries(spec.split).query_ids)
-    mean = partial(mean_of, known.metric, known.qrels, known.relevance_level)
-    tried = tune(spec.fusion, known, settings.grid, mean, context.progress)
-    content = json.dumps({"split": settings.split, **to_json(tried, known)}, indent=1, allow_nan=False)
-    replace_text(context.folder / TUNING, content + "\n")
-    best = tried[0]
-    return best.fusion, {"tuned": {**numbers(best.fusion, spec.labels), known.metric: best.worth}, "tried": len(tried)}

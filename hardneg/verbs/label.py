@@ -1,7 +1,7 @@
 """Verb `label`: pseudo-labels by a reranker's scores, in the form of mined negatives."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -11,19 +11,22 @@ from pydantic import Field, model_validator
 from hardneg.datasets.held_out import UNLABELLED
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus, candidates
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
-from hardneg.mining.miners.pseudo_labels import PseudoLabels
+from hardneg.mining.miners.selection import scores_of
+from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.depths import SCORED_DEPTH
 from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.types import SCORES
-from hardneg.runtime.seeding import SEED, derive_seed
+from hardneg.records.types import SCORES, Candidates, Negatives, RankedList
+from hardneg.runtime.seeding import SEED, drawn_order
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.inputs import open_collection, pass_on, queries_of
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
 
-_BLOCK = 4096
+NO_POSITIVE, NO_NEGATIVE = "queries without a pseudo-positive", "queries without a pseudo-negative"
+ABOVE = 0.9
 
 
 class Label(StageSpec):
@@ -43,9 +46,9 @@ class Label(StageSpec):
     run: Annotated[Name, Reference(("run",), passes=(Trait.OWN_QUERIES,))]
     scores: Annotated[Name, Reference(("run",))]
     split: Name = UNLABELLED
-    above: float = PseudoLabels.above
-    below: float = PseudoLabels.below
-    count: int = Field(default=PseudoLabels.count, gt=0)
+    above: float = ABOVE
+    below: float = Denoised.below
+    count: int = Field(default=Denoised.count, gt=0)
     depth: int = Field(default=SCORED_DEPTH, gt=0)
     size: int | None = Field(default=None, gt=0)
     seed: int = SEED
@@ -57,7 +60,6 @@ class Label(StageSpec):
         return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """The split."""
         if self.split not in collection["splits"]:
             share = "set the share of the training queries it gets: `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
             advice = share if self.split == UNLABELLED else f"it has {', '.join(collection['splits'])}"
@@ -76,25 +78,21 @@ class Label(StageSpec):
 
         Queries for which a positive is known are left out: they need no label.
         """
-        spec, facts = self, Counter[str]()
+        facts, path = Counter[str](), context.folder / NEGATIVES
         collection = open_collection(context.inputs["dataset"])
-        rule = PseudoLabels(spec.above, spec.below, spec.count, spec.depth)
-        labelled = rule.of(_listed(context, collection, facts), collection.corpus, facts)
-        path = context.folder / NEGATIVES
-        write_negatives(path, labelled)
+        listed, limits = _listed(context, collection, facts), (self.above, self.below, self.count, self.depth)
+        write_negatives(path, pseudo_labels(listed, collection.corpus, facts, *limits))
         pass_on(context)
-        if spec.size is not None:
+        if self.size is not None:
             rows = read_negatives(path)
-            draws = np.array([derive_seed(spec.seed, "label", query_id) for query_id in rows.query_ids], np.uint64)
-            stay = np.sort(np.argsort(draws, stable=True)[: spec.size])
-            write_negatives(path, (rows[row] for row in stay.tolist()))
+            stay = set(drawn_order(self.seed, "label", rows.query_ids)[: self.size])
+            write_negatives(path, (item for item in rows if item.query_id in stay))
             facts["queries left out by size"] = len(rows) - len(stay)
         rows = read_negatives(path)
         facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
         if not len(rows):
-            context.progress.note(
-                f"{context.name}: no query has a document above {spec.above:g} and one below {spec.below:g}"
-            )
+            scores = f"above {self.above:g} and one below {self.below:g}"
+            context.progress.note(f"{context.name}: no query has a document {scores}")
         return {**facts, **_checked(rows, collection)}
 
 
@@ -112,27 +110,75 @@ def _listed(context: StageContext[Label], collection: StoredCollection, facts: C
                 yield query_id, hits
 
 
+def pseudo_labels(
+    listed: Iterable[QueryLists],
+    corpus: Corpus,
+    left_out: Counter[str],
+    above: float = ABOVE,
+    below: float = Denoised.below,
+    count: int = Denoised.count,
+    depth: int = SCORED_DEPTH,
+) -> Iterator[Negatives]:
+    """Labels by thresholds: the one best document is the positive, the first ones with low scores are negatives.
+
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
+
+    Args:
+        listed: each query's list to select from, and the one labelled `scores`.
+        corpus: their documents; copies of the positive are no negatives.
+        left_out: counts the queries without a positive or a negative.
+        above: the positive scores strictly more.
+        below: negatives score strictly less.
+        count: how many negatives to keep, in the order of the list.
+        depth: how many documents of the list to look at.
+    """
+
+    def with_positives() -> Iterator[Candidates]:
+        for query_id, hits in listed:
+            if (positive := sure_positive(hits, above, depth)) is None:
+                left_out[NO_POSITIVE] += 1
+            else:
+                yield candidates(corpus, query_id, [positive], hits)
+
+    for item in Denoised(depth, count, below=below).mine(with_positives(), seed=0):
+        if item.negatives:
+            yield item
+        else:
+            left_out[NO_NEGATIVE] += 1
+
+
+def sure_positive(hits: Mapping[str, RankedList], above: float = ABOVE, depth: int = SCORED_DEPTH) -> str | None:
+    """Return the document with the highest score, if that is high enough; the best ranked of those that share it.
+
+    A run has no equal scores: each is written as the next smaller number. So close ones count as equal.
+    """
+    top, scored = next(iter(hits.values())).doc_ids[:depth], hits[SCORES]
+    scores = scores_of(top, scored)
+    best = np.max(scores, where=~np.isnan(scores), initial=-np.inf)
+    if not best > above:
+        return None
+    steps = len(scored.doc_ids) * np.spacing(np.abs(best))
+    return top[int(np.argmax(scores >= best - steps))]
+
+
 def _checked(rows: NegativesFile, collection: StoredCollection) -> dict[str, Any]:
     """How many labels agree with the withheld ones, copies of a document counted as that document."""
     withheld, corpus = positives(collection.withheld()), collection.corpus
-    known = [row for row, query_id in enumerate(rows.query_ids) if query_id in withheld]
-    right = wrong = 0
-    for start in range(0, len(known), _BLOCK):
-        items = [rows[row] for row in known[start : start + _BLOCK]]
-        truths = [withheld[item.query_id] for item in items]
-        doc_ids = [
-            each for item, own in zip(items, truths, strict=True) for each in chain(item.positives, item.negatives, own)
-        ]
-        contents = dict(zip(doc_ids, corpus.content_hash[corpus.rows(doc_ids)].tolist(), strict=True))
-        for item, own in zip(items, truths, strict=True):
-            wanted = {contents[doc_id] for doc_id in own}
-            right += sum(contents[doc_id] in wanted for doc_id in item.positives)
-            wrong += sum(contents[doc_id] in wanted for doc_id in item.negatives)
+    known = right = wrong = 0
+    for item in rows if withheld else ():
+        if (own := withheld.get(item.query_id)) is None:
+            continue
+        doc_ids = [*chain(own, item.positives, item.negatives)]
+        contents = corpus.content_hash[corpus.rows(doc_ids)].tolist()
+        agrees = [each in contents[: len(own)] for each in contents[len(own) :]]
+        known += 1
+        right += sum(agrees[: len(item.positives)])
+        wrong += sum(agrees[len(item.positives) :])
     if not known:
         return {}
     return {
-        "queries with withheld labels": len(known),
+        "queries with withheld labels": known,
         "pseudo-positives that are withheld positives": right,
-        "precision of pseudo-positives": round(right / len(known), 4),
+        "precision of pseudo-positives": round(right / known, 4),
         "pseudo-negatives that are withheld positives": wrong,
     }

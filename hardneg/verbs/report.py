@@ -3,26 +3,30 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from hardneg.evaluation.metrics import means
+from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.records.layout import DATASET, HISTORY, METRICS, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
+from hardneg.records import layout
+from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
 from hardneg.records.wording import counted, suggestion
+from hardneg.report.content import ReportContent
+from hardneg.report.cost_section import SystemCosts, costs_section
+from hardneg.report.curve import mean_history
+from hardneg.report.page import write_report
+from hardneg.report.query_section import Passages
+from hardneg.report.table import Section, Table
 from hardneg.training.history import History, Record
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.verbs.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 
-if TYPE_CHECKING:
-    from hardneg.evaluation.metrics_json import Measured
-    from hardneg.report.cost_section import SystemCosts
-    from hardneg.report.table import Section, Table
-
-
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
+_Rows = Mapping[str, BySeed]
 _LABELLED = ("training", "analyses", "reading")
 _WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
 
@@ -69,11 +73,9 @@ class Report(StageSpec):
 
     def over_seeds(self, seeds: SeededStages) -> "Report":
         """All seeds' trainings, analyses and readings under the label of each."""
-        fields: dict[str, dict[str, BySeed]] = {name: getattr(self, name) for name in _LABELLED}
-        changed = {
-            field: {label: seeds.of(name) if isinstance(name, str) else name for label, name in named.items()}
-            for field, named in fields.items()
-        }
+        changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
+        for named in changed.values():
+            named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
         return self.model_copy(update=changed)
 
     def estimate(self, sizes: Sizes) -> Row:
@@ -88,34 +90,34 @@ class Report(StageSpec):
 
     def make(self, context: "StageContext[Report]") -> Facts:
         """Writes `report.md`, `report.html` and `queries.tsv`."""
-        from hardneg.evaluation.metrics_json import read_metrics
-        from hardneg.report.content import ReportContent
-        from hardneg.report.page import write_report
-        from hardneg.report.query_section import Passages
-
-        evaluation, trained = context.inputs["evaluation"], _by_label(context, "training")
-        measured, split = read_metrics(evaluation.folder / METRICS), getattr(evaluation.spec, "split", "test")
-        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind").values()
+        evaluation, dataset, trained = (
+            context.inputs["evaluation"],
+            context.inputs["dataset"],
+            _by_label(context, "training"),
+        )
+        measured, split = read_metrics(evaluation.folder / layout.METRICS), getattr(evaluation.spec, "split", "test")
+        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind")
         labels, runs = by_label(rows), dict[str, list[ArtifactInput]]()  # of each row, several with several seeds
         for path, source in context.inputs_of("runs").items():
             runs.setdefault(labels[path][0] if path in labels else path, []).append(source)
-        stages = {item.name: item.spec for item in behind if item.spec is not None}
-        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind)
+        stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
+        queries = counted(evaluation.count("queries"), f"{'written ' * (Trait.WRITTEN_QUERIES in dataset.traits)}query")
         content = ReportContent.of(
             self.title or "Results",
             measured,
             histories=_histories(trained),
             settings=_settings(evaluation, trained),
             notes=[*measured.notes, *([_WRITTEN] if written else [])],
-            costs=_costs(context, measured, runs),
-            settings_tables=[_steps(context)],
-            over=_over(evaluation, context.inputs["dataset"]),
+            costs=_costs(measured, runs, {item.name: item for item in behind.values()}),
+            settings_tables=[_steps([dataset, *context.inputs.values()])],
+            over=f"{queries} of split {split}, over {counted(evaluation.count('passages'), 'passage')}",
             system=self.about,
             began=began_from(self.about, rows, stages) if self.about in rows else "",
             browse=f"hardneg browse . --split {split} (in the folder of this page)",
             sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
         )
-        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        collection = StoredCollection.open(dataset.folder)
         shown = {label: sources[0].folder / RUN for label, sources in runs.items()}
         write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
         return {}
@@ -131,47 +133,34 @@ def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int |
 
 
 def _costs(
-    context: StageContext[Report], measured: "Measured", runs: Mapping[str, list[ArtifactInput]]
-) -> "Section | None":
+    measured: Measured, runs: Mapping[str, list[ArtifactInput]], behind: Mapping[str, ArtifactInput]
+) -> Section | None:
     """What each row took, beside its mean by the first metric."""
-    from hardneg.evaluation.metrics import means
-    from hardneg.report.cost_section import costs_section
-
-    inputs = {item.name: item for item in context.inputs_of("behind").values()}
     metric = next((name for scores in measured.results.values() for name in scores), "")
     values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
-    costs = {label: system_costs([item.name for item in items], inputs) for label, items in runs.items()}
+    costs = {label: system_costs([item.name for item in items], behind) for label, items in runs.items()}
     return costs_section(costs, values, metric)
 
 
-def _steps(context: StageContext[Report]) -> "Table":
+def _steps(inputs: Sequence[ArtifactInput]) -> Table:
     """Every step that led to the page, with its key and what it took."""
-    from hardneg.report.table import Table
-
-    items = {item.name: item for item in (context.inputs["dataset"], *context.inputs.values())}
-    seconds = {name: item.facts.get("seconds") for name, item in items.items()}
-    told = {name: f"{count:,.1f}" if isinstance(count, int | float) else "–" for name, count in seconds.items()}
-    rows = [[name, item.spec.verb, item.key, told[name]] for name, item in items.items() if item.spec is not None]
-    return Table(["step", "verb", "key", "seconds"], rows, words=3)
-
-
-def _over(evaluation: ArtifactInput, dataset: ArtifactInput) -> str:
-    written = "written query" if Trait.WRITTEN_QUERIES in dataset.traits else "query"
-    queries, passages = counted(evaluation.count("queries"), written), counted(evaluation.count("passages"), "passage")
-    return f"{queries} of split {getattr(evaluation.spec, 'split', 'test')}, over {passages}"
+    rows = {}
+    for item in inputs:
+        if item.spec is not None:
+            seconds = item.facts.get("seconds")
+            told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
+            rows[item.name] = [item.name, item.spec.verb, item.key, told]
+    return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
 
 
 def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
     """The learning curve of each label; that of several seeds is the mean."""
-    from hardneg.report.curve import mean_history
-
-    read = {
-        label: [History(item.folder / HISTORY).read() for item in inputs.values()] for label, inputs in trained.items()
-    }
-    return {
-        label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)": mean_history(histories)
-        for label, histories in read.items()
-    }
+    curves = {}
+    for label, inputs in trained.items():
+        histories = [History(item.folder / layout.HISTORY).read() for item in inputs.values()]
+        name = label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)"
+        curves[name] = mean_history(histories)
+    return curves
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
@@ -185,7 +174,7 @@ def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]
     return settings_of
 
 
-def _sections(sources: _ByLabel) -> "list[Section]":
+def _sections(sources: _ByLabel) -> list[Section]:
     """What the verbs that made the artifacts show of them, each of all of its own at once."""
     by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
     for label, inputs in sources.items():
@@ -194,9 +183,6 @@ def _sections(sources: _ByLabel) -> "list[Section]":
                 named = label if seed is None else f"{label}, seed {seed}"
                 by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
     return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
-
-
-_Rows = Mapping[str, BySeed]
 
 
 def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
@@ -227,9 +213,6 @@ def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, in
     return "", 0
 
 
-_TRAINED = ("model", "reranker")
-
-
 def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
     """The stages that these come of, and these themselves, each once; the collection is none of them."""
     seen = {DATASET}
@@ -242,65 +225,56 @@ def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Itera
             waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
 
 
-def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
+def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> SystemCosts:
     """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
-    from hardneg.report.cost_section import SystemCosts
-
     costs = [_run_costs(name, inputs) for name in runs]
-    devices = dict.fromkeys(device for each in costs for device in each.devices)
-    names = ("training", "indexing", "size", "query", "steps")
-    values = {name: [getattr(each, name) for each in costs] for name in names}
-    means = {name: fmean(known) if known and None not in known else None for name, known in values.items()}
+    devices = dict.fromkeys(device for _, devices in costs for device in devices)
+    values = {name: [numbers[name] for numbers, _ in costs] for name in costs[0][0]}
+    known = {name: [value for value in each if value is not None] for name, each in values.items()}
+    means = {name: fmean(each) if each and len(each) == len(costs) else None for name, each in known.items()}
     return SystemCosts(**means, devices=tuple(devices))
 
 
-def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> "SystemCosts":
-    from hardneg.report.cost_section import SystemCosts
-
+def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> tuple[dict[str, float | None], list[str]]:
+    """The numbers of `SystemCosts` by name, None where one is not known, and the devices."""
     specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
-    behind = [inputs[name] for name in steps_behind([run], specs)]
-    searches = _linked([run], "run", inputs)
-    indexes = _linked(_named(searches), "index", inputs)
-    searched = [item for item in indexes if item.name in _named(searches)]
-    trainings = [item for item in behind if item.spec and item.spec.artifact_type in _TRAINED and "steps" in item.facts]
-    return SystemCosts(
-        training=_sum([item.facts.get("seconds") for item in trainings]),
-        indexing=_sum([item.facts.get("seconds") for item in indexes]),
-        size=_sum([item.facts.get("bytes") for item in searched]),
-        query=_sum([_milliseconds(item) for item in searches]),
-        steps=_sum([item.facts.get("seconds") for item in behind]),
-        devices=tuple(dict.fromkeys(filter(None, map(_device, behind)))),
-    )
 
+    def made_from(items: Iterable[ArtifactInput]) -> list[str]:
+        return [target for item in items for _, target, _ in specs[item.name].references()]
 
-def _named(items: Iterable[ArtifactInput]) -> list[str]:
-    """The stages that these are made from."""
-    return [target for item in items if item.spec is not None for _, target, _ in item.spec.references()]
+    def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
+        """Those of a type among the names, and those of the same type that they are made from, each once."""
+        found, waiting = dict[str, ArtifactInput](), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in specs and specs[name].artifact_type == artifact_type and name not in found:
+                found[name] = inputs[name]
+                waiting += made_from([inputs[name]])
+        return list(found.values())
 
+    def total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
+        values = [item.facts.get(fact) for item in items]
+        known = [float(value) for value in values if isinstance(value, int | float)]
+        return sum(known) if known and len(known) == len(values) else None
 
-def _linked(names: Iterable[str], artifact_type: str, inputs: Mapping[str, ArtifactInput]) -> list[ArtifactInput]:
-    """Those of a type among the names, and those of the same type that they are made from, each once."""
-    costs: dict[str, ArtifactInput] = {}
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        item = inputs.get(name)
-        if item and item.spec and item.spec.artifact_type == artifact_type and name not in costs:
-            costs[name] = item
-            waiting += _named([item])
-    return list(costs.values())
-
-
-def _milliseconds(run: ArtifactInput) -> float | None:
-    seconds, queries = run.facts.get("seconds"), run.facts.get("queries")
-    known = isinstance(seconds, int | float) and isinstance(queries, int) and queries > 0
-    return 1000 * float(seconds) / queries if known else None  # type: ignore[arg-type,operator]
-
-
-def _sum(values: Sequence[object]) -> float | None:
-    """None where there are none, or where one is not known."""
-    known = [float(value) for value in values if isinstance(value, int | float)]
-    return sum(known) if known and len(known) == len(values) else None
+    behind, searches = [inputs[name] for name in steps_behind([run], specs)], linked([run], "run")
+    indexes, named = linked(made_from(searches), "index"), made_from(searches)
+    trained = [
+        item for item in behind if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
+    ]
+    milliseconds = [
+        1000 * seconds / queries
+        for item in searches
+        if (seconds := total("seconds", [item])) is not None and (queries := total("queries", [item]))
+    ]
+    costs = {
+        "training": total("seconds", trained),
+        "indexing": total("seconds", indexes),
+        "size": total("bytes", [item for item in indexes if item.name in named]),
+        "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
+        "steps": total("seconds", behind),
+    }
+    return costs, list(dict.fromkeys(filter(None, map(_device, behind))))
 
 
 def _device(item: ArtifactInput) -> str | None:

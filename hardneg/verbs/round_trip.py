@@ -3,22 +3,21 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from hardneg.fields import MEASURED, Name, Trait
+from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.runs import lists_in_order, write_run
 from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError
 from hardneg.records.layout import RUN
 from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import open_collection, open_queries
 from hardneg.verbs.shared.stage_spec import RecipeView, StageSpec
-
-if TYPE_CHECKING:
-    from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.qrels import Qrels
 
 
 class RoundTrip(StageSpec):
@@ -62,14 +61,9 @@ class RoundTrip(StageSpec):
         Raises:
             DataError: none stays.
         """
-        from hardneg.formats.collection import write_collection
-        from hardneg.formats.runs import lists_in_order, write_run
-        from hardneg.verbs.shared.inputs import open_collection, open_queries
-
         collection = open_collection(context.inputs["dataset"])
         queries = open_queries(context, collection, self.split)
-        returned, missed = _Returned(collection, self.split, set()), Counter[str]()
-        qrels = collection.qrels(self.split)
+        returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)
 
         def staying() -> Iterator[tuple[str, RankedList]]:
             lists = lists_in_order(context.inputs["run"].folder / RUN, queries.query_ids)
@@ -94,7 +88,7 @@ class RoundTrip(StageSpec):
 class _Returned:
     """A stored collection with some of the queries of one split."""
 
-    whole: "StoredCollection"
+    whole: StoredCollection
     split: str
     query_ids: set[str]
 
@@ -108,8 +102,7 @@ class _Returned:
         return (query for query in self.whole.queries(split) if split != self.split or query.query_id in self.query_ids)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        qrels: Qrels = self.whole.judged(split)
-        for query_id, judged in qrels.items():
+        for query_id, judged in self.whole.judged(split).items():
             if split != self.split or query_id in self.query_ids:
                 yield from (Judgement(query_id, *pair) for pair in judged.items())
 

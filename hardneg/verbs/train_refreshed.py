@@ -19,7 +19,7 @@ from hardneg.fields import (
     without_problems,
 )
 from hardneg.formats.collection import StoredCollection
-from hardneg.mining.choosing import filtering_charge, needs_answers
+from hardneg.mining.choosing import needs_answers
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, RunJoiner
 from hardneg.runtime.distributed import world
@@ -119,18 +119,13 @@ class TrainRefreshed(DualOptions):
             yield f"filters: needs answers, and split {self.split} has none: leave it out"
 
     def estimate(self, sizes: Sizes) -> Row:
-        refresh = self.refresh
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
-        charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
-        # mining beside the training: that of the first refresh alone
-        waits = refresh.policy == "synchronous"
-        times = -(-training.items // refresh.every) if waits and refresh.every else 1
         backend = None if self.backend is None else configure("indexes", self.backend)
         rows = sizes.documents * (1 if self.segments is None else self.segments.count)
         disk = training.disk + encoding.disk
         if isinstance(backend, EstimatedBackend):
             disk += backend.disk_bytes(sizes.documents, rows, sizes.dimension)
-        return replace(training, disk=disk, charge=training.charge + charge * times)
+        return replace(training, disk=disk)
 
     @contextmanager
     def opened(self, context: StageContext[Any], collection: StoredCollection) -> "Iterator[tuple[AnceTraining, Told]]":

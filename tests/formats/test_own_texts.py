@@ -10,8 +10,7 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus, own_documents, set_aside
 from hardneg.mining.choosing import Choosing, Filters
 from hardneg.mining.filters import MiningTexts
-from hardneg.mining.miners.random import Random
-from hardneg.mining.miners.ranks import TopK
+from hardneg.mining.miners.ranks import Random, TopK
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 from hardneg.training.batches import BatchColumns

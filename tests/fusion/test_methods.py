@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.fusion.methods import METHODS, OF_RANX, Fusion, zipped
-from hardneg.fusion.tuning import Development, check_development, numbers, tried, variants
+from hardneg.fusion.tuning import Development, check_grid, numbers, tune, variants
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.types import RankedList
+from hardneg.runtime.progress import Silent
 
 
 def ranked(**scores):
@@ -45,7 +46,12 @@ def test_every_method_has_values_with_which_it_is_right():
 
 def test_the_best_comes_first_and_of_equal_ones_the_earlier():
     fusion = Fusion("weighted-sum", (1.0, 1.0))
-    found = tried(fusion, ["x", "y"], {"y": [0.5, 2.0, 3.0]}, lambda each: min(each.weights[1], 2.0))
+    runs, qrels = [{"q": ranked(a=1.0)}, {"q": ranked(b=1.0)}], {"q": {"b": 1}}
+
+    def mean(metric, judged, level, run):
+        return min(dict(zip(run["q"].doc_ids, run["q"].scores.tolist(), strict=True))["b"], 3.0)
+
+    found = tune(fusion, Development(["x", "y"], runs, qrels), {"y": [0.5, 2.0, 3.0]}, [], mean, Silent())
     assert [each.fusion.weights for each in found] == [(1.0, 2.0), (1.0, 3.0), (1.0, 0.5)]
     both = variants(Fusion("reciprocal-rank", (1.0, 1.0)), ["x", "y"], {"constant": [0, 60], "x": [1, 2]})
     assert [(each.constant, each.weights) for each in both] == [
@@ -71,7 +77,7 @@ def test_without_a_grid_weights_in_tenths_sum_to_one():
 )
 def test_what_cannot_be_tuned_is_told(method, grid, told):
     with pytest.raises(UsageError, match=told):
-        list(variants(Fusion(method, (1.0, 1.0)), ["x", "y"], grid))
+        check_grid(method, ["x", "y"], grid)
 
 
 BY_HAND = {
@@ -98,12 +104,14 @@ def test_what_tuning_may_choose_is_noted():
 
 
 def test_weights_are_tuned_on_other_judged_queries():
-    runs = [{"dev": FIRST}, {"dev": SECOND}]
-    check_development(Development(["a", "b"], runs, {"dev": {"a": 1}}), ["test"])
+    def tried(second, fused):
+        known = Development(["a", "b"], [{"dev": FIRST}, {second: SECOND}], {"dev": {"a": 1}})
+        return tune(Fusion("wsum", (1.0, 1.0)), known, {}, [fused], lambda *given: 0.0, Silent())
+
     with pytest.raises(DataError, match="1 query is among those that are fused, such as dev"):
-        check_development(Development(["a", "b"], runs, {"dev": {"a": 1}}), ["dev"])
+        tried("dev", "dev")
     with pytest.raises(DataError, match="no query of the run b is judged"):
-        check_development(Development(["a", "b"], [{"dev": FIRST}, {"other": SECOND}], {"dev": {"a": 1}}), ["test"])
+        tried("other", "test")
 
 
 @pytest.mark.slow

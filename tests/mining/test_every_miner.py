@@ -209,39 +209,36 @@ def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
 
 
 def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_model):
-    """Judgements that name what the miner would take first; keys count what they say, and not where they lie."""
+    """What the miner would take first scores too high."""
     first = read_negatives(make(tmp_path, tree, store, "mined", miner=setting("topk")).path / "negatives.arrow")
-    marks = tmp_path / "marks.qrels"
-    marks.write_text("".join(f"{item.query_id} 0 {item.negatives[0]} 1\n" for item in first))
-    filters = [{"name": "judged", "files": [str(marks)]}]
+    highest = float(np.median(np.concatenate([item.scores for item in first])))
+    filters = [{"name": "scores", "rule": "max-score", "threshold": highest}]
     mined = make(tmp_path, tree, store, "mined", miner=setting("topk"), filters=filters)
     for one, two in zip(first, read_negatives(mined.path / "negatives.arrow"), strict=True):
-        assert list(two.negatives) == list(one.negatives[1:])
-    assert mined.facts["dropped as judged relevant"] == 72  # in both runs
+        named = zip(one.negatives, one.scores, strict=True)
+        left = [doc_id for doc_id, score in named if score <= highest]
+        assert two.negatives[: len(left)] == left
+    assert mined.facts["dropped as score"] > 36
     refreshed = make(tmp_path, tree, store, "ance", filters=filters)
-    assert refreshed.facts["dropped as judged relevant"] == 36
-    moved = marks.rename(tmp_path / "moved.qrels")
-    assert make(tmp_path, tree, store, "ance", filters=[{"name": "judged", "files": [str(moved)]}]).key == refreshed.key
+    assert refreshed.facts["dropped as score"] > 0
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
-    filters = [{"name": "judged", "files": [str(moved)]}]
     given: Any = {"depth": 15, "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
     workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
     made = mine_with(recipe, recipe.plan(str(tiny_model), 7), workplace)
-    assert made is not None and made[0].facts["dropped as judged relevant"] == 36
+    assert made is not None and made[0].facts["dropped as score"] > 0
     without = replace(recipe, filters=()).plan(str(tiny_model), 7).keys
     assert recipe.plan(str(tiny_model), 7).keys["negatives"] != without["negatives"]
 
 
 def test_the_function_and_the_command_take_filters(tree, tmp_path):
-    marks, run, written = tmp_path / "marks.qrels", tmp_path / "run.trec", tmp_path / "mined.arrow"
-    marks.write_text("q0 0 d1 1\n")
+    run, written = tmp_path / "run.trec", tmp_path / "mined.arrow"
     run.write_text("".join(f"q0 Q0 d{rank} {rank + 1} {9 - rank} x\n" for rank in range(5)))
-    judged = {"name": "judged", "files": [str(marks)]}
-    mined = hn.mine(tree["dataset"], run=run, filters=["near-copies", judged], store=tmp_path / "store")
-    assert list(mined["q0"].negatives) == ["d2", "d3", "d4"] and mined.facts["dropped as judged relevant"] == 1
+    low = {"name": "scores", "rule": "max-score", "threshold": 7.5}
+    mined = hn.mine(tree["dataset"], run=run, filters=["near-copies", low], store=tmp_path / "store")
+    assert list(mined["q0"].negatives) == ["d2", "d3", "d4"] and mined.facts["dropped as score"] == 1
     given = ["mine", "--dataset", tree["dataset"], "--run", str(run), "--store", str(tmp_path / "store")]
-    filters = ["--filter", "near-copies", "--filter", f"{{name: judged, files: [{marks}]}}"]
+    filters = ["--filter", "near-copies", "--filter", "{name: scores, rule: max-score, threshold: 7.5}"]
     done = CliRunner().invoke(app, [*given, *filters, "--form", "hardneg", "--count", "3", "--output", str(written)])
     assert done.exit_code == 0, done.output
     assert list(read_negatives(written)[0].negatives) == ["d2", "d3", "d4"]

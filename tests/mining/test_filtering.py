@@ -13,7 +13,6 @@ from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.mining.choosing import Filters
 from hardneg.mining.filters import AnswerFilter
-from hardneg.mining.listing import add_pseudo_labels
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Document, Negatives, RankedList
 from hardneg.runtime.progress import Silent
@@ -74,14 +73,6 @@ def test_what_was_drawn_elsewhere_is_looked_at(answers: PassageAnswers) -> None:
     assert first.negatives == ["e", "b"] and first.dropped == {"positive": 2, "answer": 1}
     np.testing.assert_array_equal(first.scores, np.array([np.nan, 1.0], np.float32))
     assert (second, third) == (mined[1], mined[2])
-
-
-def test_the_first_of_a_list_that_has_an_answer(answers: PassageAnswers) -> None:
-    known, facts = {"q4": ["e"]}, Counter[str]()
-    tops = {"q1": ["b", "c", "a"], "q2": ["e"], "q3": ["a"], "q4": ["a"]}
-    runs = [(name, {"run": RankedList(doc_ids, np.zeros(len(doc_ids), np.float32))}) for name, doc_ids in tops.items()]
-    assert list(add_pseudo_labels(iter(runs), known, answers, 3, facts)) == runs
-    assert known == {"q4": ["e"], "q1": ["c"]} and facts == {"pseudo-positives": 1}
 
 
 @dataclass(frozen=True)

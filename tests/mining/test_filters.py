@@ -10,7 +10,7 @@ import pytest
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.choosing import Choosing, Filters
-from hardneg.mining.filters import AnswerFilter, DocumentsFilter, JudgedFilter, MiningTexts, NearCopyFilter, ScoreFilter
+from hardneg.mining.filters import AnswerFilter, DocumentsFilter, MiningTexts, NearCopyFilter, ScoreFilter
 from hardneg.mining.miners.ranks import TopK
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.types import Candidates, Document, RankedList
@@ -31,16 +31,8 @@ class TestNearCopyFilter(FilterTests):
     plugin = NearCopyFilter(0.5, 2)
 
 
-class TestJudgedFilter(FilterTests):
-    def make(self, folder: Path) -> JudgedFilter:
-        (folder / "marks.qrels").write_text("q0 0 d3 1\nq1 0 d4 0\n")
-        return JudgedFilter(files=(str(folder / "marks.qrels"),))
-
-
 class TestDocumentsFilter(FilterTests):
-    def make(self, folder: Path) -> DocumentsFilter:
-        (folder / "ids.txt").write_text("d0\nd1\nd2\n")
-        return DocumentsFilter(file=str(folder / "ids.txt"))
+    plugin = DocumentsFilter()
 
 
 @pytest.mark.parametrize(
@@ -100,17 +92,6 @@ def test_near_copies_by_runs_of_words() -> None:
     assert list(NearCopyFilter().reasons([nothing_known], texts)) == [{}]
 
 
-def test_judgements_count_by_their_content(tmp_path: Path) -> None:
-    one, two = tmp_path / "one.qrels", tmp_path / "two.qrels"
-    one.write_text("q0 0 d3 1\n")
-    two.write_text("q0 0 d3 1\n")
-    assert JudgedFilter(files=(str(one),)).fingerprint() == JudgedFilter(files=(str(two),)).fingerprint()
-    two.write_text("q0 0 d4 1\n")
-    assert JudgedFilter(files=(str(one),)).fingerprint() != JudgedFilter(files=(str(two),)).fingerprint()
-    with pytest.raises(DataError, match=r"judged.files: no file .*none.qrels: name judgements"):
-        JudgedFilter(files=(str(tmp_path / "none.qrels"),)).fingerprint()
-
-
 @pytest.fixture
 def split_texts(tmp_path: Path) -> MiningTexts:
     """d0 to d4; d0 is relevant to a query of train, d1 to one of dev, d2 is judged 0 for it, d3 for both splits."""
@@ -142,21 +123,6 @@ def test_documents_judged_for_other_splits_go(split_texts: MiningTexts) -> None:
         outside(DocumentsFilter(of="tran"), split_texts)
 
 
-def test_documents_of_a_file_stay(split_texts: MiningTexts, tmp_path: Path) -> None:
-    ids = tmp_path / "ids.txt"
-    ids.write_text("d1\n\nd4\n")
-    assert outside(DocumentsFilter(file=str(ids)), split_texts) == {"d0", "d2", "d3"}
-    before = DocumentsFilter(file=str(ids)).fingerprint()
-    ids.write_text("d1\n")
-    assert DocumentsFilter(file=str(ids)).fingerprint() != before
-    for text, told in (("", "names no document"), ("d1\nd9\n", "'d9' is not in the corpus")):
-        ids.write_text(text)
-        with pytest.raises(DataError, match=told):
-            outside(DocumentsFilter(file=str(ids)), split_texts)
-    with pytest.raises(DataError, match=r"documents.file: no file .*none.txt"):
-        DocumentsFilter(file=str(tmp_path / "none.txt")).fingerprint()
-
-
 def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: MiningTexts) -> None:
     """The positives of the query are d0 and d3; d1 is one of dev; with the filter it is not mined."""
     known = {"t": ["d0", "d3"]}
@@ -173,12 +139,10 @@ def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: M
 @pytest.mark.parametrize(
     ("kind", "options", "told"),
     [
-        (ScoreFilter, {"rule": "pos-percent", "threshold": 1.5}, "threshold of pos-percent must be above 0"),
+        (ScoreFilter, {"rule": "pos-percent", "threshold": 1.5}, "threshold must be above 0"),
         (ScoreFilter, {"rule": "denoised", "threshold": float("nan")}, "threshold must be a number"),
         (NearCopyFilter, {"resemblance": 0.0}, "resemblance must be above 0"),
         (NearCopyFilter, {"words": 0}, "words must be 1 or above"),
-        (JudgedFilter, {"files": ()}, "names no file of judgements"),
-        (DocumentsFilter, {"of": "train", "file": "ids.txt"}, "a split or a file of ids, not both"),
     ],
 )
 def test_options_that_make_no_sense(kind: Any, options: dict[str, Any], told: str) -> None:

@@ -26,7 +26,7 @@ def made(tmp_path: Path) -> Callable[..., tuple[Plan, Store]]:
         "runs": {"dense": "start-train"},
         "split": "train",
         "miner": {"name": "topk", "depth": 5},
-        "filters": [{"name": "judged", "files": [str(tmp_path / "more.tsv")]}],
+        "also_qrels": [str(tmp_path / "more.tsv")],
     }
     (tmp_path / "more.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td1\t1\n")
     plan = make_plan(load_recipe(write_recipe(tmp_path / "small.yaml", tree)))
@@ -94,23 +94,14 @@ def test_verbs_without_a_recipe(tmp_path, monkeypatch) -> None:
     runs = [tmp_path / "a.trec", tmp_path / "b.trec"]
     for run in runs:
         run.write_text("q0 Q0 d1 1 2.0 x\n")
-    models = [str(tiny_static(tmp_path / name)) for name in ("one", "other")]
     from hardneg.formats import runs as formats
-    from hardneg.training import averaging
 
-    read, mean = formats.read_run, averaging.weighted
+    read = formats.read_run
 
     def changed_run(path: Path) -> object:
         add_to(runs[0])
         return read(runs[1])
 
-    def changed_model(*given: object) -> object:
-        retrain(Path(models[0]) / "model.safetensors")
-        return mean(*given)
-
     monkeypatch.setattr(formats, "read_run", changed_run)
-    monkeypatch.setattr(averaging, "weighted", changed_model)
     with pytest.raises(DataError, match=r"a\.trec changed while"):
         hn.fuse(runs, store=tmp_path / "store")
-    with pytest.raises(DataError, match=r"one/model\.safetensors changed while"):
-        hn.average(models, store=tmp_path / "store", device="cpu")

@@ -83,21 +83,6 @@ def test_twins_learn_from_refreshed_negatives_without_answers(finished):
     assert (finished[2]["refreshed"].path / "model" / "document_0_Transformer").is_dir()
 
 
-def test_what_nobody_labelled_gets_the_first_passage_with_an_answer(tmp_path, tiny_model):
-    tree = tree_of(questions(tmp_path / "data", labelled=False), tiny_model)
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-train", "static", "star")}
-    tree["stages"]["static"]["pseudo_positives"] = 2
-    texts, answers = facts_of(tmp_path)
-    artifacts = made(tmp_path, tree)[1]
-    lists = {query_id: ranked.doc_ids for query_id, ranked in stream_run(artifacts["start-train"].path / "run.trec.gz")}
-    first = {q: [i for i in ids[:2] if answers[q] in texts[i]][:1] for q, ids in lists.items()}
-    mined = read_negatives(artifacts["static"].path / "negatives.arrow")
-    assert mined.positives == {query_id: ids for query_id, ids in first.items() if ids}
-    facts = artifacts["static"].facts
-    assert facts["pseudo-positives"] == len(mined) == 36 - facts["queries without positives"] < 36
-    assert artifacts["star"].facts["left out: queries without positives"] == facts["queries without positives"]
-
-
 def test_without_answers_nothing_long_begins(tmp_path, tiny_model):
     tree = tree_of(small_collection(tmp_path / "data"), tiny_model)
     with pytest.raises(RecipeError) as raised:
@@ -119,10 +104,7 @@ def test_options_count_where_they_are_not_the_default(finished, tmp_path):
 
     assert keys("stages.static.answer_match=string") == keys()
     assert keys("stages.static.without_answers=false")["static"] != keys()["static"]
-    assert keys("stages.static.pseudo_positives=5")["static"] != keys()["static"]
     assert keys("stages.scores.answer_match=regex")["scores"] != keys()["scores"]
-    with pytest.raises(RecipeError, match="come from the first of `runs`"):
-        keys("stages.drawn.pseudo_positives=5")
 
 
 def test_a_run_in_another_order_is_refused(finished, tmp_path):

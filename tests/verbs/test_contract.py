@@ -7,7 +7,6 @@ _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
 _MAPPINGS = {
     "analyze": {"analysis": {"overlap": {"runs": {"a": _RUN, "b": _OTHER}}}},
-    "average": {"models": {"one": "some-model", "two": "other-model"}},
     "dataset": {"loader": "pydocs"},
     "encode": {},
     "evaluate": {"runs": {"row": _RUN}},

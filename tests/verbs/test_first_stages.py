@@ -7,7 +7,6 @@ from pydantic import ValidationError
 from recipe.recipes import stored_collection
 
 from hardneg.formats.runs import stream_run, write_run
-from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.fuse import Fuse
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
@@ -115,13 +114,3 @@ def test_what_counts_in_an_analysis():
     assert identity == {"version": 1, "depth": 100, "references": paths}
     with pytest.raises(ValidationError, match="the same labels"):
         analyze({"candidates": {"first": {"a": "x"}, "reranked": {"b": "x"}}})
-
-
-def test_a_fusion_of_what_is_tuned_on_is_refused():
-    from hardneg.fusion.tuning import Development, check_development
-
-    known = Development(["x"], [{}], {"q1": {"d": 1}})
-    with pytest.raises(DataError, match="such as q1"):
-        check_development(known, ["q1", "q2"])
-    with pytest.raises(DataError, match="no query of the run x is judged"):
-        check_development(known, ["q2"])

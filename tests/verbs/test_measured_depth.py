@@ -57,13 +57,6 @@ def test_through_what_is_made_of_runs(tmp_path, tree, stage, longest):
     loaded(tmp_path, tree, runs={"made": "made"}, metrics=[f"recall@{longest}"])
 
 
-def test_a_run_of_another_split(tmp_path, tree):
-    tree["stages"]["start-test"]["split"] = "dev"
-    reason = "stages.scores.runs.start: 'start-test' is of split dev, and a query of split test that it lacks scores 0"
-    assert loaded(tmp_path, tree).notes == (f"{reason}; name a run of split test, unless dev has its queries",)
-    assert loaded(tmp_path, tree, split="dev").notes == ()
-
-
 def test_a_run_of_the_queries_of_a_file_has_no_split(tmp_path, tree):
     tree["stages"]["start-test"]["queries"] = str(tmp_path / "asked.tsv")
     (tmp_path / "asked.tsv").write_text("q1\twords\n")

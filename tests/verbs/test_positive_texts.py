@@ -13,7 +13,7 @@ from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.plan import make_plan
 from hardneg.records.errors import RecipeError
-from hardneg.verbs.shared.searching import positive_texts
+from hardneg.verbs.search import positive_texts
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "train", "depth": 5}
 LOOKAHEAD = {**SEARCH, "text_of": "positive"}

@@ -1,6 +1,7 @@
 """Stage `search` over the candidates of a run."""
 
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,10 +12,9 @@ from hardneg.formats.runs import read_run, write_run
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.verbs.search import Search
-from hardneg.verbs.shared import searching
+from hardneg.verbs import search as searching
+from hardneg.verbs.search import Search, SearchBlocks
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
-from hardneg.verbs.shared.searching import SearchBlocks, _candidates
 from tests.run_lists import doc_lists, score_lists
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
@@ -131,7 +131,8 @@ def test_each_process_takes_its_queries_candidates(tmp_path):
     write_run(tmp_path / "run.trec.gz", entries)
     work = StageContext("again", None, tmp_path, {"candidates": ArtifactInput("run", "key", tmp_path)}, {}, Silent())
     queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
-    lists = [list(ranked.doc_ids) for ranked in _candidates(work, queries, range(1, 3))]
+    blocks = SearchBlocks(work, [], "", collection=None, queries=queries, whole=Counter())  # type: ignore[arg-type]
+    lists = [list(ranked.doc_ids) for ranked in blocks._candidates(range(1, 3))]
     assert lists == [[], ["d2", "d9"]]
 
 

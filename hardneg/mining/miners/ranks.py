@@ -1,13 +1,19 @@
-"""Negatives by their ranks: the top of a list, or a window of it."""
+"""Negatives by their ranks: the top of a list, a window of it, documents drawn from it or from the corpus."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from math import isfinite
 from typing import ClassVar
 
-from hardneg.mining.miners.selection import select
-from hardneg.records.depths import TOP_DEPTH
+import numpy as np
+
+from hardneg.mining.miners.selection import Reason, accepted, check_counts, evenly, refusal, select
+from hardneg.records.depths import LIST_DEPTH, TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
+from hardneg.runtime.seeding import generator
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,7 @@ class TopK:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        if self.depth < 1:
-            raise PluginError(f"topk: depth must be 1 or above, not {self.depth}")
+        check_counts(depth=self.depth)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """The negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
@@ -61,7 +66,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if not 0 <= self.skip < self.depth:
-            raise PluginError(f"window: need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
+            raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """The negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
@@ -70,3 +75,126 @@ class Window:
             negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
             skipped = {"skipped": min(self.skip, length)} if self.skip and length else {}
             yield replace(negatives, dropped={**skipped, **negatives.dropped})
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Documents drawn uniformly, without replacement, from the first `depth` of a run, positives left out.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), section 5; its program keeps 20 of the top 200.
+
+    Attributes:
+        depth: the last rank to draw from, counted from 1 before any exclusion.
+        count: how many documents to keep; a shorter list has all of them drawn.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    depth: int = TOP_DEPTH
+    count: int = 20
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth, count=self.count)
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, in the order they were drawn."""
+        for query in candidates:
+            length = min(self.depth, len(query.ranking.doc_ids))
+            order = generator(seed, "sampled", query.query_id).permutation(length).tolist()
+            yield select(query, order, self.count, self.exclude_copies)
+
+
+@dataclass(frozen=True)
+class Random:
+    """Documents drawn uniformly from the whole corpus, without replacement; they have no scores (nan).
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives
+    (SIGIR 2021), section 7.2.2 (Rand Neg).
+
+    Attributes:
+        count: how many documents to draw; a smaller corpus has all of them drawn.
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    count: int = 200
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(count=self.count)
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, in the order they were drawn."""
+        for query in candidates:
+            draws = generator(seed, "random", query.query_id)
+            yield draw(query, self.count, draws, refusal(query, self.exclude_copies))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The best-ranked documents of a run with random documents of the corpus, evenly interleaved.
+
+    Any prefix of the negatives has both in the ratio. A shorter list has fewer random
+    documents too, and a query without a list has none.
+
+    Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
+    Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
+
+    Attributes:
+        depth: how many documents to take from the top, counted after the exclusions.
+        ratio: random documents per ranked one; they have no scores (nan).
+        exclude_copies: also leave out documents whose contents equal a positive's.
+    """
+
+    version: ClassVar[int] = 1
+
+    depth: int = LIST_DEPTH
+    ratio: float = 1.0
+    exclude_copies: bool = True
+
+    def __post_init__(self) -> None:
+        check_counts(depth=self.depth)
+        if not self.ratio > 0 or not isfinite(self.ratio):
+            raise PluginError(f"ratio must be a number above 0, not {self.ratio}")
+
+    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+        """The negatives of each query, those of the run best first."""
+        for query in candidates:
+            top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
+            reason = refusal(query, self.exclude_copies, top.negatives)
+            count, draws = round(self.ratio * len(top.negatives)), generator(seed, "mixed", query.query_id)
+            drawn = draw(query, count, draws, reason, len(top.negatives))
+            order = evenly([len(top.negatives), len(drawn.negatives)])
+            both = [*top.negatives, *drawn.negatives]
+            scores = np.concatenate([top.scores, drawn.scores])[order]
+            dropped = dict(Counter(top.dropped) + Counter(drawn.dropped))
+            yield Negatives(top.query_id, top.positives, [both[i] for i in order.tolist()], scores, dropped)
+
+
+def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
+    """Draw documents of the corpus in random order, `count` that `reason` accepts, or all there are.
+
+    taken: how many documents `reason` refuses besides positives and copies; it sets how many are drawn at a time.
+    """
+    dropped = Counter[str]()
+    order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)
+    chosen = [doc_id for _, doc_id in islice(accepted(order, reason, dropped), count)]
+    scores = np.full(len(chosen), np.nan, np.float32)
+    return Negatives(query.query_id, query.positives, chosen, scores, dict(dropped))
+
+
+def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
+    """Return distinct ids in random order: a small corpus permuted, a large one drawn from with repeats rejected."""
+    if len(doc_ids) < 4 * wanted:
+        yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
+        return
+    seen: set[int] = set()
+    while True:
+        for row in draws.integers(0, len(doc_ids), wanted).tolist():
+            if row not in seen:
+                seen.add(row)
+                yield doc_ids[row]

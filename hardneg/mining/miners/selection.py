@@ -1,12 +1,18 @@
 """Shared by miners: select from a ranked list without documents that must not be negatives; rules for scores."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import isfinite
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
+
+Reason = Callable[[str], str | None]
+"""Why a document cannot be a negative of a query; None where it can."""
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
 """From candidates' scores float32 [n] and the lowest score of their query's positives, float32 [n] or [1], to bool [n].
@@ -15,7 +21,23 @@ Documents without a score (nan) are not kept, nor any by a rule that compares, w
 """
 
 
-def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Callable[[str], str | None]:
+def check_counts(**counts: int) -> None:
+    """Refuse options below 1. Raises PluginError."""
+    if min(counts.values()) < 1:
+        values = " and ".join(f"{name} {count}" for name, count in counts.items())
+        values = values if len(counts) > 1 else str(*counts.values())
+        raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
+
+
+def check_threshold(rule: str, name: str, value: float) -> None:
+    """Refuse a threshold that a rule cannot have. Raises PluginError."""
+    if not isfinite(value):
+        raise PluginError(f"{name} must be a number, not {value}")
+    if rule == "pos-percent" and not 0 < value <= 1:
+        raise PluginError(f"{name} must be above 0 and at most 1, not {value}")
+
+
+def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
     """Return a function that gives the reason why a document cannot be a negative of the query, or None.
 
     It accepts each document once: the second time, or if already `taken`, it is `repeated`.
@@ -37,13 +59,13 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
     return reason
 
 
-def fit_positions(
-    doc_ids: Sequence[str], reason: Callable[[str], str | None]
-) -> tuple[NDArray[np.int64], Counter[str]]:
-    """Return the positions of the documents that `reason` accepts, int64 [n], ascending; count the others by reason."""
-    reasons = [reason(doc_id) for doc_id in doc_ids]
-    positions = np.array([i for i, why in enumerate(reasons) if why is None], np.int64)
-    return positions, Counter(why for why in reasons if why is not None)
+def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> Iterator[tuple[int, str]]:
+    """Return the documents that `reason` accepts, each with its position; count the others by reason."""
+    for position, doc_id in enumerate(doc_ids):
+        if (why := reason(doc_id)) is None:
+            yield position, doc_id
+        else:
+            dropped[why] += 1
 
 
 def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
@@ -54,66 +76,18 @@ def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
     """Select the first `count` documents that may be negatives, at these ranks of the list, counted from 0."""
-    ranking = query.ranking
-    doc_ids = [ranking.doc_ids[rank] for rank in ranks]
-    kept = _fit(query, doc_ids, exclude_copies)[:count]
-    looked_at = kept[-1] + 1 if len(kept) == count else len(doc_ids)
-    left_out = [doc_ids[i] for i in sorted(set(range(looked_at)).difference(kept))]
-    scores = np.asarray(ranking.scores, np.float32)[[ranks[i] for i in kept]]
-    chosen = [doc_ids[i] for i in kept]
-    reason = refusal(query, exclude_copies)
-    reasons = dict(Counter(reason(doc_id) or "repeated" for doc_id in left_out))
-    return Negatives(query.query_id, query.positives, chosen, scores, reasons)
-
-
-def _fit(query: Candidates, doc_ids: Sequence[str], exclude_copies: bool) -> list[int]:
-    """Return the positions of documents that may be negatives, each document once."""
-    if len(set(doc_ids)) < len(doc_ids):
-        reason = refusal(query, exclude_copies)
-        return [i for i, doc_id in enumerate(doc_ids) if reason(doc_id) is None]
-    excluded = query.duplicates.union(query.positives) if exclude_copies else frozenset(query.positives)
-    return [i for i, doc_id in enumerate(doc_ids) if doc_id not in excluded]
-
-
-def below(threshold: float) -> Rule:
-    """Keep scores below the threshold.
-
-    Source: Qu et al., RocketQA (NAACL 2021), section 4.1.3, with a threshold of 0.1.
-    """
-    return lambda scores, positive: scores < threshold
-
-
-def at_most(threshold: float) -> Rule:
-    """Keep scores up to the threshold.
-
-    Source: Merrick et al., Arctic-Embed (arXiv 2405.05374).
-    """
-    return lambda scores, positive: scores <= threshold
-
-
-def margin(width: float) -> Rule:
-    """Keep scores at least `width` below the positive's.
-
-    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
-    """
-    return lambda scores, positive: scores + width <= positive
-
-
-def share(of_positive: float) -> Rule:
-    """Keep scores up to this share of the positive's.
-
-    For a negative score s of the positive, the threshold is s - (1 - share) |s|.
-
-    Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos, with a share of 0.95.
-    """
-    return lambda scores, positive: scores <= positive - np.abs(positive) * (1 - of_positive)
+    ranking, dropped = query.ranking, Counter[str]()
+    doc_ids = (ranking.doc_ids[rank] for rank in ranks)
+    kept = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
+    scores = np.asarray(ranking.scores, np.float32)[kept]
+    return Negatives(query.query_id, query.positives, [ranking.doc_ids[rank] for rank in kept], scores, dict(dropped))
 
 
 RULES: Mapping[str, Callable[[float], Rule]] = {
-    "denoised": below,
-    "max-score": at_most,
-    "pos-margin": margin,
-    "pos-percent": share,
+    "denoised": lambda most: lambda scores, positive: scores < most,
+    "max-score": lambda most: lambda scores, positive: scores <= most,
+    "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
+    "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
 }
 """The rule of each miner by the miner's name, from its threshold."""
 

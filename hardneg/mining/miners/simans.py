@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.mining.miners.selection import fit_positions, refusal, scores_of
+from hardneg.mining.miners.selection import accepted, check_counts, refusal, scores_of
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives
@@ -66,16 +66,12 @@ class SimAns:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.count, self.depth) < 1:
-            raise PluginError(
-                f"simans: count and depth must be 1 or above, not count {self.count} and depth {self.depth}"
-            )
+        check_counts(count=self.count, depth=self.depth)
         if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
-            raise PluginError(
-                f"simans: sharpness must be a number of 0 or above and shift one, not {self.sharpness} and {self.shift}"
-            )
+            values = f"{self.sharpness} and {self.shift}"
+            raise PluginError(f"sharpness must be a number of 0 or above and shift one, not {values}")
         if self.shift and self.form in ("unshifted", "absolute"):
-            raise PluginError(f"simans: form {self.form} has no shift: leave shift out, or take form paper")
+            raise PluginError(f"form {self.form} has no shift: leave shift out, or take form paper")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Return the negatives of each query, in the list's order."""
@@ -83,10 +79,14 @@ class SimAns:
             yield self._mined(query, generator(seed, "simans", query.query_id))
 
     def _mined(self, query: Candidates, draws: np.random.Generator) -> Negatives:
-        top, reason = query.ranking.doc_ids[: self.depth], refusal(query, self.exclude_copies)
-        ranks, dropped = fit_positions(top, reason)
+        top, dropped = query.ranking.doc_ids[: self.depth], Counter[str]()
+        ranks = np.array([rank for rank, _ in accepted(top, refusal(query, self.exclude_copies), dropped)], np.int64)
         scores = np.asarray(query.ranking.scores, np.float32)[ranks]
-        positive = self._positive_score(query, draws)
+        known = scores_of(query.positives, query.ranking)
+        known, positive = known[~np.isnan(known)], None
+        if len(known):
+            drawn = known[draws.integers(len(known))] if self.positive == "drawn" else 0.0
+            positive = float({"mean": known.mean(), "lowest": known.min(), "drawn": drawn}[self.positive])
         if positive is None:
             chosen = np.arange(len(ranks))[-self.count :]
             if self.without_positive == "drop":
@@ -101,13 +101,3 @@ class SimAns:
     def log_odds(self, scores: NDArray[np.float32], positive: float) -> Scores:
         """Return the log odds of each document, float64 [n], up to a constant."""
         return -self.sharpness * FORMS[self.form](scores.astype(np.float64) - positive, self.shift)
-
-    def _positive_score(self, query: Candidates, draws: np.random.Generator) -> float | None:
-        """Return the score to compare candidates with; None where the list has no positive."""
-        scores = scores_of(query.positives, query.ranking)
-        known = scores[~np.isnan(scores)]
-        if not len(known):
-            return None
-        if self.positive == "drawn":
-            return float(known[draws.integers(len(known))])
-        return float(known.mean() if self.positive == "mean" else known.min())

@@ -1,17 +1,17 @@
 """Miners that filter candidates by their scores."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from itertools import islice
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.mining.miners.selection import Rule, at_most, below, lowest, margin, refusal, scores_of, share
+from hardneg.mining.miners import selection
+from hardneg.mining.miners.selection import RULES, Rule, lowest, refusal, scores_of
 from hardneg.records.depths import SCORED_DEPTH
-from hardneg.records.errors import PluginError
 from hardneg.records.types import SCORES, Candidates, Drops, Negatives, RankedList
 from hardneg.runtime.seeding import generator
 
@@ -21,6 +21,8 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 @dataclass(frozen=True)
 class Filtered:
     """The first `count` documents of a list's top that a rule keeps by their scores, positives left out.
+
+    A subclass names its rule, and the field that has the rule's threshold.
 
     Attributes:
         depth: how many documents of the list to look at.
@@ -32,6 +34,8 @@ class Filtered:
     """
 
     version: ClassVar[int] = 1
+    named: ClassVar[str]
+    threshold: ClassVar[str]
     compares: ClassVar[bool] = False
 
     depth: int = SCORED_DEPTH
@@ -41,18 +45,17 @@ class Filtered:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.depth, self.count) < 1:
-            raise PluginError(f"depth and count must be 1 or above, not depth {self.depth} and count {self.count}")
-
-    def rule(self) -> Rule:
-        """Return the rule of what to keep."""
-        raise NotImplementedError
+        selection.check_counts(depth=self.depth, count=self.count)
+        selection.check_threshold(self.named, self.threshold, getattr(self, self.threshold))
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Return the negatives of each query, with the documents that were left out of the first `depth`."""
-        rule = self.rule()
+        rule = self._rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
+
+    def _rule(self) -> Rule:
+        return RULES[self.named](getattr(self, self.threshold))
 
     def _mined(self, query: Candidates, rule: Rule, draws: np.random.Generator) -> Negatives:
         ranking, refused = query.ranking, refusal(query, self.exclude_copies)
@@ -69,7 +72,8 @@ class Filtered:
         dropped = Counter(filter(None, reasons))
         if self.fill == "random":
             behind = draws.permutation(np.arange(len(top), len(ranking.doc_ids))).tolist()
-            chosen += _first_fit(ranking.doc_ids, behind, self.count - len(chosen), refused, dropped)
+            others = selection.accepted((ranking.doc_ids[i] for i in behind), refused, dropped)
+            chosen += [behind[i] for i, _ in islice(others, self.count - len(chosen))]
         out = [i for i, reason in enumerate(reasons) if reason]
         ranks = np.array(out, np.int32) + 1
         left_out = [reasons[i] for i in out]
@@ -95,46 +99,21 @@ def judged(
     return scores, verdicts, (NO_POSITIVE,) if unknown else ()
 
 
-def _first_fit(
-    doc_ids: Sequence[str],
-    positions: Iterable[int],
-    count: int,
-    refused: Callable[[str], str | None],
-    dropped: Counter[str],
-) -> list[int]:
-    """Return the first `count` positions of documents that may be negatives; the others are counted."""
-    fit: list[int] = []
-    for position in positions:
-        if len(fit) >= count:
-            break
-        if (why := refused(doc_ids[position])) is None:
-            fit.append(position)
-        else:
-            dropped[why] += 1
-    return fit
-
-
 @dataclass(frozen=True)
 class Denoised(Filtered):
     """The top of a list without documents that a cross-encoder does not confidently call negative.
 
-    Source: Qu et al., RocketQA (NAACL 2021), section 3.3. Its program keeps the first of the top 50, and fills
-    up at random from lower ranks.
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. Its program keeps the first of the top 50, and
+    fills up at random from lower ranks.
 
     Attributes:
         below: keep documents that score strictly less in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
+    named, threshold = "denoised", "below"
 
     below: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self.below)
-
-    def rule(self) -> Rule:
-        return below(self.below)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,20 +127,9 @@ class MaxScore(Filtered):
     """
 
     version: ClassVar[int] = 1
+    named, threshold = "max-score", "highest"
 
     highest: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self.highest)
-
-    def rule(self) -> Rule:
-        return at_most(self.highest)
-
-
-def _check(threshold: float) -> None:
-    if not isfinite(threshold):
-        raise PluginError(f"the threshold must be a number, not {threshold}")
 
 
 @dataclass(frozen=True)
@@ -176,7 +144,8 @@ class PositiveAware(Filtered):
 
     without_positive: Literal["drop", "keep"] = "drop"
 
-    def _or_unknown(self, rule: Rule) -> Rule:
+    def _rule(self) -> Rule:
+        rule = super()._rule()
         if self.without_positive == "drop":
             return rule
         return lambda scores, positive: rule(scores, positive) | np.isnan(positive)
@@ -193,16 +162,9 @@ class PosMargin(PositiveAware):
     """
 
     version: ClassVar[int] = 1
+    named, threshold = "pos-margin", "margin"
 
     margin: float = 0.05
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isfinite(self.margin):
-            raise PluginError(f"margin must be a number, not {self.margin}")
-
-    def rule(self) -> Rule:
-        return self._or_unknown(margin(self.margin))
 
 
 @dataclass(frozen=True)
@@ -217,13 +179,6 @@ class PosPercent(PositiveAware):
     """
 
     version: ClassVar[int] = 1
+    named, threshold = "pos-percent", "share"
 
     share: float = 0.95
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.share <= 1:
-            raise PluginError(f"share must be above 0 and at most 1, not {self.share}")
-
-    def rule(self) -> Rule:
-        return self._or_unknown(share(self.share))

@@ -1,22 +1,19 @@
 """Negatives from several runs, a share from each."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from math import isfinite
+from math import inf
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hardneg.mining.miners.selection import evenly, refusal
+from hardneg.mining.miners.selection import accepted, check_counts, evenly, refusal
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator
-
-_Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -46,15 +43,10 @@ class Union:
     exclude_copies: bool = True
 
     def __post_init__(self) -> None:
-        if min(self.count, self.depth) < 1:
-            raise PluginError(
-                f"union: count and depth must be 1 or above, not count {self.count} and depth {self.depth}"
-            )
-        wrong = {label: share for label, share in self.shares.items() if not share > 0 or not isfinite(share)}
+        check_counts(count=self.count, depth=self.depth)
+        wrong = [f"{label} has {share}" for label, share in self.shares.items() if not 0 < share < inf]
         if wrong:
-            raise PluginError(
-                "union: shares must be numbers above 0: " + ", ".join(f"{label} has {wrong[label]}" for label in wrong)
-            )
+            raise PluginError(f"shares must be numbers above 0: {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
         """Return the problems of the runs' labels."""
@@ -77,18 +69,19 @@ class Union:
 
     def _mined(self, query: Candidates, seed: int) -> Negatives:
         reason, dropped = refusal(query, self.exclude_copies), Counter[str]()
-        taken: list[tuple[RankedList, _Positions]] = []
+        taken: list[tuple[RankedList, list[int]]] = []
         for label, count in self.counts(list(query.hits)).items():
             ranked = query.hits[label]
-            order = np.arange(min(self.depth, len(ranked.doc_ids)))
+            order = list(range(min(self.depth, len(ranked.doc_ids))))
             if self.choice == "sampled":
-                order = generator(seed, "union", label, query.query_id).permutation(len(order))
-            taken.append((ranked, _first(ranked.doc_ids, order, count, reason, dropped)))
-        doc_ids = [ranked.doc_ids[i] for ranked, positions in taken for i in positions.tolist()]
+                order = generator(seed, "union", label, query.query_id).permutation(len(order)).tolist()
+            fit = accepted((ranked.doc_ids[i] for i in order), reason, dropped)
+            taken.append((ranked, [order[i] for i, _ in islice(fit, count)]))
+        doc_ids = [ranked.doc_ids[i] for ranked, positions in taken for i in positions]
         scores = [np.asarray(ranked.scores, np.float32)[positions] for ranked, positions in taken]
-        order = evenly([len(positions) for _, positions in taken])
-        joined = np.concatenate([np.empty(0, np.float32), *scores])[order]
-        negatives = [doc_ids[i] for i in order.tolist()]
+        spread = evenly([len(positions) for _, positions in taken])
+        joined = np.concatenate([np.empty(0, np.float32), *scores])[spread]
+        negatives = [doc_ids[i] for i in spread.tolist()]
         return Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
@@ -101,18 +94,3 @@ class Union:
         more = np.argsort(whole - exact, kind="stable")[: self.count - whole.sum()]
         whole[more] += 1
         return dict(zip(labels, whole.tolist(), strict=True))
-
-
-def _first(
-    doc_ids: Sequence[str], order: _Positions, count: int, reason: Callable[[str], str | None], dropped: Counter[str]
-) -> _Positions:
-    """Return the first `count` positions of an order that `reason` accepts; the others are counted."""
-
-    def fit() -> Iterator[int]:
-        for position in order.tolist():
-            if (why := reason(doc_ids[position])) is None:
-                yield position
-            else:
-                dropped[why] += 1
-
-    return np.array(list(islice(fit(), count)), np.int64)

@@ -18,8 +18,7 @@ from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
 from hardneg.mining.listing import as_lists, search_queries, with_positives
-from hardneg.mining.miners.random import Sampled
-from hardneg.mining.miners.ranks import TopK
+from hardneg.mining.miners.ranks import Sampled, TopK
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Candidates, Encoded, Negatives, RankedList

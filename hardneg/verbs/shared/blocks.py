@@ -4,18 +4,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hardneg.formats.runs import run_bytes
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Task
 from hardneg.store.artifacts import SCRATCH
+from hardneg.store.atomic_write import replacing
+from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 from hardneg.verbs.shared.context import Facts, StageContext
+from hardneg.verbs.shared.inputs import pass_on
 from hardneg.verbs.shared.stage_spec import StageSpec
-
-if TYPE_CHECKING:
-    from hardneg.store.blocks import BlockResult, BlockStore
 
 LINES = "trec"
 Entry = tuple[str, RankedList]
@@ -43,10 +44,8 @@ class StageBlocks:
     travels: bool = True
 
     @cached_property
-    def store(self) -> "BlockStore":
+    def store(self) -> BlockStore:
         """Where they are until they are put together. Raises ArtifactError where a stopped run has cut other blocks."""
-        from hardneg.store.blocks import BlockStore
-
         store = BlockStore(self.context.folder / SCRATCH / "blocks")
         store.begin(self.sizes)
         return store
@@ -55,11 +54,11 @@ class StageBlocks:
         """Return the numbers of the blocks that are safely on disk."""
         return self.store.finished()
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """Return these blocks, ascending, with their numbers; `task` is told of the items that are made."""
         raise NotImplementedError
 
-    def write(self, number: int, block: "BlockResult") -> None:
+    def write(self, number: int, block: BlockResult) -> None:
         """Write a block, made here or elsewhere, safely to disk, which finishes it."""
         self.store.write(number, block)
 
@@ -80,11 +79,8 @@ class RunBlocks(StageBlocks):
         """What is to be told of the run beside what its blocks have counted."""
         raise NotImplementedError
 
-    def make(self, numbers: Sequence[int], task: Task) -> "Iterator[tuple[int, BlockResult]]":
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """The lines of each block."""
-        from hardneg.formats.runs import run_bytes
-        from hardneg.store.blocks import BlockResult
-
         for number, (entries, counted) in zip(numbers, self.ranking(numbers, task), strict=True):
             lines = run_bytes(entries)
             yield number, BlockResult({LINES: lines}, counted())
@@ -92,9 +88,6 @@ class RunBlocks(StageBlocks):
 
     def finish(self) -> Facts:
         """Writes the run in the order of the queries."""
-        from hardneg.store.atomic_write import replacing
-        from hardneg.verbs.shared.inputs import pass_on
-
         count = len(self.sizes)
         facts = {name: value for name, value in self.store.facts(count).items() if value}
         with replacing(self.context.folder / RUN) as file:
@@ -110,8 +103,6 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     Several processes each call this, and share the blocks: each has a row of them, as blocks that follow each other
     share what they read.
     """
-    from hardneg.store.blocks import write_behind
-
     here = world()
     if here.first:
         context.keep_only(SCRATCH)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.encoders.spec import Precision, Side
 from hardneg.formats.collection import StoredCollection
@@ -15,11 +16,13 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
+from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.records.errors import DataError, ModelError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
 from hardneg.runtime.distributed import from_first, world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import link_file, replacing
+from hardneg.store.blocks import BlockResult, BlockStore
 from hardneg.verbs.shared.context import ArtifactInput, StageContext
 from hardneg.verbs.shared.stage_spec import IndexSpec, StageSpec
 
@@ -31,8 +34,6 @@ if TYPE_CHECKING:
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
     """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
-    from hardneg.encoders.open.resolved import load_encoder
-
     return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
 
 
@@ -61,8 +62,6 @@ def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encod
         ModelError: it cannot learn.
         UsageError: the stage's loss is made for scores of another similarity.
     """
-    from hardneg.encoders.open.resolved import learner
-
     encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
     if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
         mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
@@ -134,7 +133,6 @@ def open_searcher(
     stays on a GPU that has room for it. expected: how many queries it is searched with in all.
     """
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.max_passage import pooled
 
     if not isinstance(source.spec, IndexSpec):
         raise UsageError(f"{source.name} is no index")
@@ -159,27 +157,22 @@ def encoded_queries(
     """
     path = context.folder / SCRATCH / f"{name}.npy"
     if world().first and not path.exists():
-        _write(path, open_encoder(model, context.device, "fp32"), texts, context)
+        encoder = open_encoder(model, context.device, "fp32")
+        store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
+        starts = range(0, len(texts), options.window)
+        store.begin([len(texts[start : start + options.window]) for start in starts])
+        for number in sorted(set(range(len(starts))) - store.finished()):
+            some = list(texts[starts[number] : starts[number] + options.window])
+            part = encoder.encode(some, "query", options, context.progress)
+            if not isinstance(part, np.ndarray):
+                problem = "makes more than one vector of a text: name one that makes one"
+                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+            store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
+        with replacing(path) as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
+        shutil.rmtree(store.folder)
     shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
     vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
     return vectors
-
-
-def _write(path: Path, encoder: TextEncoder, texts: Sequence[str], context: StageContext[StageSpec]) -> None:
-    from hardneg.store.blocks import BlockResult, BlockStore
-
-    store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
-    starts = range(0, len(texts), options.window)
-    store.begin([len(texts[start : start + options.window]) for start in starts])
-    for number in sorted(set(range(len(starts))) - store.finished()):
-        some = list(texts[starts[number] : starts[number] + options.window])
-        part = encoder.encode(some, "query", options, context.progress)
-        if not isinstance(part, np.ndarray):
-            problem = "makes more than one vector of a text: name one that makes one"
-            raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
-        store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
-    with replacing(path) as file:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
-        np.lib.format.write_array_header_1_0(file, header)
-        file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
-    shutil.rmtree(store.folder)

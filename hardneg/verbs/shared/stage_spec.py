@@ -27,27 +27,17 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.seeded import SeededStages
 
 
-_FULL = 0.6  # of the tokens that are read at most, those that texts have
-_BYTES_A_TOKEN = 4
+_FULL = 0.6  # of the tokens of a document that are read at most, those that it has in the mean
 _TERMS = 120  # what a learned sparse encoder keeps of a passage
-PAIR_TOKENS = 120
-"""Tokens of a query and a document that are read together."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A stage's estimate.
-
-    items: how many of `unit` there are to go through. disk: bytes. charge: what others ask for it, such as a server for
-    its answers, in the currency of its prices. requests, tokens: those of servers that write, read and written.
-    """
+    """A stage's estimate: how many items of `unit` there are to go through, and bytes of disk."""
 
     items: int
     unit: str
     disk: int = 0
-    charge: float = 0.0
-    requests: int = 0
-    tokens: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,8 +45,8 @@ class Sizes:
     """What a stage's estimate is made from.
 
     splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
-    stage has or uses. form: what the model makes of a text. corpus: bytes of all texts and ids; 0 where they are not in
-    the store. collections: those that the stage reads, by the paths of its inputs.
+    stage has or uses. form: what the model makes of a text. collections: those that the stage reads, by the paths of
+    its inputs.
     """
 
     documents: int
@@ -65,7 +55,6 @@ class Sizes:
     shape: Shape
     network: Shape = BASE
     form: str = "vectors"
-    corpus: int = 0
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
     def queries(self, split: str) -> int:
@@ -74,24 +63,14 @@ class Sizes:
 
     @property
     def dimension(self) -> int:
-        """That of the vectors."""
         width = self.model.projection or self.shape.vector or self.shape.hidden
         return min(width, self.model.truncate_dim or width)
 
     @property
-    def document_tokens(self) -> int:
-        """Those of a document that are read, in the mean."""
-        return round(_FULL * self.model.document_length)
-
-    @property
-    def text_tokens(self) -> float:
-        """Those of a whole document, in the mean; as many as the model reads where the texts are not in the store."""
-        return self.corpus / self.documents / _BYTES_A_TOKEN if self.corpus else self.document_tokens
-
-    @property
     def stored(self) -> int:
         """Bytes that a text of a document takes in an index, its id left out."""
-        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": self.document_tokens * self.dimension * 4}
+        tokens = round(_FULL * self.model.document_length)
+        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": tokens * self.dimension * 4}
         return by_form.get(self.form, self.dimension * 4)
 
 
@@ -214,7 +193,6 @@ class StageSpec(BaseModel):
 
     @property
     def verb(self) -> str:
-        """The stage's verb, as in the recipe."""
         return str(self.stage)  # type: ignore[attr-defined]
 
     def why(self) -> str:

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import pytest
+from hardneg_advice.hardness import Hardness
 from hardneg_advice.miner_sweep import MinerSweep
 from hardneg_advice.positive_ranks import PositiveRanks
 from recipe.recipes import recipe_in
@@ -10,6 +11,11 @@ from verbs.test_import_vectors import tree_of
 
 from hardneg.records.errors import RecipeError
 from tests.analysis.small_files import OfSmallFiles
+
+
+class TestHardness(OfSmallFiles):
+    analysis = Hardness
+    mapping: ClassVar = {"negatives": {"n": "negatives.arrow"}, "run": "a.trec"}
 
 
 class TestMinerSweep(OfSmallFiles):

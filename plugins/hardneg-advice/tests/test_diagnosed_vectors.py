@@ -67,10 +67,4 @@ def test_an_index_is_compared_with_the_start_models_of_the_same_collection(tmp_p
     assert result.state == "fine" and result.figures["cosine"] == result.figures["start_cosine"]
 
 
-def test_the_index_of_an_average_is_one_of_a_trained_model(tmp_path: Path, tiny_model: Path) -> None:
-    mean = {"stage": "average", "models": {"STAR": "star", "as shipped": "start"}}
-    run = handmade(tmp_path, tiny_model, mean=mean, **{"mean-index": {"stage": "encode", "model": "mean"}})
-    assert trained_indexes(run) == ["star-index", "mean-index"] and run.encoder_of("mean-index") == "mean"
-
-
 OTHER = {"other-index": "start", "other-star-index": "star"}

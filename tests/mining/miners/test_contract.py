@@ -1,7 +1,6 @@
 """Every built-in miner against the kit that authors of plugins use."""
 
-from hardneg.mining.miners.random import Mixed, Random
-from hardneg.mining.miners.ranks import TopK, Window
+from hardneg.mining.miners.ranks import Mixed, Random, TopK, Window
 from hardneg.testing import MinerTests
 
 

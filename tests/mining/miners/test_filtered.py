@@ -160,8 +160,8 @@ def test_inherited_options_are_explained():
     ("make", "told"),
     [
         (lambda: Denoised(depth=0), "depth and count must be 1 or above, not depth 0 and count 4"),
-        (lambda: Denoised(below=float("nan")), "the threshold must be a number, not nan"),
-        (lambda: MaxScore(highest=float("inf")), "the threshold must be a number, not inf"),
+        (lambda: Denoised(below=float("nan")), "below must be a number, not nan"),
+        (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
         (lambda: PosMargin(margin=float("inf")), "margin must be a number"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
         (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.mining.miners.random import Mixed, Random
-from hardneg.mining.miners.ranks import TopK, Window
+from hardneg.mining.miners.ranks import Mixed, Random, TopK, Window
 from hardneg.mining.miners.thresholds import Denoised, PosMargin
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList

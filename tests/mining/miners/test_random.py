@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardneg.mining.miners.random import Mixed, Random, Sampled
+from hardneg.mining.miners.ranks import Mixed, Random, Sampled
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.runtime.seeding import generator

@@ -85,21 +85,21 @@ def test_the_settings_of_an_adapter_come_back(settings, tmp_path):
 
 
 def test_the_miner_and_the_filters_come_back_and_mine(settings, tmp_path):
-    """A window behind the top of each query, without what a file judges."""
+    """A window behind the top of each query, without what scores high."""
 
-    def mined(settings: Settings) -> list[list[str]]:
+    def mined(settings: Settings) -> list[Negatives]:
         until_idle(settings)
-        return [list(item.negatives) for item in read_negatives(RefreshFolder(Path(settings.refreshes)).negatives(0))]
+        return list(read_negatives(RefreshFolder(Path(settings.refreshes)).negatives(0)))
 
     window = replace(settings, miner=PluginSetting("window", {"skip": 4, "depth": 10}))
-    before, marks = mined(window), tmp_path / "marks.qrels"
-    marks.write_text("".join(f"q{row} 0 {doc_ids[0]} 1\n" for row, doc_ids in enumerate(before)))
-    filters = (PluginSetting("judged", {"files": [str(marks)]}),)
+    before = mined(window)
+    highest = max(float(item.scores[1]) for item in before)
+    filters = (PluginSetting("scores", {"rule": "max-score", "threshold": highest}),)
     told = replace(window, refreshes=str(tmp_path / "told"), filters=filters)
     told.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == told
     for one, two in zip(before, mined(Settings.read(tmp_path / "settings.json")), strict=True):
-        assert len(one) == 4 and two[:3] == one[1:]
+        assert len(one.negatives) == 4 and max(two.scores) <= highest
 
 
 def test_positives_that_were_told_by_answers_are_known(settings, tmp_path):

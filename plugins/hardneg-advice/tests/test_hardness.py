@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hardneg_advice.hardness import Hardness, hardness
 
-from hardneg.analysis.hardness import Hardness, hardness
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.records.types import Negatives, RankedList
 

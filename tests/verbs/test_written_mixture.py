@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 from hardneg.records.types import Document, Written
-from hardneg.writers.mixture import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
+from hardneg.verbs.write_queries import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(60)]
 

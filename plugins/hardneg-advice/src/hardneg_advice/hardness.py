@@ -1,0 +1,99 @@
+"""How hard and how varied negatives are: their ranks and scores in one model's lists."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from hardneg.plugin import Analysis, AnalysisInputs, Name, RankedList, Reference, Table, negatives_files
+
+LAST_RANKS = (10, 50, 200)
+"""The last rank of each band; documents below the last, or not listed at all, are in a band of their own."""
+_BANDS = ("ranks 1-10", "ranks 11-50", "ranks 51-200", "deeper")
+
+
+class Hardness(Analysis):
+    """Show how hard negatives are by one model's lists of their queries, and how varied they are.
+
+    Example: hardneg analyze hardness --negatives mined.arrow --negatives theirs.arrow --run train.trec.gz
+    """
+
+    name = "hardness"
+    title = "hardness of negatives"
+    explained = (
+        "Ranks are those in the model's lists, known positives left out. Above the positive: of the negatives listed "
+        "for a query with a listed positive, the share that scores higher than its best one. Distinct: documents that "
+        "are a negative of some query, for each 100 negatives. Relevant elsewhere: negatives that are positives of "
+        "another query."
+    )
+    drawn = slice(3, 7)
+
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
+        min_length=1, description="A negatives.arrow."
+    )
+    run: Annotated[Name, Reference(("run",))] = Field(description="A model's run of their queries.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Counts and shares, by the label of the negatives."""
+        files = {label: inputs.negatives(f"negatives.{label}") for label in self.negatives}
+        return {
+            label: hardness(negatives_files.read_negatives(path), inputs.stream("run"), inputs.relevant())
+            for label, path in files.items()
+        }
+
+    def table(self, results: Any) -> Table:
+        head = ("negatives", "queries", "a query", *_BANDS, "above the positive", "distinct", "relevant elsewhere")
+        rows = []
+        for label, each in results.items():
+            shares = (*each["by_rank"], each["above"], each["distinct"], each["elsewhere"])
+            counts = [f"{each['queries']:,}", f"{each['negatives'] / max(each['queries'], 1):.1f}"]
+            rows.append([label, *counts, *("–" if share is None else f"{share:.1%}" for share in shares)])
+        return Table(head, rows)
+
+
+def hardness(
+    negatives: "negatives_files.NegativesFile",
+    lists: Iterable[tuple[str, RankedList]],
+    relevant: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """Count where negatives stand in a model's lists, and how often each document is one.
+
+    Args:
+        negatives: of some queries.
+        lists: the model's run of these queries, streamed.
+        relevant: the positives of all queries, by query.
+
+    Returns:
+        `queries` with a negative; how many `negatives` they have; and shares of these: `by_rank`, of ranks 1 to 10, 11
+        to 50, 51 to 200, and below or not listed; `above`, of those whose score is compared with a positive's, None
+        where there are none; `distinct` documents; `elsewhere`, positives of another query.
+    """
+    documents = Counter(chain.from_iterable(item.negatives for item in negatives))
+    bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0
+    unlisted = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+    for query_id, ranked in lists:
+        if (row := unlisted.pop(query_id, None)) is None:
+            continue
+        item = negatives[row]
+        own = {*item.positives, *relevant.get(query_id, ())}
+        ranks = {doc_id: rank for rank, doc_id in enumerate(each for each in ranked.doc_ids if each not in own)}
+        places = [ranks.get(doc_id, LAST_RANKS[-1]) for doc_id in item.negatives]
+        bands += np.bincount(np.searchsorted(LAST_RANKS, places, "right"), minlength=len(_BANDS))
+        scores = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
+        if listed := own & scores.keys():
+            best = max(scores[doc_id] for doc_id in listed)
+            theirs = [scores[doc_id] for doc_id in item.negatives if doc_id in ranks]
+            compared, above = compared + len(theirs), above + sum(score > best for score in theirs)
+    bands[-1] += sum(len(negatives[row].negatives) for row in unlisted.values())
+    positives, count = set(chain.from_iterable(relevant.values())), max(documents.total(), 1)
+    return {
+        "queries": int((negatives.counts > 0).sum()),
+        "negatives": documents.total(),
+        "by_rank": [int(number) / count for number in bands],
+        "above": above / compared if compared else None,
+        "distinct": len(documents) / count,
+        "elsewhere": sum(number for doc_id, number in documents.items() if doc_id in positives) / count,
+    }

@@ -1,0 +1,65 @@
+"""Stage `average`: means of weights by hand, and models that have none."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hardneg_papers.average import check_alike
+from recipe.recipes import small_collection, small_tree, write_recipe
+from safetensors.torch import load_file
+from tiny import tiny_encoder, tiny_static
+
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.spec import ModelSpec
+from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.plan import make_plan
+from hardneg.records.errors import ModelError, RecipeError, UsageError
+from hardneg.store.artifacts import Store
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> dict[str, Any]:
+    tree = small_tree(small_collection(tmp_path / "data"), str(tiny_encoder(tmp_path / "model")))
+    tree["stages"]["mean"] = {"stage": "average", "models": {"STAR": "star"}}
+    return tree
+
+
+def test_a_start_beside_all_seeds_has_the_weight_of_them_together(tmp_path: Path, tree: dict[str, Any]) -> None:
+    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=("seeds=[1,2]",))
+    assert recipe.stages["mean"].models == {"STAR": {1: "star-seed-1", 2: "star-seed-2"}}  # type: ignore[attr-defined]
+    tree["stages"]["mean"] |= {"models": {"STAR": "star", "before": "start"}, "weights": {"before": 3.0}}
+    recipe = load_recipe(write_recipe(tmp_path / "r.yaml", tree), settings=("seeds=[1,2]",))
+    assert recipe.stages["mean"].shares == {"STAR.1": 0.5, "STAR.2": 0.5, "before": 3.0}  # type: ignore[attr-defined]
+    tree["stages"]["mean"]["weights"] = {"STARS": 1}
+    with pytest.raises(RecipeError, match="weights: no model is called 'STARS'"):
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree))
+
+
+def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) -> None:
+    other = tiny_encoder(tmp_path / "other", seed=5)
+    tree["stages"] |= {
+        "other": {"stage": "model", "model": str(other)},
+        "mean": {"stage": "average", "models": {"a": "start", "b": "other"}, "weights": {"a": 3}},
+        "alone": {"stage": "average", "models": {"a": "start"}},
+    }
+    plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
+    store, options = Store(tmp_path / "store"), Options(device="cpu", until="mean")
+    made = execute(plan, store, options, Watcher()).artifacts["mean"]
+    folders = (tmp_path / "model", other, made.path / "model")
+    one, two, mean = (load_file(next(folder.rglob("*.safetensors"))) for folder in folders)
+    for name, tensor in mean.items():
+        assert (tensor - (0.75 * one[name] + 0.25 * two[name])).abs().max() < 1e-6
+    with pytest.raises(UsageError, match="one model is its own average"):
+        execute(plan, store, Options(device="cpu", until="alone"), Watcher())
+
+
+def test_models_that_are_not_alike_are_refused_by_name(tmp_path: Path) -> None:
+    paths = {name: tiny_static(tmp_path / name, seed=seed) for seed, name in enumerate("ab")}
+    paths["c"] = tiny_encoder(tmp_path / "c")
+    file = paths["b"] / "tokenizer.json"
+    file.write_text(file.read_text().replace('"ab"', '"ab "'))
+    models = {name: load_learner(ModelSpec(str(path)), "cpu") for name, path in paths.items()}
+    for name in "bc":
+        with pytest.raises(ModelError, match=f"^{name}: .*average models of one architecture and vocabulary"):
+            check_alike(models["a"], models[name], name)

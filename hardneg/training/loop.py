@@ -264,7 +264,7 @@ def accelerated(device: torch.device) -> "Accelerator":
     """
     from accelerate import Accelerator
 
-    check_settings(launched=False)
+    check_settings()
     join(on_cpu=device.type == "cpu")
     accelerator = Accelerator(cpu=device.type == "cpu", device_placement=False, mixed_precision="no")
     if device.type == "cuda":

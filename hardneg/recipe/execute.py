@@ -18,7 +18,7 @@ from hardneg.recipe.plan import Plan, Step, cached
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.records.layout import DATASET, START
 from hardneg.registry.plugins import plugin_errors
-from hardneg.runtime.devices import check_device, cpu_name
+from hardneg.runtime.devices import cpu_name
 from hardneg.runtime.distributed import from_first, world
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
@@ -79,11 +79,6 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
             reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
             raise UsageError(reason, "processes")
     ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
-    for step in ahead:
-        devices = getattr(step.spec, "devices", None)
-        for side, named in vars(devices).items() if devices is not None else ():
-            for device in named if isinstance(named, tuple) else ():
-                check_device(device, f"stages.{step.name}.devices.{side}")
     check_packages(ahead, plan)
     if not world().first:
         return _help(steps, plan, store, options)

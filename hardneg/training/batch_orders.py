@@ -14,6 +14,8 @@ from hardneg.records.errors import MissingDependency, PluginError, UsageError
 from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
 
+Rows = NDArray[np.int64]
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingQueries:
@@ -39,13 +41,11 @@ class BatchOrder:
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The groups that orders of batches of `size` use: int64 [Q, ...]; one process computes and writes them."""
         return np.zeros(len(queries.query_ids), np.int64)
 
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
+    def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """The queries of an epoch, counted from 0, in order: every `size` of them are a batch.
 
         Args:
@@ -60,7 +60,7 @@ class BatchOrder:
         raise NotImplementedError
 
 
-def in_batches(queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def in_batches(queries: Rows, size: int) -> Rows:
     """Queries, in order, as batches of `size`: int64 [n] to [b, size].
 
     The last batch is filled with those before it. Where there are fewer than `size`, they come again in the one batch.
@@ -71,13 +71,13 @@ def in_batches(queries: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return whole if whole.size == len(queries) else np.concatenate([whole, queries[None, -size:]])
 
 
-def members(groups: NDArray[np.int64], chosen: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def members(groups: Rows, chosen: Rows) -> list[Rows]:
     """The chosen queries of each group that has any, by the group's number; groups: int64 [Q], chosen: int64 [C]."""
     order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
-def in_any_order(batches: Iterable[NDArray[np.int64]], source: np.random.Generator) -> NDArray[np.int64]:
+def in_any_order(batches: Iterable[Rows], source: np.random.Generator) -> Rows:
     """All batches [b, size] one after the other, int64 [n], shuffled as wholes."""
     return source.permutation(np.concatenate(list(batches))).reshape(-1)
 
@@ -89,9 +89,7 @@ class Shuffled(BatchOrder):
     What every training does that says nothing else.
     """
 
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
+    def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """A permutation of the chosen queries, int64 [C]."""
         return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
 
@@ -99,9 +97,7 @@ class Shuffled(BatchOrder):
 _BLOCK = 65_536
 
 
-def k_means(
-    name: str, vectors: NDArray[np.float32], count: int, seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
     """Cuts vectors float32 [Q, d] into clusters; `name` begins messages.
 
     Each round sees 256 vectors a cluster at most, drawn with the seed.
@@ -127,16 +123,11 @@ def k_means(
     return cluster.astype(np.int64), np.asarray(clustering.centroids, np.float32).reshape(count, -1)
 
 
-def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: int) -> NDArray[np.int64]:
+def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
     """Joins each cluster of fewer than `least` vectors, the smallest first, with the one whose centroid is nearest.
 
-    Args:
-        cluster: int64 [Q], the number of each vector's cluster.
-        centroids: float32 [k, d]; of two that are joined it is the mean of all vectors of both.
-        least: how many vectors a cluster has in the end, unless it is the only one.
-
-    Returns:
-        int64 [Q], numbers from 0 without gaps.
+    cluster: int64 [Q], the number of each vector's cluster. centroids: float32 [k, d]; of two that are joined it is the
+    mean of all vectors of both. Returns int64 [Q], numbers from 0 without gaps.
     """
     counts, into = np.bincount(cluster, minlength=len(centroids)), np.arange(len(centroids))
     centroids, left = centroids.astype(np.float64), np.ones(len(centroids), bool)
@@ -152,15 +143,8 @@ def joined(cluster: NDArray[np.int64], centroids: NDArray[np.float32], least: in
     return np.unique(into[cluster], return_inverse=True)[1].astype(np.int64)
 
 
-def path_through(centroids: NDArray[np.float32]) -> NDArray[np.int64]:
-    """A path through all clusters that begins at the first and goes from each to the nearest unvisited one.
-
-    Args:
-        centroids: float32 [k, d].
-
-    Returns:
-        int64 [k], the position of each cluster on the path.
-    """
+def path_through(centroids: NDArray[np.float32]) -> Rows:
+    """The position int64 [k] of each cluster, float32 [k, d], on a path from the first to the nearest unvisited one."""
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
@@ -183,7 +167,7 @@ class Clustered(BatchOrder):
 
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The position of each query's cluster on the path, int64 [Q].
 
         Raises:
@@ -194,9 +178,7 @@ class Clustered(BatchOrder):
         cluster, centroids = k_means("clustered", queries.vectors, count, seed)
         return path_through(centroids)[cluster]
 
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
+    def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """Batches in any order, int64 [ceil(C / size) * size]."""
         source = generator(seed, "batches", epoch)
         clusters = [source.permutation(cluster) for cluster in members(groups, chosen)]
@@ -240,7 +222,7 @@ class TopicBalanced(BatchOrder):
         if self.clusters is not None and self.clusters < 1:
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 
         Raises:
@@ -251,12 +233,10 @@ class TopicBalanced(BatchOrder):
         count = self.clusters or max(1, len(queries.vectors) // _QUERIES_A_CLUSTER)
         return joined(*k_means("topic-balanced", queries.vectors, count, seed), size)
 
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
+    def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """Batches that are drawn one by one, int64 [ceil(C / size) * size]."""
         source, clusters = generator(seed, "batches", epoch), members(groups, chosen)
-        batches = list[NDArray[np.int64]]()
+        batches = list[Rows]()
         for _ in range(-(-len(chosen) // size)):
             batch = np.empty(0, np.int64)
             while len(batch) < size:
@@ -289,7 +269,7 @@ class HardestTogether(BatchOrder):
         if wrong:
             raise PluginError(f"hardest-together: {'; '.join(wrong)}")
 
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
+    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
         assert queries.run is not None
         owners: dict[str, list[int]] = defaultdict(list)
@@ -305,25 +285,17 @@ class HardestTogether(BatchOrder):
         pairs = np.frombuffer(triples, np.int64).reshape(-1, 3)
         return nearest(pairs, len(queries.query_ids), self.neighbours)
 
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
+    def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """Batches in any order, int64 [ceil(C / size) * size]."""
         source = generator(seed, "batches", epoch)
         packed = _packed(groups, source.permutation(chosen), size)
         return in_any_order([in_batches(packed, size)], source)
 
 
-def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.int64]:
-    """The neighbours of each query by the better rank of the two directions, ties by number.
+def nearest(pairs: Rows, queries: int, count: int) -> Rows:
+    """The `count` neighbours of each query by the better rank of the two directions, ties by number.
 
-    Args:
-        pairs: int64 [p, 3], a query, another one, and its rank.
-        queries: how many there are.
-        count: how many neighbours to keep.
-
-    Returns:
-        int64 [queries, count], best first, -1 pads.
+    pairs: int64 [p, 3], a query, another one, and its rank. Returns int64 [queries, count], best first, -1 pads.
     """
     both = np.concatenate([pairs, pairs[:, [1, 0, 2]]])
     both = both[np.lexsort((both[:, 2], both[:, 1], both[:, 0]))]
@@ -337,7 +309,7 @@ def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.in
     return neighbours
 
 
-def _packed(neighbours: NDArray[np.int64], shuffled: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+def _packed(neighbours: Rows, shuffled: Rows, size: int) -> Rows:
     """The queries in an order of which every `size` are a batch, int64 [C]."""
     left = np.zeros(len(neighbours), bool)
     left[shuffled] = True

@@ -111,15 +111,10 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
-    """The segments of each document side by side.
+    """The segments of each document side by side: float32 [D, slots, d + 1], a 1 after each vector, else zeros.
 
-    Args:
-        vectors: float32 [S, d], those of one document after the other.
-        counts: int64 [D], how many each has, at most `slots`.
-        slots: the most segments of a document.
-
-    Returns:
-        float32 [D, slots, d + 1], with a 1 after each vector; zeros where there is no segment.
+    vectors: float32 [S, d], those of one document after the other. counts: int64 [D], how many each has, at most
+    `slots`.
     """
     counts = counts.to(vectors.device)
     document = torch.arange(len(counts), device=vectors.device).repeat_interleave(counts, output_size=len(vectors))
@@ -136,14 +131,9 @@ def cut_slots(slots: Tensor, cut: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
-    """The largest inner product of each query with a segment of each document; its gradient goes to that one alone.
+    """float32 [B, D]: the largest inner product of each query with a segment of each document, which gets the gradient.
 
-    Args:
-        queries: float [B, d].
-        slots: float32 [D, slots, d + 1], as `in_slots` makes them; each document has a segment at least.
-
-    Returns:
-        float32 [B, D].
+    queries: float [B, d]. slots: float32 [D, slots, d + 1], as `in_slots` makes them; each document has a segment.
     """
     vectors, there = slots[..., :-1], slots[..., -1] > 0
     with torch.autocast(queries.device.type, enabled=False):

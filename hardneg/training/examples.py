@@ -289,13 +289,8 @@ def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     """The bin of each negative by its margin: of ten bins of equal width from the least margin to the largest.
 
     A margin is the teacher's score of the positive less that of the negative. The former is in all margins of a query,
-    so that bins are known without it.
-
-    Args:
-        scores: float32 [n], the teacher's, nan where it has none.
-
-    Returns:
-        int64 [n], 0 to 9; -1 where there is no score.
+    so that bins are known without it. scores: float32 [n], the teacher's, nan where it has none. Returns int64 [n], 0
+    to 9; -1 where there is no score.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling
     (SIGIR 2021), section 3.2, Eq. 5.

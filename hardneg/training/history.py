@@ -4,7 +4,6 @@ import json
 import logging
 import os
 from contextlib import suppress
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,12 @@ class History:
         """
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
-            whole = _without_torn_end(file)
+            whole = file.seek(0, os.SEEK_END)
+            file.seek(max(0, whole - 1))
+            if whole and file.read(1) != b"\n":  # what follows the last line is cut off
+                file.seek(0)
+                whole = file.readall().rfind(b"\n") + 1
+                file.truncate(whole)
             try:
                 while left:
                     left = left[file.write(left) :]
@@ -62,17 +66,3 @@ class History:
         """Forgets what came after `step`."""
         kept = [record for record in self.read() if record["step"] <= step]
         replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))
-
-
-def _without_torn_end(file: FileIO) -> int:
-    """The size of a file, after what follows its last line has been cut off."""
-    size = file.seek(0, os.SEEK_END)
-    if not size:
-        return 0
-    file.seek(size - 1)
-    if file.read(1) == b"\n":
-        return size
-    file.seek(0)
-    whole = file.readall().rfind(b"\n") + 1
-    file.truncate(whole)
-    return whole

@@ -26,10 +26,6 @@ def stored(vectors: Tensor, precision: StoredPrecision) -> Tensor:
     `int8` is the index `sq8`: 255 steps from the least to the largest number of each dimension. `binary` is the index
     `binary`, at the mean length of the vectors: the sign of each number.
 
-    Args:
-        vectors: float [n, d].
-        precision: of the index.
-
     Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation (2013), section 5, for the gradients.
     """
@@ -111,13 +107,9 @@ class LossTerms:
         return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
-        """The regularizer's.
+        """The regularizer's, of encoded queries, float [B, ...], and documents, float [D, ...], each once.
 
-        Args:
-            queries: float [B, ...], encoded.
-            documents: float [D, ...], encoded, each once.
-            column: int64 [M], the document of each column of the scores.
-            done: the share of finished steps.
+        column: int64 [M], the document of each column of the scores. done: the share of finished steps.
         """
         if self.regularizer is None:
             return None

@@ -166,11 +166,6 @@ class LearningOptions:
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
     @property
-    def known_end(self) -> int | None:
-        """The step to end at where the number of queries does not matter; None where it does."""
-        return min((step for step in (self.max_steps, self.stop_at) if step is not None), default=None)
-
-    @property
     def drawing(self) -> Drawing:
         """How a query's positive and negatives are drawn."""
         return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn)
@@ -193,8 +188,9 @@ class LearningOptions:
             yield "give epochs or max_steps"
         if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
             yield f"stop_at must be {self.max_steps} (max_steps) or below, not {self.stop_at}"
-        if self.keep_every is not None and self.known_end is not None and self.keep_every > self.known_end:
-            yield f"keep_every must be {self.known_end}, the last step, or below, not {self.keep_every}"
+        end = min((step for step in (self.max_steps, self.stop_at) if step is not None), default=sys.maxsize)
+        if self.keep_every is not None and self.keep_every > end:
+            yield f"keep_every must be {end}, the last step, or below, not {self.keep_every}"
 
 
 @dataclass(frozen=True)

@@ -41,14 +41,9 @@ class Teacher:
         return cls(documents, np.memmap(keys, "<i8", "r"), np.memmap(values, "<f4", "r"), name)
 
     def scores(self, queries: NDArray[np.int64], documents: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The scores of each query's documents.
+        """The scores of each query's documents, float32 [B, n], nan where the teacher has none.
 
-        Args:
-            queries: int64 [B], positions among the training queries.
-            documents: int64 [B, n], rows of the corpus.
-
-        Returns:
-            float32 [B, n], nan where the teacher has no score.
+        queries: int64 [B], positions among the training queries. documents: int64 [B, n], rows of the corpus.
         """
         wanted = queries[:, None] * self.documents + documents
         if not len(self.keys):
@@ -94,11 +89,7 @@ class Guide:
     def of(
         self, queries: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The vectors of a batch: float32 [B, d] and [D, d].
-
-        Args:
-            queries: int64 [B], positions among the training queries.
-            rows: int64 [D], rows of the corpus.
+        """The vectors of a batch, float32 [B, d] and [D, d]; queries int64 [B], rows of the corpus int64 [D].
 
         Raises:
             UsageError: the index does not hold one vector a document.

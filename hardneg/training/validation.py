@@ -60,10 +60,8 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the encoder as it is when called.
 
     Of texts that are more than a vector each also how many weights or vectors they have: `per_query`, `per_document`.
-
-    The pool is all dev positives and the first `depth` documents of the run for each dev query. The
-    figures are estimates that are too high, since the rest of the corpus does not compete; they serve
-    to compare checkpoints.
+    The pool is all dev positives and the first `depth` documents of the run for each dev query. The figures are too
+    high, since the rest of the corpus does not compete; they serve to compare checkpoints.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.
@@ -100,10 +98,8 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
     if not in_corpus.any():
         raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
     dev_ids = set(data.query_ids)
-    listed = [
-        doc_id for query_id, ranked in data.run.items() if query_id in dev_ids for doc_id in ranked.doc_ids[:depth]
-    ]
-    others = data.corpus.rows(listed)
+    listed = (ranked.doc_ids[:depth] for query_id, ranked in data.run.items() if query_id in dev_ids)
+    others = data.corpus.rows([doc_id for doc_ids in listed for doc_id in doc_ids])
     rows = np.union1d(relevant[in_corpus], others[others >= 0])
     kept, query = np.unique([number for number, _, _ in judged], return_inverse=True)
     gains = np.array([relevance for _, _, relevance in judged], np.int64)

@@ -26,13 +26,7 @@ from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
-from hardneg.training.refresh.refresh_options import (
-    Devices,
-    RefreshOptions,
-    inferencer_devices,
-    threads,
-    trainer_device,
-)
+from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_learner
 from hardneg.verbs.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
@@ -133,7 +127,7 @@ class TrainRefreshed(DualOptions):
         from hardneg.training.refresh.mining import known_to_be_relevant
 
         refresh, refreshes = self.refresh, RefreshFolder(context.folder / SCRATCH / "refreshes")
-        encoder = open_learner(context, trainer_device(self.devices, context.device, world()))
+        encoder = open_learner(context, context.device)
         data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
         data = replace(data, positives=known_to_be_relevant(data.positives, refresh), segments=self.segments)
         data = with_guide(context, ordered(context, data))
@@ -169,7 +163,7 @@ def _supply(
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
     every, had = spec.refresh.every or 1, torch.get_num_threads()
     first = 0 if data.negatives is None else every
-    of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
+    of_trainer, of_inferencer = spec.devices.threads(had * world().local_size, world())
     pseudo = pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
         model=encoder.spec,
@@ -180,7 +174,7 @@ def _supply(
         options=spec.refresh,
         seed=spec.options.seed,
         first=first,
-        devices=inferencer_devices(spec.devices, encoder.device, world(), torch.cuda.device_count()),
+        devices=spec.devices.mining(encoder.device, world(), torch.cuda.device_count()),
         threads=of_inferencer,
         segments=spec.segments,
         pseudo_positives=None if pseudo is None else str(pseudo),

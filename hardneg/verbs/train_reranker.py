@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -77,8 +76,14 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         from hardneg.training.methods.reranker import RerankerTraining
 
         negatives, options = context.inputs["negatives"], self.options
-        reranker = context.plugin("reranker", TrainableReranker)
-        network = PairNetwork(reranker.load(_start(context)).to(context.device or best_device()))
+        reranker, begun = context.plugin("reranker", TrainableReranker), None
+        if (start := context.inputs.get("start")) is not None:
+            own, now = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
+            if own != now:
+                problem = f"{start.name} has trained a {own}, this is a {now}: take the same plugin"
+                raise UsageError(f"{context.name}.start: {problem}")
+            begun = start.folder / MODEL_FOLDER
+        network = PairNetwork(reranker.load(begun).to(context.device or best_device()))
         loss = context.plugin("loss", Loss)
         wanted, own = getattr(loss, "outputs", None), network.module.num_labels
         if wanted not in (None, own):
@@ -111,14 +116,3 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
         from hardneg.rerankers.network import reranker_card
 
         network.save(context.folder / MODEL_FOLDER, reranker_card(network, card))
-
-
-def _start(context: StageContext[TrainReranker]) -> Path | None:
-    if (start := context.inputs.get("start")) is None:
-        return None
-    own, wanted = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
-    if own != wanted:
-        raise UsageError(
-            f"{context.name}.start: {start.name} has trained a {own}, this is a {wanted}: take the same plugin"
-        )
-    return start.folder / MODEL_FOLDER

@@ -20,7 +20,6 @@ from hardneg.recipe.run_folder import publish
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.store.artifacts import Store
-from hardneg.verbs.train_reranker import _start
 from tests.run_lists import doc_lists, score_lists
 
 OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}
@@ -91,9 +90,12 @@ def test_training_goes_on_from_the_weights_of_another_stage(planned, tmp_path, t
 def test_another_plugins_weights_are_refused(planned):
     assert planned(start=None).keys == planned().keys
     first = SimpleNamespace(name="first", plugins={"reranker": Path()})
-    work: Any = SimpleNamespace(name="judge", inputs={"start": first}, plugins={"reranker": CrossEncoder("any")})
-    with pytest.raises(UsageError, match=r"judge\.start: first has trained a PosixPath, this is a CrossEncoder: take"):
-        _start(work)
+    own, spec = CrossEncoder("any"), planned().steps["judge"].spec
+    inputs = {"start": first, "negatives": None}
+    work: Any = SimpleNamespace(name="judge", inputs=inputs, plugins={"reranker": own}, plugin=lambda *asked: own)
+    told = r"judge\.start: first has trained a PosixPath, this is a CrossEncoder: take"
+    with pytest.raises(UsageError, match=told), spec.opened(work, None):
+        pass
 
 
 def query_text(folder, query_id):

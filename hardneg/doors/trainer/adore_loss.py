@@ -11,6 +11,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
+from hardneg.api.argument_values import at_least_one
 from hardneg.api.dataset_argument import named_dataset
 from hardneg.api.workplace import Workplace, usual_store
 from hardneg.doors.trainer.refresher import ENCODED, RefreshRecipe, saved
@@ -68,7 +69,9 @@ class AdoreLoss(nn.Module):
             UsageError: an argument makes no sense, the loss needs what it has not, or texts have several vectors.
         """
         super().__init__()
-        _check(model, depth)
+        if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
+            raise UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
+        at_least_one("depth", depth)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)
@@ -123,15 +126,3 @@ class AdoreLoss(nn.Module):
     def citation(self) -> str:
         """For the model's card."""
         return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"
-
-
-def _check(model: object, depth: object) -> None:
-    problems = []
-    if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
-        problems.append(f"model: must be a SentenceTransformer, not {model!r:.60}")
-    if isinstance(depth, bool) or not isinstance(depth, int):
-        problems.append(f"depth: must be a whole number, not {depth!r:.60}")
-    elif depth < 1:
-        problems.append(f"depth: must be 1 or above, not {depth}")
-    if problems:
-        raise UsageError("AdoreLoss: " + "; ".join(problems))

@@ -23,7 +23,6 @@ from hardneg.api.content_store import make_dataset, make_from
 from hardneg.api.workplace import Workplace
 from hardneg.doors.trainer.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
 from hardneg.formats.negatives import read_negatives
-from hardneg.mining.choosing import FILLED
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.records.layout import NEGATIVES, RUN
@@ -220,7 +219,7 @@ class Refresher:
             before = np.load(path, mmap_mode="r", allow_pickle=False)
             kept = {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
         self.refreshes.publish(Refresh(number, step, len(file), int(mined.facts["negatives"])), oldest)
-        return {"refresh": number, **kept, "refresh_filled": int(mined.facts.get(f"queries with {FILLED}", 0))}
+        return {"refresh": number, **kept, "refresh_filled": int(mined.facts.get("queries with random negatives", 0))}
 
     @cached_property
     def _identity(self) -> dict[str, Any]:

@@ -171,12 +171,10 @@ def first_ones(
 
     A list that has no others gives what it has all the same.
 
-    Args:
-        table: int64 [B, W], the rows' lists; -1 pads.
-        positions: int32 [B], of a row that takes one negative, which of its query's; -1 for the first ones.
-        wanted: int64 [B], how many a row takes.
-        contents: uint64 [B, W], of the documents in the table: equal where their texts are.
-        taken: uint64 [k], those of the batch's positives; None where a text may come twice.
+    table: int64 [B, W], the rows' lists; -1 pads. positions: int32 [B], of a row that takes one negative, which of its
+    query's; -1 for the first ones. wanted: int64 [B], how many a row takes. contents: uint64 [B, W], of the documents
+    in the table: equal where their texts are. taken: uint64 [k], those of the batch's positives; None where a text may
+    come twice.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):

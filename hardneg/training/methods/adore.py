@@ -50,11 +50,8 @@ class Listed:
 def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
     """Labels lists from all known positives, and adds positives to them.
 
-    Args:
-        lists: int64 [B, K], rows of the corpus, best first; -1 pads.
-        batch: the queries.
-        content_hash: uint64 [N], by row of the corpus.
-        forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
+    lists: int64 [B, K], rows of the corpus, best first; -1 pads. content_hash: uint64 [N], by row of the corpus.
+    forced: `always` adds every known positive that its list lacks, `none_retrieved` only to lists without any.
     """
     wanted = np.zeros(len(batch.known), bool)
     if forced == "always":
@@ -201,9 +198,8 @@ def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> Score
 
     Else ranks are those among the documents in play.
 
-    Args:
-        scores: float32 [B, M]. listed: what they are of. width: how many of the M are a list's own, not added.
-        live: whether the model as it is has ranked the lists.
+    scores: float32 [B, M]. listed: what they are of. width: how many of the M are a list's own, not added. live:
+    whether the model as it is has ranked the lists.
     """
     positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (listed.positive, listed.valid))
     there = torch.from_numpy(listed.rows >= 0).to(scores.device)
@@ -293,10 +289,7 @@ class JpqTraining(AdoreTraining):
 def code_products(queries: Tensor, centroids: Tensor, codes: Tensor) -> Tensor:
     """Inner products of queries and coded vectors, float [B, L], with gradients to queries and centroids.
 
-    Args:
-        queries: float [B, d], rotated as the vectors were.
-        centroids: float [M, C, d / M].
-        codes: int64 [B, L, M].
+    queries: float [B, d], rotated as the vectors were. centroids: float [M, C, d / M]. codes: int64 [B, L, M].
     """
     parts = queries.view(len(queries), len(centroids), -1)
     products = torch.einsum("bmd,mcd->bmc", parts, centroids)

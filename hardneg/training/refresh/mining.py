@@ -127,12 +127,8 @@ def mine_refresh(
     Several processes each call this with the same arguments and encode a part of the corpus;
     the first one does the rest, and the others get None.
 
-    Args:
-        encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries.
-        mining: what is mined, and how.
-        refreshes: where refreshes are published.
-        number: the refresh, counted from 0.
-        step: the model's.
+    encoders: the same weights on each device; each encodes a part of the corpus, the first one the queries. number: the
+    refresh, counted from 0.
 
     Raises:
         OSError: the disk is full, or cannot be written; the partial refresh is removed.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
 from hardneg.store.identity import options_in_key
 from hardneg.training.options import option, out_of_bounds
@@ -83,62 +82,29 @@ class RefreshOptions:
 
 @dataclass(frozen=True)
 class Devices:
-    """What the two may use: a share each, or a list of devices each.
+    """The share of each of the two.
 
-    On a CPU shares, or the lengths of the lists, divide the threads. On GPUs a share of the trainer's is its processes,
-    one GPU each; the inferencer has in proportion those that follow, or the trainer's where there are no more.
+    On a CPU shares divide the threads. On GPUs the trainer's is its processes, one GPU each; the inferencer has in
+    proportion those that follow, or the trainer's where there are no more.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    trainer: int | tuple[str, ...] = option(1, "Of the process that trains.")
-    inferencer: int | tuple[str, ...] = option(1, "Of the process that mines.")
+    trainer: int = option(1, "Of the process that trains.", least=1)
+    inferencer: int = option(1, "Of the process that mines.", least=1)
 
     def problems(self) -> list[str]:
-        return [
-            f"{name} must be a share of 1 or above, or a list of devices, not {value}"
-            for name in ("trainer", "inferencer")
-            if (value := getattr(self, name)) == () or (isinstance(value, int) and value < 1)
-        ]
+        return [*out_of_bounds(self)]
 
-    @property
-    def shares(self) -> tuple[int, int]:
-        """The trainer's and the inferencer's."""
-        trainer, inferencer = (
-            value if isinstance(value, int) else len(value) for value in (self.trainer, self.inferencer)
-        )
-        return trainer, inferencer
+    def mining(self, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
+        """The inferencer's devices; `trainer` is the device of one trainer, `gpus` the number of GPUs."""
+        if trainer.type == "cpu":
+            return ["cpu"]
+        wanted = max(1, here.local_size * self.inferencer // self.trainer)
+        free = range(here.local_size, gpus)[:wanted]
+        return [f"cuda:{number}" for number in free] or [str(trainer)]
 
-
-def trainer_device(devices: Devices, device: str | None, here: World) -> str | None:
-    """Return the device of this trainer process: `device`, or its own of the list.
-
-    Raises:
-        UsageError: the list has fewer devices than there are trainer processes on this machine.
-    """
-    if isinstance(devices.trainer, int):
-        return device
-    if len(devices.trainer) < here.local_size:
-        raise UsageError(
-            f"devices.trainer: {len(devices.trainer)} devices for {here.local_size} processes: name one for each"
-        )
-    return devices.trainer[here.local_rank]
-
-
-def inferencer_devices(devices: Devices, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
-    """Return the inferencer's devices; `trainer` is the device of one trainer, `gpus` the number of GPUs."""
-    if not isinstance(devices.inferencer, int):
-        return devices.inferencer
-    if trainer.type == "cpu":
-        return ["cpu"]
-    of_trainer, of_inferencer = devices.shares
-    wanted = max(1, here.local_size * of_inferencer // of_trainer)
-    free = range(here.local_size, gpus)[:wanted]
-    return [f"cuda:{number}" for number in free] or [str(trainer)]
-
-
-def threads(devices: Devices, total: int, here: World) -> tuple[int, int]:
-    """Divide `total` threads between a trainer process and the inferencer; at least one each."""
-    of_trainer, of_inferencer = devices.shares
-    together = total * of_trainer // (of_trainer + of_inferencer)
-    return max(1, together // here.local_size), max(1, total - together)
+    def threads(self, total: int, here: World) -> tuple[int, int]:
+        """Divide `total` threads between a trainer process and the inferencer; at least one each."""
+        together = total * self.trainer // (self.trainer + self.inferencer)
+        return max(1, together // here.local_size), max(1, total - together)

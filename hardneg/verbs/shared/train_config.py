@@ -1,8 +1,6 @@
 """The one stage that trains, and its options in groups: a verb has those that it names among its bases.
 
-An option is a field of one group, which says what it means (`description`), its bounds, whether it counts in keys, and,
-in `mistakes`, what it cannot stand beside. What stands within `options` is in `hardneg.training.options`. A verb says
-by `opened` which method learns from what; `TrainConfig.make` does the rest.
+A verb says by `opened` which method learns from what; `TrainConfig.make` does the rest.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -326,12 +324,10 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {mismatch}; say model.similarity: {wanted}, or take another loss"
 
     def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also a rate of another kind of model, and a temperature that makes all documents pull alike over cosines."""
+        """Also a temperature that makes all documents pull alike over cosines."""
         yield from super().remarks(recipe)
-        loss, start, rate = recipe.plugin("loss"), self.began_with(recipe), self.options.learning_rate
+        loss, start = recipe.plugin("loss"), self.began_with(recipe)
         model, temperature = recipe.models.of(start), getattr(loss, "temperature", 0.0)
-        if not 0.01 < rate / (usual := usual_rate(model) or rate) < 100:
-            yield f"options.learning_rate: {rate:g} is far from what is usual for this kind of model, {usual:g}"
         if temperature < 1.0 or "teacher" in needs_of(loss):
             return
         similarity = start.similarity or (model.known.similarity if model.known else None)

@@ -1,6 +1,6 @@
 """The work that stages which train share: examples, their teacher, guide and order, dev queries, the saved model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,6 @@ from hardneg.verbs.shared.train_config import BatchOptions, DualOptions, Encoder
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.training.loss_terms import LossTerms
-    from hardneg.training.teacher import Teacher
 
 _TEACHER_BLOCK = 4096
 
@@ -48,7 +47,6 @@ def encoder_training(spec: EncoderOptions, sizes: Sizes, split: str = "train", m
 
 def examples_of(collection: StoredCollection, negatives: ArtifactInput | None) -> TrainingData:
     """The `training_data` of the queries that were mined or labelled; of split `train` where none were."""
-
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, own_queries(negatives) or collection.queries(split), negatives)
 
@@ -104,18 +102,16 @@ def guide_facts(context: StageContext[GuideOptions]) -> dict[str, object]:
 
 
 def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
-    spec, facts = context.spec, dict[str, object]()
-    if spec.dims:
-        weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in spec.dims.items()]
-        facts["Trained at"] = f"{', '.join(weighted)} dimensions: the first of a vector can be used alone"
-    if spec.precisions:
-        facts["Trained for indexes of"] = ", ".join(spec.precisions)
-    if spec.regularizer is not None:
-        facts["Regularizer"] = context.plugins["regularizer"]
-    facts |= guide_facts(context)
-    if spec.self_mask is not None:
-        facts["Self-mask"] = f"margin {spec.self_mask:g}"
-    return facts
+    spec = context.spec
+    weighted = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in (spec.dims or {}).items()]
+    facts = {
+        "Trained at": weighted and f"{', '.join(weighted)} dimensions: the first of a vector can be used alone",
+        "Trained for indexes of": ", ".join(spec.precisions),
+        "Regularizer": context.plugins.get("regularizer"),
+        **guide_facts(context),
+        "Self-mask": None if spec.self_mask is None else f"margin {spec.self_mask:g}",
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
@@ -176,25 +172,17 @@ def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[T
     if world().first:
         write_teacher(folder, data.corpus, lists_in_order(source.folder / RUN, data.query_ids))
     barrier()
-    teacher = Teacher.open(folder, len(data.corpus))
-    scored, known = (sum(counts) for counts in zip(*_scored(data, teacher), strict=True))
-    if not scored:
-        raise TrainingError(
-            f"{context.name}.teacher: {source.name} scores no known positive of the training queries: rerank their run "
-            "with `positives: true`"
-        )
-    if scored < known:
-        context.progress.note(
-            f"{context.name}: {known - scored} of {known} queries have no positive that {source.name} scores"
-        )
-    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
-
-
-def _scored(data: TrainingData, teacher: "Teacher") -> Iterator[tuple[int, int]]:
+    teacher, scored, known = Teacher.open(folder, len(data.corpus)), 0, 0
     queries = iter(enumerate(data.query_ids))
-    yield 0, 0
     while block := list(islice(queries, _TEACHER_BLOCK)):
-        pairs = [(rows, doc_id) for rows, query_id in block for doc_id in data.positives.get(query_id, ())]
-        rows = np.array([rows for rows, _ in pairs], np.int64)
+        pairs = [(row, doc_id) for row, query_id in block for doc_id in data.positives.get(query_id, ())]
+        rows = np.array([row for row, _ in pairs], np.int64)
         scores = teacher.scores(rows, data.corpus.rows([doc_id for _, doc_id in pairs])[:, None])[:, 0]
-        yield len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
+        scored, known = scored + len(np.unique(rows[~np.isnan(scores)])), known + len(np.unique(rows))
+    if not scored:
+        none = f"{source.name} scores no known positive of the training queries"
+        raise TrainingError(f"{context.name}.teacher: {none}: rerank their run with `positives: true`")
+    if scored < known:
+        few = f"{known - scored} of {known} queries have no positive that {source.name} scores"
+        context.progress.note(f"{context.name}: {few}")
+    return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}

@@ -171,7 +171,7 @@ def test_a_full_disk_gives_its_room_back(encoder, toy_folder, tmp_path, monkeypa
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """9,000 documents: three blocks."""
+    """9,000 documents: nine blocks."""
     from recipe.recipes import large_collection
 
     from hardneg.datasets.beir import Beir
@@ -184,7 +184,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_devices_find_what_one_finds(encoder, stored, tmp_path):
-    """One of them has two blocks."""
+    """One of them has more blocks."""
     found = []
     for count in (1, 2):
         place = RefreshFolder(tmp_path / str(count))
@@ -207,5 +207,8 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
         files.append([path.read_bytes() for path in made])
         assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "000001", "lock", "made.jsonl"]
     assert files[0] == files[1]
-    assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"
-    assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == ["[0] 1\n", "[1, 2] 0\n"]
+    assert (tmp_path / "1" / "blocks-0").read_text() == f"{[*range(9)]} 1\n"
+    assert [(tmp_path / "2" / f"blocks-{rank}").read_text() for rank in (0, 1)] == [
+        f"{[*range(4)]} 1\n",
+        f"{[*range(4, 9)]} 0\n",
+    ]

@@ -3,17 +3,10 @@
 import pytest
 import torch
 
-from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
 from hardneg.training.refresh.folder import refresh_facts
 from hardneg.training.refresh.mining import chunk, known_to_be_relevant
-from hardneg.training.refresh.refresh_options import (
-    Devices,
-    RefreshOptions,
-    inferencer_devices,
-    threads,
-    trainer_device,
-)
+from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
 
 
 @pytest.mark.parametrize(
@@ -45,31 +38,18 @@ def test_the_last_positive_alone_is_known_where_the_published_program_is_followe
 
 def test_threads_by_share():
     alone = World()
-    assert threads(Devices(), 2, alone) == (1, 1)
-    assert threads(Devices(), 1, alone) == (1, 1)
-    assert threads(Devices(3, 1), 16, alone) == (12, 4)
-    assert threads(Devices(), 16, World(0, 2, 0, 2)) == (4, 8)
-    assert threads(Devices(("cpu",), ("cpu", "cpu")), 9, alone) == (3, 6)
+    assert Devices().threads(2, alone) == Devices().threads(1, alone) == (1, 1)
+    assert Devices(3, 1).threads(16, alone) == (12, 4)
+    assert Devices().threads(16, World(0, 2, 0, 2)) == (4, 8)
+    assert Devices(0, 1).problems() == ["trainer must be 1 or above, not 0"]
 
 
 def test_gpus_by_share():
     first, two = torch.device("cuda:0"), World(0, 2, 0, 2)
-    assert inferencer_devices(Devices(), torch.device("cpu"), World(), 0) == ["cpu"]
-    assert inferencer_devices(Devices(), first, World(), 1) == ["cuda:0"]
-    assert inferencer_devices(Devices(), first, two, 8) == ["cuda:2", "cuda:3"]
-    assert inferencer_devices(Devices(1, 2), first, two, 8) == ["cuda:2", "cuda:3", "cuda:4", "cuda:5"]
-    assert inferencer_devices(Devices(1, ("cuda:7",)), first, two, 8) == ("cuda:7",)
-
-
-def test_the_trainers_device():
-    assert trainer_device(Devices(), "cpu", World()) == "cpu"
-    assert trainer_device(Devices(("cuda:2", "cuda:3")), "cuda:1", World(1, 2, 1, 2)) == "cuda:3"
-    with pytest.raises(UsageError, match=r"devices.trainer: 1 devices for 2 processes"):
-        trainer_device(Devices(("cuda:2",)), "cuda:1", World(1, 2, 1, 2))
-    assert Devices(0, ()).problems() == [
-        "trainer must be a share of 1 or above, or a list of devices, not 0",
-        "inferencer must be a share of 1 or above, or a list of devices, not ()",
-    ]
+    assert Devices().mining(torch.device("cpu"), World(), 0) == ["cpu"]
+    assert Devices().mining(first, World(), 1) == ["cuda:0"]
+    assert Devices().mining(first, two, 8) == ["cuda:2", "cuda:3"]
+    assert Devices(1, 2).mining(first, two, 8) == ["cuda:2", "cuda:3", "cuda:4", "cuda:5"]
 
 
 def test_facts_of_a_run():

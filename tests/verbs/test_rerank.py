@@ -100,7 +100,7 @@ def test_one_reranker_is_needed(planned, tiny_reranker):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})
 
 
-IN_TWOS = 2048
+IN_TWOS = 512
 """A depth by which a block is of two queries."""
 
 

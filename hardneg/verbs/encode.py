@@ -1,4 +1,4 @@
-"""Stage `encode`: the corpus as vectors in a flat index, in one folder or in shards."""
+"""Stage `encode`: the corpus as vectors in a flat index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,6 @@ class Encode(IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
-    Vectors are the same in shards of any number, and so is the key.
     """
 
     version = 2
@@ -48,15 +47,9 @@ class Encode(IndexSpec):
         default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
     )
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    shards: int | None = Field(None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards.")
-    shard_rows: int | None = Field(
-        None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
-    )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Segments of documents that become a vector a token; shards of two sizes."""
-        if self.shards is not None and self.shard_rows is not None:
-            yield "shards: goes without shard_rows; leave one of them out"
+        """Segments of documents that become a vector a token."""
         model = recipe.models.of(self.began_with(recipe))
         if self.segments is not None and FORMS.get(model.family.form) == Trait.TOKEN_VECTORS:
             yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
@@ -128,7 +121,7 @@ class EncodedBlocks(StageBlocks):
         from hardneg.formats.vectors.shards import index_bytes
 
         spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
-        join_blocks(self.encoder, rows, self.store, folder, spec.shards, spec.shard_rows)
+        join_blocks(self.encoder, rows, self.store, folder)
         passages = len(rows if spec.segments is None else rows.corpus)
         facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
         return facts | ({} if spec.segments is None else _cut_facts(self.context, rows))

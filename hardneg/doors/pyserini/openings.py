@@ -42,7 +42,7 @@ _IMPACT = "from pyserini.search.lucene import LuceneImpactSearcher"
 _NONE = {
     "weights": "weights of terms as hardneg stores them; build the index `impact` of them, which Pyserini opens",
     "token-vectors": "a vector a token, which Pyserini has no index for; hardneg searches it",
-    "shards": "an index in shards; Pyserini opens each by itself, or the one folder that `hardneg index merge` makes",
+    "shards": "an index in shards; Pyserini opens each by itself: encode the corpus again for one",
 }
 
 

@@ -1,13 +1,12 @@
 """The precision of a network, by what its device can do, and copies of it to compute with."""
 
-import shutil
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from hardneg.encoders.spec import Precision
-from hardneg.records.errors import ModelError, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.registry.faster import FasterPasses, faster_passes
 from hardneg.runtime.devices import has_bf16_units
 from hardneg.store.choices import choose
@@ -16,7 +15,6 @@ Use = Literal["inference", "training"]
 
 LARGE = 1_000_000
 """Weights from which on a transformer's precision makes a difference."""
-_COMPILERS = ("g++", "c++", "clang++", "cl")
 
 
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
@@ -51,19 +49,6 @@ def arrange(network: nn.Module) -> FasterPasses | None:
     if faster is not None:
         faster.arrange(network)
     return faster
-
-
-def set_compiled(transformer: Any) -> None:
-    """Has a transformer compiled at its first pass, once for all lengths.
-
-    Raises:
-        ModelError: it computes on a CPU, and there is no compiler of C++.
-    """
-    if transformer.device.type == "cpu" and not any(map(shutil.which, _COMPILERS)):
-        raise ModelError(
-            "compile needs a compiler of C++ on a CPU, and none is on the path: install g++, or leave it out"
-        )
-    transformer.compile(dynamic=True)
 
 
 def transformer_of(network: nn.Module) -> Any:

@@ -56,7 +56,7 @@ PYTHON
 cd "$work"
 
 run=(-m hardneg recipe run "${recipe[@]}" --device cpu)
-here() { ip netns exec "${hosts[$1]}" "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"; }
+here() { ip netns exec "${hosts[$1]}" env GLOO_SOCKET_IFNAME=veth0 "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"; }
 host() {
   local place=(--main_process_ip "${addresses[0]}" --main_process_port 29400)
   if [ "$launcher" = accelerate ]; then

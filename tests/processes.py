@@ -18,6 +18,9 @@ HERE = Path(__file__).parent
 _PORTS = range(20_000, 32_000)
 """Below those that Linux gives to whoever asks for any, so that none is taken by chance before it is bound."""
 
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node"]
+"""The launcher, before a number of processes."""
+
 
 def free_port() -> int:
     """A port that nothing is bound to."""

@@ -14,9 +14,8 @@ import pytest
 import yaml
 from cli.commands import every_command, package_commands
 
-from hardneg.cli import packages
 from hardneg.recipe.yaml_load import named_recipes
-from hardneg.registry.plugins import KINDS, list_plugins, load_plugin
+from hardneg.registry.plugins import KINDS, OUTSIDE, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -119,7 +118,7 @@ def test_the_command_exists_with_its_options(page: str, line: str) -> None:
         own = (ROOT / page).parent / "pyproject.toml"  # a package's own analysis need not be installed
         own_points = own.read_text(encoding="utf-8") if own.exists() else ""
         brought = arguments[0] == "analyze" and f"\n{arguments[1]} = " in own_points
-        assert arguments[0].startswith("--") or brought or arguments[0] in packages.OWN, line
+        assert arguments[0].startswith("--") or brought or ("apps", arguments[0]) in OUTSIDE, line
         return
     context = COMMANDS[words].make_context(" ".join(words), arguments[len(words) :])
     recipe = context.params.get("recipe") or (context.params.get("name") if words[0] == "recipe" else None)

@@ -9,7 +9,7 @@ import typer
 from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
-from hardneg.cli.recipe_plan import PRESET, SET
+from hardneg.cli.recipe import PRESET, SET
 from hardneg.records.errors import ArtifactError
 from hardneg.records.wording import counted, duration, size
 from hardneg.store.artifacts import check as check_all
@@ -25,19 +25,16 @@ def list_(store: Path | None = STORE, as_json: bool = JSON) -> None:
     Example: hardneg artifacts list --json
     """
     rows: list[dict[str, Any]] = []
+    lines = []
     for item in open_store(store).artifacts():
         if isinstance(item, Exception):
             rows.append({"damaged": str(item)})
+            lines.append(f"damaged: {item}")
             continue
         total = sum(path.stat().st_size for path in item.path.rglob("*") if path.is_file())
         about = {"key": item.key, "kind": item.artifact_type, "name": item.origin["name"]}
         rows.append({**about, "bytes": total, "path": str(item.path)})
-    lines = (
-        f"damaged: {row['damaged']}"
-        if "damaged" in row
-        else f"{row['key']}  {row['kind']:<10}  {row['name']:<16}  {size(row['bytes'])}"
-        for row in rows
-    )
+        lines.append(f"{item.key}  {item.artifact_type:<10}  {item.origin['name']:<16}  {size(total)}")
     say_answer(rows, lines, as_json)
 
 

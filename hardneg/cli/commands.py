@@ -9,9 +9,8 @@ from typing import Any
 from hardneg.cli import export, options
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
-from hardneg.cli.launch import launched, together
 from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalWorkplace, configured, opened
+from hardneg.cli.planned_work import TerminalWorkplace, configured, opened, together
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
@@ -21,7 +20,7 @@ from hardneg.store.atomic_write import link_file, link_folder
 from hardneg.store.replaced_files import Target
 
 ON_ONE = ("settings", "store", "device")
-ON_MANY = (*ON_ONE, "processes", "engine")
+ON_MANY = (*ON_ONE, "engine")
 Args = Mapping[str, Any]
 
 
@@ -84,10 +83,7 @@ class Command:
         from hardneg.api.workplace import OtherProcess
 
         targets, given = self.targets(args), values(self.arguments, args)
-        processes = args.get("processes")
-        engine = configured(args.get("engine"), args.get("engine_option"), processes)
-        if launched(processes, args.get("device")):
-            return
+        engine = configured(args.get("engine"), args.get("engine_option"))
         with together(args.get("device")) as device:
             workplace = opened(args.get("store"), device, args.get("settings"), engine)
             workplace.command, workplace.targets, workplace.overwrite = name, targets, args["overwrite"]
@@ -121,28 +117,31 @@ class WrittenQueriesCommand(Command):
                 say(f"  {name}: {count:,}")
 
 
+_NEGATIVES: dict[str, tuple[Any, Any]] = {
+    "form": (export.FORM, str),
+    "count": (export.COUNT, int),
+    "output": (options.OUTPUT_FILE, Path),
+    "scores": (export.SCORES, bool),
+    "corpus": (export.CORPUS, Path | None),
+    "dropped": (export.DROPPED_FILE, Path | None),
+}
+
+
 class NegativesCommand(Command):
     """One that writes negatives in the form of a training program, and what was dropped beside them."""
 
     def options(self) -> Iterator[Parameter]:
         """The form, and how much of it."""
-        yield keyword("form", default=export.FORM, annotation=str)
-        yield keyword("count", default=export.COUNT, annotation=int)
-        yield keyword("output", default=options.OUTPUT_FILE, annotation=Path)
-        yield keyword("scores", default=export.SCORES, annotation=bool)
-        yield keyword("corpus", default=export.CORPUS, annotation=Path | None)
-        yield keyword("dropped", default=export.DROPPED_FILE, annotation=Path | None)
-        yield keyword("overwrite", default=options.OVERWRITE, annotation=bool)
+        for name, (default, annotation) in {**_NEGATIVES, "overwrite": (options.OVERWRITE, bool)}.items():
+            yield keyword(name, default=default, annotation=annotation)
 
     def targets(self, args: Args) -> list[Target]:
         """All files."""
-        target = self._target(args)
-        target.check()
-        return target.files
+        return export.NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
         """Write the negatives, and tell of them."""
-        target = self._target(args)
+        target = export.NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
         counts.pop("queries in the run", None)
@@ -153,15 +152,10 @@ class NegativesCommand(Command):
         with workplace.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
-                    advice = "leave it out, or take denoised"
-                    raise UsageError(f"--dropped: this miner does not record what it drops; {advice}")
+                    raise UsageError("--dropped: this miner does not record what it drops; leave it out")
                 link_file(result.folder / DROPPED, target.dropped)
                 say(f"{target.dropped}: what was dropped")
             export.write(result, target)
-
-    def _target(self, args: Args) -> export.NegativesTarget:
-        names = ("form", "count", "output", "scores", "corpus", "dropped")
-        return export.NegativesTarget(*(args[name] for name in names))
 
 
 def commands() -> dict[str, Command]:
@@ -189,8 +183,8 @@ def commands() -> dict[str, Command]:
             ["segments"],
         ),
         "mine": NegativesCommand(mine, ("seed", *ON_MANY)),
-        "rerank": RunCommand(rerank, (*ON_ONE, "engine"), {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
+        "rerank": RunCommand(rerank, ON_MANY, {**queries, "pairs": pairs}, ["depth", "queries in the run"]),
         "search": RunCommand(search, ON_MANY, queries, ["depth"]),
-        "train": Command(train, (*ON_ONE, "processes")),
+        "train": Command(train, ON_ONE),
         "write-queries": WrittenQueriesCommand(write_queries, ("seed", *ON_ONE)),
     }

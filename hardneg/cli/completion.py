@@ -1,15 +1,11 @@
 """What the Tab key completes: recipes, presets, stages, plugins, forms, metrics. Nothing heavy is imported."""
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from hardneg.records.errors import HardnegError
-
-if TYPE_CHECKING:
-    from hardneg.recipe.yaml_load import RecipeFunction
 
 _CUTOFFS = (5, 10, 20, 100, 1000)
 
@@ -25,7 +21,8 @@ def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
     from hardneg.recipe.language import preset_names
 
-    return list(_of_recipe(context, lambda source: dict.fromkeys(preset_names(source))))
+    names: list[str] = _of_recipe(context, lambda source: list(preset_names(source)), [])
+    return names
 
 
 def stages(context: typer.Context) -> list[str]:
@@ -54,19 +51,17 @@ def plugins(kind: str) -> Callable[[], list[str]]:
 
 def kinds() -> list[str]:
     """The kinds of plugins, in the singular."""
-    from hardneg.registry.plugins import singulars
+    from hardneg.registry.plugins import SINGULARS
 
-    return list(singulars())
+    return list(SINGULARS)
 
 
 def named_plugins(context: typer.Context) -> list[str]:
     """The plugins of the kind that stands on the line."""
-    from hardneg.registry.plugins import kind_of
+    from hardneg.registry.plugins import SINGULARS
 
-    try:
-        return plugins(kind_of(context.params.get("kind") or ""))()
-    except HardnegError:
-        return []
+    kind = context.params.get("kind") or ""
+    return plugins(SINGULARS.get(kind, kind))()
 
 
 def metrics() -> list[str]:
@@ -81,24 +76,24 @@ def words(*known: str) -> Callable[[], list[str]]:
     return lambda: list(known)
 
 
-def _of_recipe(context: typer.Context, read: Callable[["Path | RecipeFunction"], dict[str, Any]]) -> dict[str, Any]:
-    """What is read of the recipe that stands on the line; empty where it cannot be read."""
+def _of_recipe(context: typer.Context, read: Callable[[Any], Any], none: Any) -> Any:
+    """What is read of the recipe that stands on the line; `none` where it cannot be read."""
     from hardneg.recipe.yaml_load import find_recipe
 
     typed = context.args[0] if context.args else None  # where the option that is completed stands last
     name = context.params.get("recipe") or context.params.get("name") or typed
     try:
-        return read(find_recipe(name)) if name else {}
+        return read(find_recipe(name)) if name else none
     except HardnegError:
-        return {}
+        return none
 
 
 def _expanded(context: typer.Context) -> dict[str, Any]:
-    """The plain stages of the recipe that stands on the line, with its preset."""
     from hardneg.recipe.language import expand
 
     preset = context.params.get("preset")
-    return _of_recipe(context, lambda source: expand(source, preset, ()).tree)
+    tree: dict[str, Any] = _of_recipe(context, lambda source: expand(source, preset, ()).tree, {})
+    return tree
 
 
 def _paths(tree: dict[str, Any], above: str = "") -> Iterable[str]:

@@ -1,7 +1,4 @@
-"""The one place where text leaves for the terminal, escaped: lines, JSON, tables, and progress.
-
-Progress is shown by bars on a terminal, and by lines elsewhere, at most one in ten seconds.
-"""
+"""The one place where text leaves for the terminal, escaped: lines, JSON, tables, and progress."""
 
 import json
 import os
@@ -9,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -105,29 +103,9 @@ def _console(**options: Any) -> "Console":
     return VisibleConsole(highlight=False, markup=False, **options)
 
 
-def table() -> "RichTable":
-    """A table without a frame, whose cells are escaped as all that is printed."""
-    from rich.table import Table  # noqa: TID251
-
-    class VisibleTable(Table):
-        def add_column(self, header: Any = "", *rest: Any, **options: Any) -> None:
-            super().add_column(_shown(header), *rest, **options)
-
-        def add_row(self, *cells: Any, **options: Any) -> None:
-            super().add_row(*map(_shown, cells), **options)
-
-    return VisibleTable(box=None, pad_edge=False)
-
-
 def _shown(item: Any) -> Any:
     """The same, escaped where it is a text."""
-    from rich.text import Text
-
-    if isinstance(item, str):
-        return visible(item)
-    if isinstance(item, Text) and visible(item.plain) != item.plain:
-        return Text(visible(item.plain), style=item.style)
-    return item
+    return visible(item) if isinstance(item, str) else item
 
 
 def measured_tables(console: "Console", measured: "Measured") -> None:
@@ -137,7 +115,8 @@ def measured_tables(console: "Console", measured: "Measured") -> None:
     content = ReportContent.of("", measured)
     section = systems_section(content)
     [systems] = section.tables
-    notes = _width(systems) <= console.width
+    room = console.options.update(max_width=10_000)
+    notes = console.measure(_rich_table(systems, notes=True), options=room).maximum <= console.width
     print_table(console, systems, notes)
     for line in (section.lead, *section.lines):
         if notes or line != BRACKETS:
@@ -155,29 +134,33 @@ def print_table(console: "Console", rows: "Table", notes: bool = False, narrow: 
 
     notes: what stands beside figures is printed too. narrow: the column that is cut instead, so that rows are lines.
     """
+    console.print(_rich_table(rows, notes, narrow))
+
+
+def _rich_table(rows: "Table", notes: bool = False, narrow: str = "") -> "RichTable":
+    from rich.table import Table  # noqa: TID251
     from rich.text import Text
 
     from hardneg.report.table import cell
 
-    shown = table()
-    for number, name in enumerate(cell(column).text for column in rows.columns):
+    shown = Table(box=None, pad_edge=False)
+    for number, name in enumerate(visible(cell(column).text) for column in rows.columns):
         if number < rows.words:
             whole = bool(narrow) and name != narrow
             shown.add_column(name, no_wrap=whole, overflow="ellipsis" if narrow else "fold")
         else:
             shown.add_column(name, justify="right", no_wrap=True, overflow="ellipsis")
-    marked = [
-        max((len(cell(row[number]).marks) for row in rows.rows), default=0) for number in range(len(rows.columns))
-    ]
-    for row in rows.rows:
+    lines = [list(map(cell, row)) for row in rows.rows]
+    signs = [max(len(content.marks) for content in column) for column in zip(*lines, strict=True)]
+    for line in lines:
         texts = []
-        for content, signs in zip(map(cell, row), marked, strict=True):
+        for content, width in zip(line, signs, strict=True):
             text = Text(visible(content.text), style="bold" if content.strong else "")
-            text.append(content.marks.ljust(signs), style="not bold")
-            text.append(f" {content.note}" if notes and content.note else "", style="dim not bold")
+            text.append(content.marks.ljust(width), style="not bold")
+            text.append(visible(f" {content.note}") if notes and content.note else "", style="dim not bold")
             texts.append(text)
         shown.add_row(*texts)
-    console.print(shown)
+    return shown
 
 
 def print_section(console: "Console", section: "Section") -> None:
@@ -190,32 +173,20 @@ def print_section(console: "Console", section: "Section") -> None:
         say(line)
 
 
-def _width(rows: "Table") -> int:
-    """The columns of a terminal that a table takes with what stands beside its figures."""
-    from rich.cells import cell_len
-
-    from hardneg.report.table import Cell, cell
-
-    def width(content: Cell) -> int:
-        return cell_len(content.text + content.marks) + (1 + len(content.note) if content.note else 0)
-
-    lines = [[width(cell(content)) for content in line] for line in (rows.columns, *rows.rows)]
-    return sum(max(column) + 2 for column in zip(*lines, strict=True))
-
-
 def _print_line(console: "Console", text: str) -> None:
     console.print(text, style="dim", soft_wrap=not console.is_terminal)
 
 
+@dataclass
 class _Bar:
-    def __init__(self, bars: "RichProgress", task: "TaskID") -> None:
-        self._bars, self._task = bars, task
+    bars: "RichProgress"
+    number: "TaskID"
 
     def advance(self, count: int = 1) -> None:
-        self._bars.advance(self._task, count)
+        self.bars.advance(self.number, count)
 
     def describe(self, text: str) -> None:
-        self._bars.update(self._task, note=visible(text))
+        self.bars.update(self.number, note=visible(text))
 
 
 def bars() -> "Bars":
@@ -252,8 +223,6 @@ def _make_bars(console: "Console", unit: str) -> "RichProgress":
     from rich.text import Text
 
     class Throughput(ProgressColumn):
-        """Units a second since the bar began, what was done before it not counted."""
-
         def render(self, task: RichTask) -> Text:
             done = task.completed - task.fields["begun"]
             return Text(f"{done / task.elapsed:.1f} {unit}/s" if task.elapsed and done else "")

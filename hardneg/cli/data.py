@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -12,9 +12,7 @@ from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.options import JSON, STORE, tell_once
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import opened
-
-if TYPE_CHECKING:
-    pass
+from hardneg.registry.plugins import list_plugins, plugin_summary
 
 app = typer.Typer(cls=PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 
@@ -31,15 +29,14 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg data list
     """
-    from hardneg.registry.plugins import list_plugins, plugin_summary
-
     rows = [
         {"name": plugin.name, "reads": plugin.problem or plugin_summary(plugin.target), "package": plugin.package}
         for plugin in list_plugins("datasets")
     ]
-    origins = ("" if row["package"] == "hardneg" else f"   ({row['package']})" for row in rows)
-    lines = aligned((row["name"], row["reads"] + origin) for row, origin in zip(rows, origins, strict=True))
-    say_answer(rows, lines, as_json)
+    origins = ["" if row["package"] == "hardneg" else f"   ({row['package']})" for row in rows]
+    say_answer(
+        rows, aligned((row["name"], row["reads"] + origin) for row, origin in zip(rows, origins, strict=True)), as_json
+    )
 
 
 @app.command()
@@ -72,14 +69,13 @@ def _first_rows(collection: Any, rows: int) -> dict[str, Any]:
     import numpy as np
 
     documents = collection.corpus.documents_at(np.arange(min(rows, len(collection.corpus))))
-    part: dict[str, Any] = {"documents": [item._asdict() for item in documents], "queries": {}}
+    queries: dict[str, list[dict[str, Any]]] = {}
     for split in collection.splits:
-        queries, answers = collection.queries(split), collection.answers(split)
-        part["queries"][split] = [
-            {"query_id": name, "text": text, **({"answers": answers[name]} if name in answers else {})}
-            for name, text in zip(queries.query_ids[:rows], queries.texts[:rows], strict=True)
-        ]
-    return part
+        of_split, answers = collection.queries(split), collection.answers(split)
+        pairs = zip(of_split.query_ids[:rows], of_split.texts[:rows], strict=True)
+        told = ({"answers": answers[name]} if name in answers else {} for name in of_split.query_ids)
+        queries[split] = [{"query_id": name, "text": text, **next(told)} for name, text in pairs]
+    return {"documents": [item._asdict() for item in documents], "queries": queries}
 
 
 def _described(shown: Mapping[str, Any]) -> Iterator[str]:
@@ -88,8 +84,7 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
     for split, counts in shown["splits"].items():
         facts = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items() if count)
         yield f"{split}: {facts or 'nothing'}"
-    for note in shown["notes"]:
-        yield f"note: {note}"
+    yield from (f"note: {note}" for note in shown["notes"])
     for document in shown["first"]["documents"]:
         title = f"[{document['title']}] " if document["title"] else ""
         yield f"document {document['doc_id']}: {_short(title + document['text'])}"
@@ -99,6 +94,6 @@ def _described(shown: Mapping[str, Any]) -> Iterator[str]:
             yield f"query {query['query_id']} ({split}): {_short(query['text'] + answers)}"
 
 
-def _short(text: str, width: int = 160) -> str:
+def _short(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return text if len(text) <= 160 else f"{text[:159]}…"

@@ -1,20 +1,17 @@
 """`hardneg evaluate` and `hardneg report`: TREC runs scored as trec_eval does, their differences tested; as pages."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.api.arguments import Arg
-from hardneg.cli import completion
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.options import JSON, OVERWRITE, keyword, output
-from hardneg.cli.planned_work import store_outputs
+from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions import evaluate as functions
 from hardneg.records.errors import UsageError
 from hardneg.records.wording import counted
@@ -24,22 +21,8 @@ if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured
 
 
-MORE_NAMES = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME", autocompletion=completion.metrics)]
-"""The words that stand after `--metrics`."""
-
-
 ARGUMENTS = shown(functions.evaluate, ("settings", "store", "device"))
-
-
-def options(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """Those by which runs are scored; the words after `--metrics` too."""
-    for each in parameters(arguments):
-        yield each
-        if each.name == "metrics":
-            yield each.replace(name="more_metrics", default=None, annotation=MORE_NAMES)
-
-
-_EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10 mrr@10"
+_EXAMPLE = "Example: hardneg evaluate --qrels qrels.txt --run a.trec.gz --run b.trec.gz --metrics ndcg@10,mrr@10"
 
 
 def _evaluate(**args: Any) -> None:
@@ -58,20 +41,14 @@ def _evaluate(**args: Any) -> None:
 
 
 def judging_of(args: Mapping[str, Any]) -> functions.RunsToScore:
-    """What the options ask for; metrics are repeated, joined by commas, or several words after one flag."""
-    from hardneg.cli.planned_work import opened
-
-    metrics = split_names(args["metrics"] or [], args["more_metrics"] or [])
-    given = values(ARGUMENTS, {**args, "metrics": metrics})
+    """What the options ask for."""
+    given = values(ARGUMENTS, {**args, "metrics": metric_names(args["metrics"] or [])})
     return functions.RunsToScore.of(opened(args["store"], args.get("device"), args["settings"]), given)
 
 
-def split_names(after_flag: Sequence[str], words: Sequence[str]) -> list[str]:
-    """What stands after a flag, repeated, joined by commas, or as several words."""
-    for word in words:
-        if Path(word).is_file():
-            raise UsageError(f"{word} is a file where a metric is expected; give --run before each run file")
-    return [name for text in (*after_flag, *words) for name in text.split(",") if name]
+def metric_names(texts: Sequence[str]) -> list[str]:
+    """Metrics that are repeated, or joined by commas."""
+    return [name for text in texts for name in text.split(",") if name]
 
 
 def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
@@ -84,11 +61,10 @@ def _json(measured: "Measured", per_query: bool) -> dict[str, Any]:
     return {key: content[key] for key in ("metrics", *more, *notes)} if more else dict(content["metrics"])
 
 
+_PER_QUERY = typer.Option(False, "--per-query", help="Print each query's scores too.")
 _OPTIONS = [
-    *options(ARGUMENTS),
-    keyword(
-        "per_query", default=typer.Option(False, "--per-query", help="Print each query's scores too."), annotation=bool
-    ),
+    *parameters(ARGUMENTS),
+    keyword("per_query", default=_PER_QUERY, annotation=bool),
     keyword("as_json", default=JSON, annotation=bool),
 ]
 evaluate = shaped(_evaluate, _OPTIONS, f"{text_of(functions.evaluate)}\n\n{_EXAMPLE}", flag_of(functions.evaluate))
@@ -107,11 +83,6 @@ def _report(**args: Any) -> None:
     system = {str(path): label for label, path in judging.files.items()}.get(args["about"], args["about"])
     if system and system not in labels:
         raise UsageError(f"about: {system} is not among the runs: {', '.join(labels)}")
-    _write_report(args["output"], judging, args["title"], system, args["overwrite"])
-
-
-def _write_report(output: Path, judging: functions.RunsToScore, title: str, system: str, overwrite: bool) -> None:
-    """Measures the runs and writes the page, which is about the run `system`."""
     from hardneg.report.content import ReportContent
     from hardneg.report.page import NAMES, write_report
     from hardneg.report.query_section import Passages
@@ -119,10 +90,11 @@ def _write_report(output: Path, judging: functions.RunsToScore, title: str, syst
     file, runs = judging.qrels if isinstance(judging.qrels, Path) else None, judging.files
     source = (judging.dataset or "").partition(":")[2]
     reads = [*runs.values(), *([file] if file else []), *([Path(source).expanduser()] if source else [])]
-    outputs = store_outputs("report", [Target(output, folder=True, names=NAMES)], reads, overwrite)
+    target = Target(args["output"], folder=True, names=NAMES)
+    outputs = store_outputs("report", [target], reads, args["overwrite"])
     outputs.check()
     measured = judging.tested(judging.measured())
-    page = ReportContent.of(title, measured, system=system)
+    page = ReportContent.of(args["title"], measured, system=system)
     judged_by = file.name if file else f"split {judging.split} of {judging.dataset}"
     settings: dict[str, Any] = {
         "evaluated on": f"{counted(page.queries, 'query')} of {judged_by}",
@@ -130,18 +102,18 @@ def _write_report(output: Path, judging: functions.RunsToScore, title: str, syst
         "baselines": ", ".join(judging.baselines),
     }
     passages = Passages(runs, judging.grades(), judging.collection, judging.split)
-    browse = shlex.join(["browse", *runs, *(["--dataset", judging.dataset] if judging.dataset else [])])
-    page = replace(page, settings=settings, over=settings["evaluated on"], browse=f"hardneg {browse}")
+    browse = shlex.join(["hardneg", "browse", *runs, *(["--dataset", judging.dataset] if judging.dataset else [])])
+    page = replace(page, settings=settings, over=settings["evaluated on"], browse=browse)
     with outputs.laid_out():
-        for path in write_report(output, page, measured, passages):
+        for path in write_report(args["output"], page, measured, passages):
             say(str(path))
 
 
-_FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")
+_FIRST = {"baselines": replace(ARGUMENTS["baselines"], help="Compare with this run (its file's name); else the first.")}
 _ABOUT = typer.Option("", "--about", help="The run that the page is about; default: that with the highest mean.")
 _TITLE = typer.Option("Results", "--title", help="The page's title.")
 _REPORT_OPTIONS = [
-    *options({name: each for name, each in {**ARGUMENTS, "baselines": _FIRST}.items() if name != "device"}),
+    *parameters({name: each for name, each in {**ARGUMENTS, **_FIRST}.items() if name != "device"}),
     keyword(
         "output", default=output("The folder to write; report.* and queries.tsv in it are replaced."), annotation=Path
     ),

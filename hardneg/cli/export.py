@@ -1,9 +1,8 @@
-"""`hardneg export`: negatives in the form that a training program reads, and models in Pyserini's."""
+"""`hardneg export`: negatives in the form that a training program reads."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -11,7 +10,7 @@ from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
-from hardneg.cli.planned_work import TerminalWorkplace, opened, store_outputs
+from hardneg.cli.planned_work import opened
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
@@ -20,34 +19,23 @@ from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
     from hardneg.api.mined import MinedNegatives
-    from hardneg.store.artifacts import Artifact
 
-_FORMS = f"{', '.join(NAMES)}."
-_ANCE = "ance"
+
+def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
+    return typer.Option(default, flag, help=meaning, rich_help_panel=WRITTEN, **more)
+
+
 _DONE = completion.words(*NAMES)
+FORM = _written("n-tuple", "--form", f"{', '.join(NAMES)}.", autocompletion=_DONE)
+CORPUS = _written(None, "--corpus-output", "For tevatron-v2: write the corpus here too.")
+COUNT = _written(8, "--count", "How many to write for each query, the first ones.", min=1)
+SCORES = _written(False, "--scores", "Write the scores too, if the form has a field for them.")
+DROPPED_FILE = _written(None, "--dropped", "The file for what a filtering miner dropped, and why.")
+_ALL = _written(None, "--count", "How many to write for each query; default all.", min=1)
 
 
-def _form(forms: str) -> Any:
-    return typer.Option("n-tuple", help=forms, autocompletion=_DONE, rich_help_panel=WRITTEN)
-
-
-FORM = _form(_FORMS)
-CORPUS = typer.Option(
-    None, "--corpus-output", help="For tevatron-v2: write the corpus here too.", rich_help_panel=WRITTEN
-)
-_SPLIT = typer.Option("train", help="The queries' split.")
-COUNT = typer.Option(8, min=1, help="How many to write for each query, the first ones.", rich_help_panel=WRITTEN)
-SCORES = typer.Option(
-    False, "--scores", help="Write the scores too, if the form has a field for them.", rich_help_panel=WRITTEN
-)
-DROPPED_FILE = typer.Option(
-    None, "--dropped", help="The file for what a filtering miner dropped, and why.", rich_help_panel=WRITTEN
-)
-
-
-@dataclass(frozen=True)
-class NegativesTarget:
-    """What to write: the form, how many negatives a query, with scores or not, where; the corpus; what was dropped."""
+class NegativesTarget(NamedTuple):
+    """What to write: the form, how many negatives a query, where, with scores or not; the corpus; what was dropped."""
 
     form: str
     negatives: int | None
@@ -56,32 +44,26 @@ class NegativesTarget:
     corpus: Path | None = None
     dropped: Path | None = None
 
-    @property
-    def files(self) -> list[Target]:
-        return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
-
-    def check(self) -> None:
+    def checked(self) -> list[Target]:
+        """The files. Raises UsageError where the form and they do not go together."""
         check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
-            raise UsageError(
-                "--corpus-output FILE goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
-            )
+            problem = "goes with --form tevatron-v2, whose rows hold ids alone; give both or neither"
+            raise UsageError(f"--corpus-output FILE {problem}")
         if self.corpus is not None and self.corpus.suffix != ".jsonl":
             raise UsageError(f"{self.corpus}: the corpus of tevatron-v2 ends in .jsonl")
+        return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
 
 def export(
-    dataset: str | None = typer.Option(
-        None, help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
+    dataset: str = typer.Option(
+        ..., help="The dataset of the negatives.", autocompletion=completion.plugins("datasets")
     ),
-    negatives: Path | None = typer.Option(None, help="The file to read."),
+    negatives: Path = typer.Option(..., help="The file to read."),
     source_form: str = typer.Option(OWN, "--from", help="Its form, as in --form.", autocompletion=_DONE),
-    model: Path | None = typer.Option(None, help="A model folder instead of negatives, for --form ance."),
-    split: str = _SPLIT,
-    form: str = _form(f"{_FORMS} Of a model: {_ANCE}."),
-    count: int | None = typer.Option(
-        None, min=1, help="How many to write for each query; default all.", rich_help_panel=WRITTEN
-    ),
+    split: str = typer.Option("train", help="The queries' split."),
+    form: str = FORM,
+    count: int | None = _ALL,
     output: Path = OUTPUT_FILE,
     corpus: Path | None = CORPUS,
     overwrite: bool = OVERWRITE,
@@ -90,62 +72,27 @@ def export(
 ) -> None:
     """Convert negatives from one form to another; texts are matched to the corpus by content.
 
-    Or write a model for Pyserini's AnceQueryEncoder.
-
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
-
-    Example: hardneg export --model trained --form ance --output encoder
     """
-    if model is not None and form == _ANCE and dataset is None and negatives is None:
-        _export_model(model, output, overwrite)
-        return
-    if model is not None or dataset is None or negatives is None:
-        raise UsageError("export: give --dataset NAME and --negatives FILE, or --model FOLDER with --form ance")
-    target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
     from hardneg.api.content_store import make_dataset
-
-    target.check()
-    check_form(source_form, negatives)
-    recipe = AdhocRecipe("export", dataset, settings=settings)
-    workplace = opened(store)
-    workplace.command, workplace.targets, workplace.overwrite = "export", target.files, overwrite
-    with workplace.held:
-        collection = make_dataset(workplace.begin(recipe, [negatives]), workplace)
-        _export_negatives(workplace, collection, (source_form, negatives), split, target)
-
-
-def _export_negatives(
-    workplace: TerminalWorkplace, collection: "Artifact", source: tuple[str, Path], split: str, target: NegativesTarget
-) -> None:
-    """Writes the negatives of a source, its form and its file, as the target says."""
     from hardneg.api.mined import mined_in
     from hardneg.api.results import TextSource
     from hardneg.formats.export.forms import TextLookup, read_form
     from hardneg.formats.negatives import write_negatives
 
-    form, path = source
-    with TemporaryDirectory() as folder:
-        texts = TextSource.of(collection, split, workplace.store)
+    target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
+    workplace = opened(store)
+    workplace.command, workplace.targets, workplace.overwrite = "export", target.checked(), overwrite
+    check_form(source_form, negatives)
+    with workplace.held, TemporaryDirectory() as folder:
+        plan = workplace.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
+        texts = TextSource.of(make_dataset(plan, workplace), split, workplace.store)
         lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
-        queries = write_negatives(Path(folder) / NEGATIVES, read_form(form, path, lookup))
-        say(f"{path}: {counted(queries, 'query')}")
+        queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
+        say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
         with workplace.outputs.laid_out():
-            write(mined_in(form, Path(folder), "", {}, texts), target)
-
-
-def _export_model(model: Path, output: Path, overwrite: bool) -> None:
-    from hardneg.encoders.open.resolved import load_learner
-    from hardneg.encoders.open.save import QUERY_LENGTH, export_ance
-
-    outputs = store_outputs("export", [Target(output, folder=True)], [model], overwrite)
-    outputs.check()
-    encoder = load_learner(model, "cpu")
-    with outputs.laid_out():
-        export_ance(encoder, output)
-    say(f"{output}: opens in Pyserini's AnceQueryEncoder")
-    if (length := encoder.spec.query_length) != QUERY_LENGTH:
-        say(f"  Pyserini reads {QUERY_LENGTH} tokens of a query, the model {length}: longer ones differ")
+            write(mined_in(source_form, Path(folder), "", {}, texts), target)
 
 
 def write(mined: "MinedNegatives", target: NegativesTarget) -> None:

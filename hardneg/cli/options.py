@@ -1,6 +1,5 @@
 """What several commands share: their options, and their groups in help."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter
@@ -16,7 +15,7 @@ from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
 from hardneg.records.errors import HardnegError
-from hardneg.runtime.distributed import PROCESSES_VARIABLE, world
+from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store
 
 RECIPES = "Recipes"
@@ -110,20 +109,12 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
         raise
 
 
-_PROCESSES = Arg(
-    "Run in N processes: on N shares of the cores, or N GPUs.",
-    cli=int,
-    flag="num-processes",
-    panel=MACHINE,
-    least=1,
-    name="processes",
-)
 _PLAN = Arg("Show the steps, and do nothing.", cli=bool, default=False, name="plan")
-SHARED = {**options_of(Where), "processes": _PROCESSES, "plan": _PLAN}
+SHARED = {**options_of(Where), "plan": _PLAN}
 """What commands have beside the own arguments of functions."""
-SET, STORE, DEVICE, PROCESSES, ENGINE = (
+SET, STORE, DEVICE, ENGINE = (
     option_of(SHARED[name], [] if name == "settings" else SHARED[name].default)
-    for name in ("settings", "store", "device", "processes", "engine")
+    for name in ("settings", "store", "device", "engine")
 )
 ENGINE_OPTION = key_values("An option of the engine, such as actors=4.", MACHINE)
 
@@ -141,6 +132,6 @@ def open_store(path: Path | None) -> Store:
 
 
 def tell_once(line: str) -> None:
-    """One line on stderr: of several processes only the first says it, or the one that has started them."""
-    if world().first and PROCESSES_VARIABLE not in os.environ:
+    """One line on stderr: of several processes only the first says it."""
+    if world().first:
         say(f"hardneg: {line}", err=True)

@@ -1,8 +1,13 @@
-"""Where a command works: its outputs are checked before anything is made, and each step is told in one line."""
+"""Where a command works: outputs are checked before anything is made, a step is a line, processes work as one."""
 
+import os
 import shutil
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,13 +17,13 @@ import typer
 
 from hardneg.api.workplace import Workplace
 from hardneg.cli.console import Bars, bars, say, stderr_console
-from hardneg.cli.launch import meet
 from hardneg.cli.options import open_store, tell_once
-from hardneg.records.errors import UsageError
+from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.named_plugins import LOCAL
 from hardneg.records.types import PluginSetting
 from hardneg.records.wording import duration
-from hardneg.runtime.distributed import world
+from hardneg.runtime import distributed
+from hardneg.runtime.distributed import World, world
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target, Words
 
@@ -28,6 +33,11 @@ if TYPE_CHECKING:
     from hardneg.recipe.execute import Options, Outcome, Watcher
     from hardneg.recipe.plan import Plan, Step
     from hardneg.verbs.shared.context import Engine
+
+_LOST = 75
+"""Exit code of a process that ends because another one did."""
+_GRACE = 5.0
+"""Seconds in which the launcher ends a process that may have failed because another one is gone."""
 
 
 @dataclass
@@ -55,7 +65,7 @@ class TerminalWorkplace(Workplace):
             UsageError: an output is an input, or is there and is not this command's own.
         """
         if self.plans and recipe is not None:
-            from hardneg.cli.recipe_plan import show_plan
+            from hardneg.cli.recipe import show_plan
 
             show_plan(ahead or recipe, self, self.plans == 2)
             raise typer.Exit
@@ -87,7 +97,8 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
     from hardneg.recipe.execute import Watcher, execute
 
-    meet(plan.keys, store.root)
+    if distributed.from_first(plan.keys) != plan.keys:
+        raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
     console = stderr_console()
     watcher = step_watcher(console, Bars(console), len(plan.until(options.until))) if world().first else Watcher()
     return execute(plan, store, options, watcher)
@@ -129,7 +140,7 @@ def plan_outputs(
     return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
 
 
-def configured(name: str | None, options: Sequence[str] | None, processes: int | None) -> "Engine":
+def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
     """The engine that a command names, with its options.
 
     Raises:
@@ -139,10 +150,8 @@ def configured(name: str | None, options: Sequence[str] | None, processes: int |
     from hardneg.registry.plugins import configure
 
     name = name or LOCAL
-    if name != LOCAL and max(processes or 1, world().size) > 1:
-        raise UsageError(
-            f"--engine {name}: it starts its own processes; leave out --num-processes, torchrun and accelerate"
-        )
+    if name != LOCAL and world().size > 1:
+        raise UsageError(f"--engine {name}: it starts its own processes; leave out torchrun and accelerate")
     engine: Engine = configure("engines", PluginSetting(name, plugin_options(options or (), "--engine-option")))
     return engine
 
@@ -188,3 +197,50 @@ def store_outputs(command: str, targets: Sequence[Target], inputs: Sequence[Path
 def free_bytes(path: Path) -> int:
     """What is free where a path is, or will be."""
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
+
+
+def own_device(here: World, device: str | None) -> str:
+    """`cpu`, or the GPU of this process. Raises UsageError: there are too few GPUs, or one is named."""
+    import torch
+
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu":
+        return device
+    if device != "cuda":
+        raise UsageError(f"--device {device}: several processes run on `cpu` or, one GPU each, on `cuda`")
+    if (gpu := distributed.gpu_of(here)) is None:
+        raise UsageError(
+            f"{here.local_size} processes on one machine: it has {torch.cuda.device_count()} GPUs, one a process is "
+            "needed; or --device cpu"
+        )
+    return f"cuda:{gpu}"
+
+
+@contextmanager
+def together(device: str | None) -> Iterator[str | None]:
+    """Meets the other processes, gives the device to use, and leaves with them; only one of them reports an error."""
+    here = world()
+    if here.size == 1:
+        yield device
+        return
+    for number in (signal.SIGTERM,) if here.first else (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # the launcher speaks, and waiting in C code must not delay the end
+    distributed.join(on_cpu=device == "cpu")
+    ending = threading.Event()
+    threading.Thread(target=distributed.watch_others, args=(_end, ending), daemon=True).start()
+    try:
+        yield own_device(here, device)
+        distributed.leave()
+        ending.set()
+    except Exception as error:
+        if not isinstance(error, HardnegError):
+            time.sleep(_GRACE)
+        if distributed.speaks():
+            raise
+        sys.exit(error.exit_code if isinstance(error, HardnegError) else _LOST)
+
+
+def _end(rank: int) -> None:
+    say(f"hardneg: process {rank} is gone; finished work is kept. Run the same command to resume", err=True)
+    os._exit(_LOST)

@@ -2,9 +2,9 @@
 
 import keyword
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from string import Template
 
@@ -15,7 +15,7 @@ from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
 from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
-from hardneg.registry.plugins import Plugin, kind_of, list_plugins, load_plugin, singulars
+from hardneg.registry.plugins import SINGULARS, kind_of, list_plugins, load_plugin, plugin_options, plugin_text
 from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
 
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-KIND = typer.Argument(help=f"{', '.join(singulars())}; or the plural.", autocompletion=completion.kinds)
+KIND = typer.Argument(help=f"{', '.join(SINGULARS)}; or the plural.", autocompletion=completion.kinds)
 _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}
 
 
@@ -41,17 +41,14 @@ def list_(
     Example: hardneg plugins list losses
     """
     plugins = list_plugins(kind_of(kind) if kind else None)
-    say_answer([asdict(plugin) for plugin in plugins], _listed(plugins), as_json)
-
-
-def _listed(plugins: Sequence[Plugin]) -> Iterator[str]:
-    """A line for each kind, and one for each of its plugins."""
     width = max((len(plugin.name) for plugin in plugins), default=0)
-    for number, plugin in enumerate(plugins):
-        if not number or plugin.kind != plugins[number - 1].kind:
-            yield plugin.kind
-        note = f"   broken: {plugin.problem}" if plugin.problem else ""
-        yield f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}"
+    lines = []
+    for group, members in groupby(plugins, key=lambda plugin: plugin.kind):
+        lines.append(group)
+        for plugin in members:
+            note = f"   broken: {plugin.problem}" if plugin.problem else ""
+            lines.append(f"  {plugin.name:<{width}}  {plugin.package} {plugin.package_version}{note}")
+    say_answer([asdict(plugin) for plugin in plugins], lines, as_json)
 
 
 @app.command()
@@ -62,8 +59,6 @@ def show(
 
     Example: hardneg plugins show loss star
     """
-    from hardneg.registry.plugins import plugin_options, plugin_text
-
     kind = kind_of(kind)
     plugin = load_plugin(kind, name)
     origin = next(item for item in list_plugins(kind) if item.name == name)
@@ -102,37 +97,30 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
         ArtifactError: the folder cannot be written.
         UsageError: the kind or the name is not one, or the folder holds something.
     """
-    kind = kind_of(kind)
+    kind, others = kind_of(kind), list_plugins(kind_of(kind))
     if kind not in _WRITTEN.values():
         known = f"{', '.join(_WRITTEN)}; the page `Write a plugin` says what the others have"
         raise UsageError(f"no package is written for {kind}; there are: {known}")
     singular = next(one for one, many in _WRITTEN.items() if many == kind)
-    if not _NAME.fullmatch(name):
-        raise UsageError(
-            f"{name!r} cannot be a plugin's name: lower-case letters, digits and single hyphens, as in 'my-{singular}'"
-        )
-    if keyword.iskeyword(name):
-        raise UsageError(
-            f"{name!r} cannot be a plugin's name: it is a word of Python's own, and the plugin's module is named after "
-            f"it; take another, such as 'my-{singular}'"
-        )
-    if others := {plugin.package for plugin in list_plugins(kind) if plugin.name == name} - {f"hardneg-{name}"}:
-        raise UsageError(f"{name!r}: {', '.join(sorted(others))} has a {singular} of that name; take another")
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
+        form = f"lower-case letters, digits and single hyphens, and no word of Python's own, as in 'my-{singular}'"
+        raise UsageError(f"{name!r} cannot be a plugin's name: {form}")
+    if claimed := {plugin.package for plugin in others if plugin.name == name} - {f"hardneg-{name}"}:
+        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} of that name; take another")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists already and is not an empty folder; choose another with --output")
     module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))
     words = {"kind": kind, "singular": singular, "name": name, "module": module, "cls": cls}
-    source, templates = folder / "src" / f"hardneg_{module}", files("hardneg.cli") / "templates"
     written = {
-        folder / "pyproject.toml": "pyproject.toml",
-        folder / "README.md": "README.md",
-        source / "__init__.py": "package.py",
-        source / f"{module}.py": f"{kind}.py",
-        folder / "tests" / f"test_{module}.py": f"{kind}_test.py",
+        "pyproject.toml": "pyproject.toml",
+        "README.md": "README.md",
+        f"src/hardneg_{module}/__init__.py": "package.py",
+        f"src/hardneg_{module}/{module}.py": f"{kind}.py",
+        f"tests/test_{module}.py": f"{kind}_test.py",
     }
     with disk_errors(folder, "--output"):
         for path, template in written.items():
-            text = Template((templates / f"{template}.template").read_text(encoding="utf-8"))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text.substitute(words), encoding="utf-8")
-    return list(written)
+            source = files("hardneg.cli") / "templates" / f"{template}.template"
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(Template(source.read_text("utf-8")).substitute(words), encoding="utf-8")
+    return [folder / path for path in written]

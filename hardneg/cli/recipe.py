@@ -1,37 +1,51 @@
 """`hardneg recipe`: list, show, plan and run recipes."""
 
 import json
-import shlex
-import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.cli import completion
-from hardneg.cli.console import aligned, measured_tables, say, say_answer, stderr_console, stdout_console
-from hardneg.cli.launch import launched, together
-from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, PROCESSES, STORE, open_store, output
+from hardneg.api.adhoc_recipe import planned_recipe
+from hardneg.cli import completion, console
+from hardneg.cli.console import say, say_answer
+from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
 from hardneg.cli.packages import PackageGroup
-from hardneg.cli.planned_work import configured, free_bytes, run_plan, store_outputs
-from hardneg.cli.recipe_plan import NAME, PRESET, SET, check_stages, headline, plan, planned, run_outputs
-from hardneg.records.errors import HardnegError
-from hardneg.records.layout import METRICS
-from hardneg.records.wording import counted, size
+from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
+from hardneg.records.errors import HardnegError, UsageError
+from hardneg.records.layout import LOCK, METRICS, START
+from hardneg.records.wording import counted, duration, size
+from hardneg.report.table import Table
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Target
+from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
+    from hardneg.api.workplace import Workplace
+    from hardneg.recipe.estimate import Estimate
     from hardneg.recipe.execute import Options
-    from hardneg.recipe.load import Recipe
     from hardneg.recipe.needs import Need
     from hardneg.recipe.plan import Plan
 
 app = typer.Typer(
     cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
+)
+
+NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=completion.recipes)
+PRESET = typer.Option(
+    None,
+    "--preset",
+    "-p",
+    help="`demo` (the default: minutes, no network), `paper`, or another preset of the recipe.",
+    autocompletion=completion.presets,
+)
+SET = typer.Option(
+    [],
+    "--set",
+    metavar="PATH=VALUE",
+    help="Change one value, such as stages.star.options.epochs=2.",
+    autocompletion=completion.settings,
 )
 
 
@@ -46,7 +60,7 @@ def list_(as_json: bool = JSON) -> None:
     recipes = {name: find_recipe(name) for name in named_recipes()}
     summary = {name: next(iter(head_comment(source)), "") for name, source in recipes.items()}
     rows = [{"name": name, "about": summary[name], "path": str(source)} for name, source in recipes.items()]
-    say_answer(rows, aligned(summary.items()), as_json)
+    say_answer(rows, console.aligned(summary.items()), as_json)
 
 
 @app.command()
@@ -63,26 +77,33 @@ def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SE
     say(plain_text(find_recipe(name), preset, settings), nl=False)
 
 
-app.command()(plan)
-
-
 @app.command()
-def runs(
-    folder: Path = typer.Argument(..., help="The run folder of a finished recipe."),
-    output: Path = output("The folder to write: a folder for each run.", "submissions"),
-    overwrite: bool = OVERWRITE,
+def plan(
+    name: str = NAME,
+    preset: str | None = PRESET,
+    settings: list[str] = SET,
+    until: str | None = typer.Option(None, help="Only what this stage needs.", autocompletion=completion.stages),
+    documents: float | None = typer.Option(
+        None, min=1, metavar="N", help="Plan for N documents, such as 1e9, with none of them in the store."
+    ),
+    folder: Path | None = output("The run folder, as in `recipe run`; checks that it can be written.", None),
+    store: Path | None = STORE,
+    as_json: bool = JSON,
 ) -> None:
-    """Write each run with its ir_metadata, as TIRA takes them: NAME/run.txt.gz and NAME/ir-metadata.yml.
+    """Show each step, in the store or to run, with its key, its items and its bytes.
 
-    Example: hardneg recipe runs runs/star-passage-demo --output submissions
+    Seconds are told where the store has a step like it: of the same stage and options, dataset and start model.
+
+    Example: hardneg recipe plan star-passage --preset paper
     """
-    from hardneg.recipe.run_folder import export_runs
-
-    outputs = store_outputs("recipe runs", [Target(output, folder=True)], [folder], overwrite)
-    outputs.check()
-    with outputs.laid_out():
-        names = export_runs(folder, output)
-    say(f"{output}: {counted(len(names), 'run')}: {', '.join(names)}")
+    problems: list[HardnegError] = []
+    recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
+    check_stages(recipe_plan, until)
+    if folder is not None:
+        run_outputs(recipe_plan, opened, folder, overwrite=False).check()
+    if not as_json:
+        say(headline(recipe_plan))
+    _show(recipe_plan, opened, problems, as_json, until, int(documents) if documents else None)
 
 
 @app.command()
@@ -134,7 +155,6 @@ def run(
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
-    processes: int | None = PROCESSES,
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
@@ -145,76 +165,183 @@ def run(
     from hardneg.recipe.execute import Options
     from hardneg.recipe.run_folder import default_folder
 
-    chosen = configured(engine, engine_option, processes)
-    if launched(processes, device):
-        return
+    chosen = configured(engine, engine_option)
     with together(device) as own_device:
         options = Options(until, tuple(force), own_device, chosen)
         recipe_plan, opened = planned(name, preset, settings), open_store(store)
         check_stages(recipe_plan, until, force)
         folder = output or default_folder(recipe_plan.recipe.name, recipe_plan.recipe.preset)
         with run_outputs(recipe_plan, opened, folder, overwrite).begun():
-            _run(recipe_plan, opened, options, folder, settings)
+            _run(recipe_plan, opened, options, folder)
 
 
-def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path, settings: Sequence[str]) -> None:
+def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
     from hardneg.recipe.run_folder import publish
 
-    console = stderr_console()
+    terminal = console.stderr_console()
     if world().first:
-        console.print(headline(recipe_plan))
+        terminal.print(headline(recipe_plan))
         several = f", {world().size} processes" if world().size > 1 else ""
-        console.print(f"run folder {folder}, store {opened.root}{several}")
+        terminal.print(f"run folder {folder}, store {opened.root}{several}")
     outcome = run_plan(recipe_plan, opened, options)
     if not world().first:
         return
     publish(recipe_plan, outcome.artifacts, opened, folder)
-    console.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
+    terminal.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
-    for what, command in next_commands(recipe_plan.recipe, folder, settings):
-        console.print(f"next, {what}: {command}")
 
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:
     """The report's table on stdout, and where the results are."""
     from hardneg.evaluation.metrics_json import from_json
 
-    console = stdout_console()
+    terminal = console.stdout_console()
     if any(artifact.artifact_type == "metrics" for artifact in artifacts.values()):
-        measured_tables(console, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
+        console.measured_tables(terminal, from_json(json.loads((folder / METRICS).read_text(encoding="utf-8"))))
     for path in sorted(folder.iterdir()):
         if not path.name.startswith("."):
-            console.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
+            terminal.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
 
 
-def next_commands(recipe: "Recipe", folder: Path, settings: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """After a shipped recipe's demo the most useful next things: what each is, and its command.
+def planned(name: str, preset: str | None, settings: list[str], problems: list[HardnegError] | None = None) -> "Plan":
+    """The plan of a recipe; prints its notes."""
+    return planned_recipe(name, preset, settings, tell_once, problems)
 
-    settings: what was set in the recipe that has run, and so is set again.
-    """
+
+def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> None:
+    """All mistakes in the names of stages, before anything is printed or made."""
+    named = [("--until", until), *(("--force", name) for name in force)]
+    problems = []
+    for option, name in named:
+        try:
+            plan.until(name)
+        except UsageError as error:
+            problems.append(f"{option} {name}: {error}")
+    if problems:
+        raise UsageError("\n".join(problems))
+
+
+def headline(plan: "Plan") -> str:
+    """The recipe's name and preset, and the others that it has."""
     from hardneg.recipe.language import preset_names
-    from hardneg.recipe.yaml_load import is_shipped
 
-    if recipe.preset != "demo" or not is_shipped(recipe.source):
-        return
-    run = f"{_program()} recipe run {recipe.name}"
-    preset = " --preset small" if "small" in preset_names(recipe.source) else ""
-    yield "the report", f"python3 -m webbrowser {shlex.quote(str(folder / 'report.html'))}"
-    if not any(setting.startswith("dataset") for setting in settings):
-        yield "a collection of your own", f"{run}{preset} --set dataset=beir:path/to/folder --output runs/mine"
-    run += "".join(f" --set {shlex.quote(setting)}" for setting in settings)
-    written = {copy: stage for stage, copies in recipe.copies.items() for copy in copies.values()}
-    for name, spec in recipe.stages.items():
-        if steps := getattr(getattr(spec, "options", None), "max_steps", None):
-            yield "one thing changed", f"{run} --set stages.{written.get(name, name)}.options.max_steps={2 * steps}"
-            return
+    others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
+    other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
+    return f"recipe {plan.recipe.name}" + (f", preset {plan.recipe.preset}{other}" if plan.recipe.preset else "")
 
 
-def _program() -> str:
-    """How hardneg was called, if not by its name alone."""
-    called = Path(sys.argv[0])
-    return "hardneg" if called.name != "hardneg" or shutil.which("hardneg") else shlex.quote(str(called))
+def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
+    """The run folder of a plan."""
+    from hardneg.recipe.run_folder import COMMAND, names
+
+    target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
+    return plan_outputs(COMMAND, plan, opened, [target], overwrite)
+
+
+def show_plan(recipe: Any, workplace: "Workplace", as_json: bool) -> None:
+    """The plan of a command that makes its recipe itself, here."""
+    _show(recipe.plan(tell_once), workplace.store, (), as_json)
+
+
+def _show(
+    plan: "Plan",
+    store: Store,
+    problems: Sequence[HardnegError],
+    as_json: bool,
+    until: str | None = None,
+    documents: int | None = None,
+) -> None:
+    from hardneg.recipe.estimate import estimate, no_room
+    from hardneg.recipe.needs import packages
+
+    rows = estimate(plan, store, until, documents)
+    too_large = list(no_room(rows, free_bytes(store.root)))
+    ahead = [*map(str, problems), *(need.missing for need in packages(plan) if need.missing)]
+    if as_json:
+        return console.say_json({**_content(plan, rows), "too large": too_large, "before it can run": ahead}, indent=1)
+    plan_table(rows, plan.recipe.copies)
+    for line in too_large:
+        say(f"too large: {line}")
+    if any(START in step.inputs.values() for step in plan.until(until)):
+        model = plan.recipe.models.of(plan.recipe.model)
+        for line in model.remarks if model.folder is not None else ():
+            say(f"model {model.spec.name}: {line}")
+    for problem in ahead:
+        say(f"before it can run: {problem}")
+
+
+def _content(plan: "Plan", rows: "Sequence[Estimate]") -> dict[str, Any]:
+    """The steps and their sum for `--json`; null for times that are not known."""
+    copies = plan.recipe.copies
+    seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
+    ahead = [row for row in rows if not row.cached]
+    to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead), **_charged(ahead)}
+    steps = [_line(row) | seed_copies.get(row.step.name, {}) for row in rows]
+    return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
+
+
+def _line(row: "Estimate") -> dict[str, Any]:
+    counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
+    like = {"like": row.like.key if row.like else None}
+    of_server = {"requests": row.requests, "tokens": row.tokens} if row.requests else {}
+    named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
+    return {**named, **counts, **like, **_charged([row]), **of_server}
+
+
+def _charged(rows: "Sequence[Estimate]") -> dict[str, float]:
+    """The charge of servers, where there is one."""
+    charge = sum(row.charge for row in rows)
+    return {"cost": round(charge, 4)} if charge else {}
+
+
+def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
+    """Print one row a step, and the sum of all that is to run; what only some plans have stands in a second table.
+
+    A stage that is made once a seed has one row, with the counts of all seeds.
+    """
+    stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
+    groups: dict[str, list[Estimate]] = {}
+    columns: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
+    for name, group in groups.items():
+        first, count, stored = group[0], len(group), sum(row.cached for row in group)
+        summed = ("items", "disk", "requests", "tokens", "charge", "seconds")
+        total = {field: sum(getattr(row, field) or 0 for row in group) for field in summed}
+        cells = {
+            "step": f"{name} x {counted(count, 'seed')}" if name in copies else name,
+            "stage": first.step.verb,
+            "state": "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run",
+            "key": first.step.key[:8] if count == 1 else f"{count} keys",
+            "items": f"{total['items']:,} {first.unit}",
+            "disk": size(total["disk"]),
+            "requests": f"{total['requests']:,}" if total["requests"] else "",
+            "tokens": f"{total['tokens']:,}" if total["tokens"] else "",
+            "cost": f"{total['charge']:,.2f}" if total["charge"] else "",
+            "a step like it took": duration(total["seconds"]) if total["seconds"] else "",
+        }
+        for column, cell in cells.items():
+            columns.setdefault(column, []).append(cell)
+    terminal, names = console.stdout_console(), list(columns)
+    beyond = [names[0], *(name for name in names[6:] if any(columns[name]))]
+    for shown, words, narrow in ((names[:6], 4, "stage"), (beyond, 1, "step")):
+        if len(shown) > 1:
+            lines = [list(line) for line in zip(*(columns[name] for name in shown), strict=True)]
+            console.print_table(terminal, Table(shown, lines, words=words), narrow=narrow)
+    terminal.print(_ahead(rows), soft_wrap=True)
+
+
+def _ahead(rows: "Sequence[Estimate]") -> str:
+    ahead = [row for row in rows if not row.cached]
+    parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
+    if requests := sum(row.requests for row in ahead):
+        parts.append(f"{counted(requests, 'request')} of about {sum(row.tokens for row in ahead):,} tokens")
+    if charge := sum(row.charge for row in ahead):
+        parts.append(f"cost {charge:,.2f}")
+    if known := [row.seconds for row in ahead if row.seconds is not None]:
+        parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
+    return ", ".join(parts)
 
 
 def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str]:

@@ -51,7 +51,7 @@ def start(
     if problems:
         raise problems[0]
     if run:
-        run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, None, LOCAL, [])
+        run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, LOCAL, [])
     else:
         values = {"--model": model, "--glob": glob, "--output": output}
         options = [f" {flag} {quote(str(value))}" for flag, value in values.items() if value]

@@ -243,27 +243,3 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise DataError("\n".join([*problems[:_SHOWN], *more]))
-
-
-def read_sources(path: Path, query_ids: Sequence[str]) -> list[str]:
-    """The name of each query's source.
-
-    Args:
-        path: lines of a query's id, a tab and a name; plain or gzip. Those of other queries are passed over.
-        query_ids: the queries.
-
-    Raises:
-        DataError: a line is of another form, a query has two names, or one has none.
-    """
-    sources: dict[str, str] = {}
-    for number, line in text_lines.read_lines(path):
-        query_id, _, name = (part.strip() for part in line.partition("\t"))
-        if not (query_id and name) or "\t" in name:
-            raise DataError.at(path, number, "a query's id, a tab and the name of its source are expected")
-        if sources.setdefault(query_id, name) != name:
-            reason = f"query {query_id!r} is of {sources[query_id]!r} above: leave one line out"
-            raise DataError.at(path, number, reason)
-    if missing := [query_id for query_id in query_ids if query_id not in sources]:
-        reason = f"no source of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
-        raise DataError(f"{path}: {reason}: add a line with its id, a tab and a name")
-    return [sources[query_id] for query_id in query_ids]

@@ -26,14 +26,14 @@ METRICS = ("ndcg@10", "mrr@10", "recall@100")
 RELEVANCE = Arg("The lowest grade that binary metrics take as relevant (trec_eval -l).", least=1)
 EQUIVALENCE = Arg("Systems are equivalent where their means surely differ by less than this.")
 _QRELS = Arg("Judgements: TREC or BEIR form, plain or gzip; else the dataset's.", cli=Path)
-_METRICS = f"One or several; default {' '.join(METRICS)}."
+_METRICS = f"One or several, joined by commas; default {','.join(METRICS)}."
 _GROUPS = "The same with groups from a file: a query's id, a tab and its group per line."
 _BY_GROUP = "Queries come in the dataset's groups (`where_known`: if it has any), which are drawn at random."
 _BASELINES = "Compare with this run only (its file's name); default: all pairs."
 _DATASET = "For answer@k, and a report's texts: beir:FOLDER, or a plugin's name."
 
 Metrics = Annotated[
-    str | Iterable[str], Arg(_METRICS, cli=list[str], same=("metric",), metavar="NAME...", metrics=True)
+    str | Iterable[str], Arg(_METRICS, cli=list[str], same=("metric",), metavar="NAME[,NAME]", metrics=True)
 ]
 
 
@@ -66,10 +66,7 @@ def evaluate(
     """
     from hardneg.api.workplace import Workplace
 
-    given = {"runs": runs, "qrels": qrels, "metrics": metrics, "baselines": baselines}
-    given |= {"dataset": dataset, "split": split, "relevance_level": relevance_level, "answer_match": answer_match}
-    given |= {"significance_level": significance_level, "equivalence_margin": equivalence_margin}
-    given |= {"query_groups": query_groups, "by_group": by_group}
+    given = {name: value for name, value in locals().items() if name not in ("where", "Workplace")}
     return RunsToScore.of(Workplace.of(where, evaluate), given).evaluation()
 
 
@@ -103,23 +100,23 @@ class RunsToScore:
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = stage("evaluate", {name: given[name] for name in (*names, "answer_match") if name in given})
         metrics = list(dict.fromkeys(names_of("metrics", given.get("metrics", ())) or METRICS))
-        if by_judgements := [name for name in metrics if name not in answer_cutoffs(metrics)]:
-            parse_metrics(by_judgements)
+        if others := [name for name in metrics if name not in answer_cutoffs(metrics)]:
+            parse_metrics(others)
         files = labelled_runs(given["runs"], workplace.store)
         by_path = {str(path): label for label, path in files.items()}
-        wanted = names_of("baselines", given.get("baselines", ()))
-        baselines = [by_path.get(name, name) for name in wanted]
+        baselines = [by_path.get(name, name) for name in names_of("baselines", given.get("baselines", ()))]
         if unknown := [name for name in baselines if name not in files]:
             raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
-        qrels, dataset, split = named_qrels(given.get("qrels")), given.get("dataset"), given.get("split")
+        dataset, split = given.get("dataset"), given.get("split")
         if dataset is not None:
-            named, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
-            read = partial(_collection, named, workplace)
-            return cls(files, metrics, baselines, qrels, named, split, read, fields)
-        workplace.refuse_settings()
-        source = source_of_runs(given["runs"])
-        split, of_runs = split or (source.split if source else "test"), "the dataset of the runs" if source else None
-        return cls(files, metrics, baselines, qrels, of_runs, split, partial(getattr, source, "collection"), fields)
+            dataset, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
+            read: Callable[[], StoredCollection] = partial(_collection, dataset, workplace)
+        else:
+            workplace.refuse_settings()
+            source = source_of_runs(given["runs"])
+            split = split or (source.split if source else "test")
+            dataset, read = "the dataset of the runs" if source else None, partial(getattr, source, "collection")
+        return cls(files, metrics, baselines, named_qrels(given.get("qrels")), dataset, split, read, fields)
 
     @cached_property
     def collection(self) -> "StoredCollection | None":
@@ -140,11 +137,11 @@ class RunsToScore:
         from hardneg.evaluation.metrics_json import Measured
 
         cutoffs, notes = answer_cutoffs(self.metrics), list[str]()
-        scored = self._by_answers(cutoffs, notes) if cutoffs else {}
-        if by_judgements := [name for name in self.metrics if name not in cutoffs]:
-            judged = self._by_judgements(by_judgements, notes)
-            scored = {label: {**scores, **scored.get(label, {})} for label, scores in judged.items()}
-        scores = {label: {name: scores[name] for name in self.metrics} for label, scores in scored.items()}
+        by_answers = self._by_answers(cutoffs, notes) if cutoffs else {}
+        others = [name for name in self.metrics if name not in cutoffs]
+        by_judgements = self._by_judgements(others, notes) if others else {}
+        found = {label: {**by_judgements.get(label, {}), **by_answers.get(label, {})} for label in self.files}
+        scores = {label: {name: scores[name] for name in self.metrics} for label, scores in found.items()}
         return Measured(scores, notes=tuple(dict.fromkeys(notes)))
 
     def _runs(self, names: Sequence[str], judged: Any, notes: list[str]) -> "Iterator[tuple[str, Run]]":
@@ -152,9 +149,9 @@ class RunsToScore:
         from hardneg.formats.id_pairs import without_excluded
         from hardneg.formats.runs import read_run
 
-        excluded, documents = {}, None
-        if self.collection is not None:
-            excluded, documents = self.collection.excluded(), len(self.collection.corpus)
+        collection = self.collection
+        excluded = {} if collection is None else collection.excluded()
+        documents = None if collection is None else len(collection.corpus)
         for label, path in self.files.items():
             run = without_excluded(read_run(path), excluded)
             notes += run_notes(label, run, judged, names, documents)
@@ -183,8 +180,8 @@ class RunsToScore:
         query_ids, cuts = answers.query_ids, list(cutoffs.values())
         runs = self._runs([*cutoffs], set(query_ids), notes)
         scores = {label: answer_coverage(run, answers, query_ids, cuts) for label, run in runs}
-        without = len(collection.queries(self.split)) - len(query_ids)
-        left_out = {**answers.left_out, "questions without answers": without}
+        unanswered = len(collection.queries(self.split)) - len(query_ids)
+        left_out = {**answers.left_out, "questions without answers": unanswered}
         notes += [f"{reason}: {count}" for reason, count in left_out.items() if count]
         return scores
 
@@ -194,18 +191,18 @@ class RunsToScore:
         from hardneg.formats.id_pairs import read_query_groups
 
         groups, by_group = None, self.fields["by_group"]
-        if by_group:
+        if "query_groups" in self.fields:
+            groups = read_query_groups(Path(self.fields["query_groups"]))
+        elif by_group:
             groups = (None if self.collection is None else self.collection.groups("query")) or None
             if by_group is True and groups is None:
                 problem = "{by_group}: no dataset with groups of queries; give {query_groups}"
                 raise UsageError(problem, "by_group", "query_groups")
-        if "query_groups" in self.fields:
-            groups = read_query_groups(Path(self.fields["query_groups"]))
-        level, margin = self.fields["significance_level"], self.fields["equivalence_margin"]
+        margin = self.fields["equivalence_margin"]
         return replace(
             measured,
             comparisons=compare_all(measured.results, self.baselines, design=Design(margin, groups)),
-            significance_level=known_level(level),
+            significance_level=known_level(self.fields["significance_level"]),
             equivalence_margin=known_margin(margin),
             query_groups=groups,
         )

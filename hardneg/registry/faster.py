@@ -35,19 +35,16 @@ class FasterPasses(Protocol):
 
 
 class Rough(Protocol):
-    """A part of the queries, and the documents that may be among their best k.
+    """A part of the queries; `given_up`, bool [q], are searched again in float32.
 
-    given_up: bool [q], queries that are searched again in float32.
+    `candidates` has the query, row and float32 score of all documents of a block above the bar, by ascending query,
+    then row: int64 [p], int64 [p], float32 [p]; None for none. bar: float32 [q], the k-th best scores so far; None at
+    first.
     """
 
     given_up: "Tensor"
 
-    def candidates(self, tiles: Any, bar: "Tensor | None", /) -> "tuple[Tensor, Tensor, Tensor] | None":
-        """The query, row and float32 score of all documents of a block above the bar; None for none.
-
-        By ascending query, then row: int64 [p], int64 [p], float32 [p]. bar: float32 [q], the k-th best scores so far;
-        None at first.
-        """
+    def candidates(self, tiles: Any, bar: "Tensor | None", /) -> "tuple[Tensor, Tensor, Tensor] | None": ...
 
 
 class RoughSearch(Protocol):
@@ -77,15 +74,9 @@ class FasterSearch(Protocol):
 
 def faster_passes() -> FasterPasses | None:
     """The faster passes of an installed package."""
-    found: FasterPasses | None = _installed("passes")
-    return found
+    return next((point.load() for point in entry_points("faster") if point.name == "passes"), None)
 
 
 def faster_search() -> FasterSearch | None:
     """The faster exact search of an installed package."""
-    found: FasterSearch | None = _installed("search")
-    return found
-
-
-def _installed(name: str) -> Any:
-    return next((point.load() for point in entry_points("faster") if point.name == name), None)
+    return next((point.load() for point in entry_points("faster") if point.name == "search"), None)

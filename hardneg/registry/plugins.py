@@ -10,10 +10,10 @@ import importlib.util
 import inspect
 import re
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise, starmap
 from pathlib import Path
+from traceback import walk_tb
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -24,67 +24,58 @@ if TYPE_CHECKING:
     from hardneg.records.types import PluginSetting
 
 
-_KINDS = {
+SINGULARS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
     "loss": "losses", "regularizer": "regularizers", "index": "indexes", "reranker": "rerankers",
     "stage": "stages", "analysis": "analyses", "engine": "engines",
 }  # fmt: skip
-KINDS = tuple(_KINDS.values())
-_ORDERS = "hardneg.training.batch_orders:"
-CHOICES: Mapping[str, Mapping[str, str]] = {
+KINDS = tuple(SINGULARS.values())
+CHOICES = {
     "batches": {
-        "clustered": f"{_ORDERS}Clustered", "hardest-together": f"{_ORDERS}HardestTogether",
-        "one-source": f"{_ORDERS}OneSource", "shuffled": f"{_ORDERS}Shuffled",
-        "topic-balanced": f"{_ORDERS}TopicBalanced",
+        "clustered": "Clustered", "hardest-together": "HardestTogether",
+        "shuffled": "Shuffled", "topic-balanced": "TopicBalanced",
     },
 }  # fmt: skip
 """Options of a training that are chosen by name, with options of their own, as plugins are; packages add none."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
-    "ablation", "across-collections", "candidates", "denoising", "dimensions", "drift", "errors",
-    "false-negative-recall", "gradients", "information", "latency", "matrix", "operations", "overlap-curve",
-    "projection", "refreshes", "scores", "sizes", "truncation", "unjudged",
-)  # fmt: skip
-_OUTSIDE = {
-    **dict.fromkeys((("analyses", name) for name in _PAPERS), "hardneg-papers"),
-    ("analyses", "miner-sweep"): "hardneg-advice",
-    ("analyses", "p-mrr"): "hardneg-instructions",
-    ("analyses", "positive-ranks"): "hardneg-advice",
-    ("datasets", "bright"): "hardneg-instructions",
-    ("datasets", "dpr"): "hardneg-datasets",
-    ("datasets", "followir"): "hardneg-instructions",
-    ("datasets", "msmarco"): "hardneg-datasets",
-    ("datasets", "msmarco-doc"): "hardneg-datasets",
-    ("datasets", "promptriever"): "hardneg-instructions",
-    ("datasets", "pycode"): "hardneg-papers",
-    ("datasets", "pynames"): "hardneg-papers",
-    ("datasets", "pyserini"): "hardneg-datasets",
-    ("datasets", "tevatron"): "hardneg-datasets",
-    ("encoders", "http"): "hardneg-http",
-    ("encoders", "multi-vector"): "hardneg-multi-vector",
-    ("encoders", "sparse"): "hardneg-sparse",
-    ("engines", "ray"): "hardneg-ray",
-    ("filters", "chat"): "hardneg-judge",
-    ("indexes", "cagra"): "hardneg-cagra",
-    ("indexes", "impact"): "hardneg-sparse",
-    ("indexes", "multi-vector"): "hardneg-multi-vector",
-    ("indexes", "multi-vector-pq"): "hardneg-multi-vector",
-    ("indexes", "multi-vector-two-stage"): "hardneg-multi-vector",
-    ("indexes", "sparse"): "hardneg-sparse",
-    ("regularizers", "flops"): "hardneg-sparse",
-    ("rerankers", "chat"): "hardneg-judge",
-    ("rerankers", "chat-listwise"): "hardneg-judge",
-    ("rerankers", "electra"): "hardneg-electra",
-    ("stages", "candidate-lists"): "hardneg-instructions",
-    ("stages", "judge"): "hardneg-judge",
-    ("stages", "judged-negatives"): "hardneg-instructions",
-    ("stages", "read"): "hardneg-reader",
-    ("stages", "train-reader"): "hardneg-reader",
-    ("writers", "chat"): "hardneg-judge",
-    ("writers", "seq2seq"): "hardneg-seq2seq",
+    "ablation, across-collections, candidates, denoising, dimensions, drift, errors, false-negative-recall, "
+    "gradients, information, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, "
+    "truncation, unjudged"
+)
+_PACKAGES = {
+    "hardneg-advice": {"analyses": "miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
+    "hardneg-browse": {"apps": "browse"},
+    "hardneg-cagra": {"indexes": "cagra"},
+    "hardneg-datasets": {"apps": "data check, data fetch", "datasets": "dpr, msmarco, msmarco-doc, pyserini, tevatron"},
+    "hardneg-electra": {"rerankers": "electra"},
+    "hardneg-http": {"encoders": "http"},
+    "hardneg-hub": {"apps": "push"},
+    "hardneg-instructions": {
+        "analyses": "p-mrr",
+        "datasets": "bright, followir, promptriever",
+        "stages": "candidate-lists, judged-negatives",
+    },
+    "hardneg-judge": {"filters": "chat", "rerankers": "chat, chat-listwise", "stages": "judge", "writers": "chat"},
+    "hardneg-mteb": {"apps": "mteb"},
+    "hardneg-multi-vector": {
+        "encoders": "multi-vector",
+        "indexes": "multi-vector, multi-vector-pq, multi-vector-two-stage",
+    },
+    "hardneg-papers": {"analyses": _PAPERS, "apps": "recipe verify", "datasets": "pycode, pynames"},
+    "hardneg-ray": {"engines": "ray"},
+    "hardneg-reader": {"stages": "read, train-reader"},
+    "hardneg-seq2seq": {"writers": "seq2seq"},
+    "hardneg-sparse": {"encoders": "sparse", "indexes": "impact, sparse", "regularizers": "flops"},
 }
-"""Plugins of the packages in plugins/ of hardneg's sources."""
+OUTSIDE = {
+    (kind, name): package
+    for package, kinds in _PACKAGES.items()
+    for kind, names in kinds.items()
+    for name in names.split(", ")
+}
+"""The package, of the folder `plugins` of a checkout, by kind and name of what it brings; commands are `apps`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,17 +91,14 @@ class Plugin:
 
 
 def list_plugins(kind: str | None = None) -> list[Plugin]:
-    """Return all installed plugins, by kind and name, without importing them; a broken one has its problem."""
-    kinds = KINDS if kind is None else (_known_kind(kind),)
+    """Return all installed plugins, by kind and name, without importing them; a name claimed twice is a problem."""
     plugins = []
-    for each in kinds:
+    for each in KINDS if kind is None else (kind,):
         points = sorted(entry_points(each), key=lambda point: (point.name, _package(point)))
         for name, claims in groupby(points, key=lambda point: point.name):
             claimed = list(claims)
-            twice = _claimed_twice(each, name, [_package(point)[0] for point in claimed]) if len(claimed) > 1 else ""
-            for point in claimed:
-                problem = twice or static_problem(point.value)
-                plugins.append(Plugin(each, name, point.value, *_package(point), problem))
+            problem = _claimed_twice(each, name, claimed) if len(claimed) > 1 else ""
+            plugins += [Plugin(each, name, point.value, *_package(point), problem) for point in claimed]
     return plugins
 
 
@@ -120,7 +108,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     Raises:
         PluginError: the name is unknown (with a suggestion), claimed by two packages, or its import fails.
     """
-    points = [point for point in entry_points(_known_kind(kind)) if point.name == name]
+    points = [point for point in entry_points(kind) if point.name == name]
     if not points:
         if where := not_installed(kind, name):
             raise PluginError(f"the {kind} plugin {name!r} is {where}")
@@ -129,7 +117,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
         hint = hint or suggestion(name, names)
         raise PluginError(f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}")
     if len(points) > 1:
-        raise PluginError(_claimed_twice(kind, name, [_package(point)[0] for point in points]))
+        raise PluginError(_claimed_twice(kind, name, points))
     try:
         loaded = points[0].load()
     except Exception as error:
@@ -148,7 +136,7 @@ def load_plugin(kind: str, name: str) -> type[Any]:
 
 def plugin_names(kind: str) -> list[str]:
     """Return the names of the installed plugins of a kind, sorted; nothing is imported."""
-    return sorted({point.name for point in entry_points(_known_kind(kind))})
+    return sorted({point.name for point in entry_points(kind)})
 
 
 def configure(kind: str, setting: "PluginSetting") -> Any:
@@ -203,22 +191,16 @@ def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
     except HardnegError:
         raise
     except Exception as error:
-        frames = list(traceback.walk_tb(error.__traceback__))
+        frames = [(frame.f_globals.get("__name__", ""), frame, line) for frame, line in walk_tb(error.__traceback__)]
         for plugin in plugins:
-            package = _root(type(plugin).__module__)
-            own = [(frame, line) for frame, line in frames if _root(frame.f_globals.get("__name__", "")) == package]
+            package = type(plugin).__module__.partition(".")[0]
+            own = [(frame, line) for module, frame, line in frames if module.partition(".")[0] == package]
             if own and package != "hardneg":
                 location = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
-                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                told = " ".join(f"{location}: {type(error).__name__}: {error}".split())
                 name = type(plugin).__name__
-                raise PluginError(
-                    f"the plugin {name} failed ({location}: {reason}); HARDNEG_DEBUG=1 shows more"
-                ) from error
+                raise PluginError(f"the plugin {name} failed ({told}); HARDNEG_DEBUG=1 shows more") from error
         raise
-
-
-def _root(module: str) -> str:
-    return module.partition(".")[0]
 
 
 def no_such_option(option: str, known: Collection[str]) -> str:
@@ -226,33 +208,18 @@ def no_such_option(option: str, known: Collection[str]) -> str:
     return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
 
 
-def singulars() -> dict[str, str]:
-    """Kinds of plugins by their names in the singular."""
-    return dict(_KINDS)
-
-
 def kind_of(word: str) -> str:
     """The kind that a word names, in the singular or the plural. Raises UsageError: it names none."""
-    known = singulars()
-    kind = known.get(word, word)
+    kind = SINGULARS.get(word, word)
     if kind not in KINDS and kind not in CHOICES:
-        raise UsageError(
-            f"no kind of plugin is called {word!r}{suggestion(word, known)}; there are: {', '.join(known)}"
-        )
-    return kind
-
-
-def _known_kind(kind: str) -> str:
-    if kind not in KINDS and kind not in CHOICES:
-        raise PluginError(
-            f"no kind of plugin is called {kind!r}{suggestion(kind, KINDS)}; there are: {', '.join(KINDS)}"
-        )
+        known = ", ".join(SINGULARS)
+        raise UsageError(f"no kind of plugin is called {word!r}{suggestion(word, SINGULARS)}; there are: {known}")
     return kind
 
 
 def not_installed(kind: str, name: str) -> str:
     """Return how to install a known plugin whose package is missing; empty for others."""
-    package = _OUTSIDE.get((kind, name))
+    package = OUTSIDE.get((kind, name))
     if package is None or name in plugin_names(kind):
         return ""
     return f"in package {package}, which is not installed: {install_command(package)}"
@@ -266,8 +233,9 @@ def install_command(package: str) -> str:
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
     """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
     if kind in CHOICES:
-        points = (importlib.metadata.EntryPoint(*item, f"hardneg.{kind}") for item in CHOICES[kind].items())
-        return importlib.metadata.EntryPoints(points)
+        own = CHOICES[kind].items()
+        targets = ((name, f"hardneg.training.batch_orders:{target}", f"hardneg.{kind}") for name, target in own)
+        return importlib.metadata.EntryPoints(starmap(importlib.metadata.EntryPoint, targets))
     groups = _entry_points_by_group(tuple(sys.path), importlib.metadata.entry_points)
     return groups.get(f"hardneg.{kind}", importlib.metadata.EntryPoints(()))
 
@@ -285,41 +253,26 @@ def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist else ("hardneg", "")
 
 
-def _claimed_twice(kind: str, name: str, packages: list[str]) -> str:
-    return f"the {kind} name {name!r} is claimed by {' and '.join(sorted(packages))}; uninstall one of them"
-
-
-def static_problem(target: str) -> str:
-    """Return why `module:Class` cannot be loaded, from the source alone; empty if it can."""
-    module, _, attribute = target.partition(":")
-    if not attribute:
-        return f"its target {target!r} is not of the form module:Class"
-    try:
-        source = _find_source(module)
-        if source is None:
-            return f"there is no module {module}"
-        tree = ast.parse(source.read_text(encoding="utf-8"))
-    except SyntaxError as error:
-        return f"{module} line {error.lineno}: {error.msg}"
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        return f"{module} cannot be read: {error}"
-    nodes = list(ast.walk(tree))
-    bound = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    bound |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
-    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return "" if attribute in bound else f"{module} has no {attribute}"
+def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.EntryPoint]) -> str:
+    packages = sorted(_package(point)[0] for point in points)
+    return f"the {kind} name {name!r} is claimed by {' and '.join(packages)}; uninstall one of them"
 
 
 def plugin_summary(target: str) -> str:
-    """Return the first sentence of the docstring of a class or function, from its source; nothing is imported."""
+    """Return the first sentence of the docstring of `module:NAME`, from its source; nothing is imported."""
     module, _, attribute = target.partition(":")
-    source = _find_source(module)
-    if source is None:
+    try:
+        source = _find_source(module)
+        nodes = ast.parse(source.read_text("utf-8")).body if source else []
+    except (OSError, SyntaxError, ValueError):  # told when it is loaded
         return ""
-    nodes = ast.parse(source.read_text("utf-8")).body
-    named = (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute)
-    documented = (ast.get_docstring(node) or "" for node in named)
-    return " ".join(next(documented, "").partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
+    text = ""
+    for node, after in pairwise([*nodes, ast.Pass()]):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == attribute:
+            text = ast.get_docstring(node) or ""
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == attribute and isinstance(after, ast.Expr):
+            text = ast.literal_eval(after.value)
+    return " ".join(text.partition("\n\n")[0].split()).partition(". ")[0].rstrip(".")
 
 
 def _find_source(module: str) -> Path | None:
@@ -337,9 +290,21 @@ def _find_source(module: str) -> Path | None:
 
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
     """Return a mapping for each option: `name`, `type`, `default` (empty: required), `meaning` from the docstring."""
-    rows = list(_rows(plugin))
-    meanings = _meanings(plugin, [row["name"] for row in rows])
-    return [{**row, "meaning": row.get("meaning") or meanings.get(row["name"], "")} for row in rows]
+    rows = []
+    if hasattr(plugin, "model_fields"):
+        for name, info in plugin.model_fields.items():
+            default = "" if info.is_required() else repr(info.get_default(call_default_factory=True))
+            rows += [(name, info.annotation, default, info.description)] if name != "stage" else []
+    else:
+        for field in dataclasses.fields(plugin):
+            made = field.default_factory() if callable(field.default_factory) else field.default
+            default = "" if made is dataclasses.MISSING else repr(made)
+            rows.append((field.name, field.type, default, field.metadata.get("help")))
+    meanings = _meanings(plugin, [name for name, *_ in rows])
+    return [
+        {"name": name, "type": _type(form), "default": default, "meaning": said or meanings.get(name, "")}
+        for name, form, default, said in rows
+    ]
 
 
 def plugin_text(plugin: type[Any]) -> str:
@@ -348,23 +313,6 @@ def plugin_text(plugin: type[Any]) -> str:
     if hasattr(plugin, "model_fields"):
         text, *_ = _said_of(plugin.model_fields).split(text)
     return text.strip()
-
-
-def _rows(plugin: type[Any]) -> Iterator[dict[str, str]]:
-    """Return the fields of a dataclass, or of a model, whose verb is no option."""
-    if hasattr(plugin, "model_fields"):
-        for name, info in plugin.model_fields.items():
-            if name != "stage":
-                default = "" if info.is_required() else repr(info.get_default(call_default_factory=True))
-                meaning = info.description or ""
-                yield {"name": name, "type": _type(info.annotation), "default": default, "meaning": meaning}
-        return
-    for field in dataclasses.fields(plugin):
-        default = "" if field.default is dataclasses.MISSING else repr(field.default)
-        if field.default_factory is not dataclasses.MISSING:
-            default = repr(field.default_factory())
-        meaning = field.metadata.get("help", "")
-        yield {"name": field.name, "type": _type(field.type), "default": default, "meaning": meaning}
 
 
 def _type(annotation: Any) -> str:

@@ -6,7 +6,6 @@ returns at once what it was given, and torch is not imported.
 
 import json
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -73,34 +72,17 @@ def world() -> World:
     return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
-PROCESSES_VARIABLE = "HARDNEG_PROCESSES"  # set by hardneg where it starts the processes itself
-_PARTS = {
-    "ACCELERATE_USE_DEEPSPEED": "DeepSpeed",
-    "ACCELERATE_USE_FSDP": "FSDP",
-    "ACCELERATE_USE_MEGATRON_LM": "Megatron-LM",
-}
+_REFUSED = {f"ACCELERATE_USE_{name}": "false" for name in ("DEEPSPEED", "FSDP", "MEGATRON_LM")}
+_REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1"}
 
 
-def check_settings(launched: bool) -> None:
-    """Refuses settings of accelerate's launcher under which a training would be another one than its options say.
-
-    launched: whether this process is the command's own; else its mixed precision may be that of an earlier trainer.
-
-    Raises:
-        UsageError: names all of them, and the option to use.
-    """
-    given = os.environ.get
-    found = [
-        f"{name}: every process holds the whole model, so leave {means} out"
-        for name, means in _PARTS.items()
-        if given(name, "false").lower() in {"1", "true", "yes"}
-    ]
-    if given("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1") != "1":
-        found.append("ACCELERATE_GRADIENT_ACCUMULATION_STEPS: set the training's option `accumulate`")
-    if launched and given("ACCELERATE_MIXED_PRECISION", "no") != "no":
-        found.append("ACCELERATE_MIXED_PRECISION: set the training's option `precision`, and this to `no`")
-    if found:
-        raise UsageError("; ".join(found))
+def check_settings() -> None:
+    """Raises UsageError where accelerate's launcher was given settings that a training does not take."""
+    if found := [
+        name for name, usual in _REFUSED.items() if os.environ.get(name, usual).lower() not in (usual, "0", "no")
+    ]:
+        reason = "every process holds the whole model, and `accumulate` and `precision` are options of the training"
+        raise UsageError(f"{', '.join(found)}: not taken, as {reason}: leave them out of the launcher's settings")
 
 
 def gpu_of(here: World) -> int | None:
@@ -109,7 +91,7 @@ def gpu_of(here: World) -> int | None:
 
     count = torch.cuda.device_count()
     shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if count == 1 and shown and "RANK" in os.environ and PROCESSES_VARIABLE not in os.environ:
+    if count == 1 and shown and "RANK" in os.environ:
         return 0
     return here.local_rank if count >= here.local_size else None
 
@@ -143,8 +125,6 @@ def _meet(here: World) -> "Store":
     """The common store, when all processes have come to it."""
     from torch.distributed.rendezvous import rendezvous
 
-    if here.several_machines and "GLOO_SOCKET_IFNAME" not in os.environ and (name := _interface()):
-        os.environ["GLOO_SOCKET_IFNAME"] = name
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     minutes = f"within {MEETING.total_seconds() / 60:g} minutes"
     end = time.monotonic() + MEETING.total_seconds()
@@ -161,22 +141,6 @@ def _meet(here: World) -> "Store":
         raise UsageError(f"{came} of {here.size} processes came to {address} {minutes}; start them on every machine")
     store.set_timeout(PATIENCE)
     return store
-
-
-def _interface() -> str | None:
-    """The network interface that leads to the first process; by itself gloo takes the host name's, often loopback."""
-    import psutil
-
-    host, port = os.environ.get("MASTER_ADDR", ""), int(os.environ.get("MASTER_PORT", "0"))
-    with suppress(OSError):
-        family, socket_type, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket_type) as probe:
-            probe.connect(address)
-            own = probe.getsockname()[0]
-        for name, addresses in psutil.net_if_addrs().items():
-            if own in {item.address for item in addresses} and not own.startswith("127.") and own != "::1":
-                return str(name)
-    return None
 
 
 def leave() -> None:

@@ -32,23 +32,21 @@ class Progress(Protocol):
         """One line that stays: a count of things left out, say."""
 
 
-class _SilentTask:
-    def advance(self, count: int = 1) -> None:
-        pass
-
-    def describe(self, text: str) -> None:
-        pass
-
-
 class Silent:
-    """Shows nothing."""
+    """Shows nothing; its one task is itself."""
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
         """A bar that nobody sees."""
-        yield _SilentTask()
+        yield self
 
     def note(self, text: str) -> None:
+        """Nothing."""
+
+    def advance(self, count: int = 1) -> None:
+        """Nothing."""
+
+    def describe(self, text: str) -> None:
         """Nothing."""
 
 
@@ -87,23 +85,18 @@ class _LinesTask:
         now = self.lines.clock()
         if self.began is None:  # what came before, such as loading a model, is no part of the rate
             self.began, self.before = now, self.done
-        if now - self.lines.reported >= EVERY:
-            self.lines.reported = now
-            self.lines.tell(f"{self.title}: {', '.join(self._line_parts(now - self.began))}")
+        if now - self.lines.reported < EVERY:
+            return
+        seconds, self.lines.reported = now - self.began, now
+        parts = [f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"]
+        if rate := (self.done - self.before) / seconds if seconds and seconds >= EVERY / 2 else 0.0:
+            parts.append(f"{f'{rate:.1f}' if rate >= 1 else f'{rate:.2g}'} {self.unit}/s")
+            if self.total is not None and self.done < self.total:
+                parts.append(f"{duration((self.total - self.done) / rate)} left")
+        self.lines.tell(f"{self.title}: {', '.join([*parts, *([self.note] if self.note else [])])}")
 
     def describe(self, text: str) -> None:
         self.note = text
-
-    def _line_parts(self, seconds: float) -> Iterator[str]:
-        yield f"{self.done:,}{'' if self.total is None else f' of {self.total:,}'} {self.unit}"
-        rate = (self.done - self.before) / seconds if seconds and seconds >= EVERY / 2 else 0.0
-        if rate:
-            shown = f"{rate:.1f}" if rate >= 1 else f"{rate:.2g}"
-            yield f"{shown} {self.unit}/s"
-        if rate and self.total is not None and self.done < self.total:
-            yield f"{duration((self.total - self.done) / rate)} left"
-        if self.note:
-            yield self.note
 
 
 class Seconds(dict[str, float]):
@@ -112,11 +105,12 @@ class Seconds(dict[str, float]):
     @contextmanager
     def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:
         """Counts what is inside as part of `operation`, less what the operations `without` take in it."""
-        began = time.perf_counter() - self._sum(without)
+
+        def spent() -> float:
+            return time.perf_counter() - sum(self.get(each, 0.0) for each in without)
+
+        began = spent()
         try:
             yield
         finally:
-            self[operation] = self.get(operation, 0.0) + time.perf_counter() - self._sum(without) - began
-
-    def _sum(self, operations: Collection[str]) -> float:
-        return sum(self.get(operation, 0.0) for operation in operations)
+            self[operation] = self.get(operation, 0.0) + spent() - began

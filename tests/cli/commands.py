@@ -2,15 +2,15 @@
 
 import typer
 
-from hardneg.cli import packages
 from hardneg.cli.main import app
+from hardneg.registry.plugins import entry_points
 
 
 def package_commands():
     """Those of packages that are installed."""
     group = typer.main.get_command(app)
     found = {}
-    for words in map(str.split, packages._points()):
+    for words in (point.name.split() for point in entry_points("apps")):
         within = group if words[1:] == [] else group.get_command(None, words[0])
         found[(*words,)] = within.get_command(None, words[-1])
     return found
@@ -25,7 +25,8 @@ def _under(command, words):
     if not hasattr(command, "commands"):
         yield words, command
         return
-    for name, inner in command.commands.items():
-        if inner.hidden:
-            continue
-        yield from _under(inner, (*words, name))
+    names = command.list_commands(None) if words == ("analyze",) else command.commands
+    for name in names:
+        inner = command.get_command(None, name)
+        if not inner.hidden:
+            yield from _under(inner, (*words, name))

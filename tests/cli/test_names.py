@@ -18,8 +18,8 @@ from hardneg.cli.main import app
 def purposes(command, words=("hardneg",)):
     """The first words of every command's and group's help, by the words that call it."""
     yield " ".join(words), command.help.split()[0]
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from purposes(inner, (*words, name))
+    for name in command.list_commands(None) if hasattr(command, "commands") else ():
+        yield from purposes(command.get_command(None, name), (*words, name))
 
 
 def test_a_purpose_begins_with_a_verb() -> None:
@@ -42,7 +42,6 @@ SYNONYMS = {
     "--json": "--as-json --format",
     "--limit": "--rows --examples --head --first --show",
     "--model": "--encoder --checkpoint",
-    "--num-processes": "--processes --workers --jobs --nproc",
     "--option": "--options --plugin-option",
     "--overwrite": "--replace --clobber",
     "--plot": "--figure --draw",
@@ -62,7 +61,6 @@ OTHERWISE = {
     ("analyze dimensions", "--run"): str,  # SIZE=PATH
     ("analyze overlap-curve", "--run"): str,  # STEP=PATH
     ("analyze overlap-curve", "--negatives"): str,  # STEP=PATH
-    ("export", "--model"): Path,  # a folder alone
     ("fuse", "--weight"): str,  # LABEL=NUMBER; those of average go by the order of its models
     ("start", "--run"): bool,  # whether to run the recipe that it writes
 }

@@ -82,7 +82,6 @@ def refused(place: Path, line: str, kind: type[HardnegError] = UsageError) -> st
         f"{FUSE} linked/b.trec.gz",
         f"{RERANK} b.trec.gz",
         f"{EXPORT} a.jsonl",
-        "export --model model --form ance --output model",
         f"{SEARCH} data/run.trec.gz",
         *(f"{ENCODE} {output}" for output in ("model", "data", "data/index", "holder", ".")),
         f"{TRAIN} model",

@@ -1,24 +1,30 @@
 """Commands and functions of packages that are not installed."""
 
+from importlib.metadata import EntryPoints
+
 import pytest
 from command_line import call
 
 import hardneg
 from hardneg.cli import packages
 from hardneg.records.errors import MissingDependency
+from hardneg.registry import plugins
+from hardneg.registry.plugins import OUTSIDE
 
 
-@pytest.mark.parametrize("name", packages.OWN)
+@pytest.mark.parametrize("name", ["browse", "bench", "data fetch", "recipe verify"])
 def test_a_command_says_which_package_to_install(name, monkeypatch):
-    monkeypatch.setattr(packages, "_points", dict)
+    package = OUTSIDE["apps", name]
+    group, _, last = name.rpartition(" ")
+    assert f" {last} " in call(f"{group} --help").stdout
+    monkeypatch.setattr(packages, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(plugins, "entry_points", lambda kind: EntryPoints(()))
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception
         assert isinstance(told, MissingDependency)
-        assert str(told) == f"{name}: pip install ./plugins/{packages.OWN[name][0]}, from a checkout of hardneg"
-    line = packages.OWN[name][1].partition(" ")[0]
-    group, _, last = name.rpartition(" ")
-    told = call(f"{group} --help").stdout
-    assert f"{last} " in told and line in told
+        wanted = f"in package {package}, which is not installed: pip install ./plugins/{package}, from a checkout"
+        assert str(told) == f"the command {name!r} is {wanted} of hardneg"
+    assert "Of installed packages" not in call(f"{group} --help").stdout
 
 
 def test_a_mistyped_command_is_told_with_its_like_of_packages_too():

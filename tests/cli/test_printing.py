@@ -6,10 +6,9 @@ import sys
 
 import pytest
 from command_line import hardneg
-from rich.text import Text
 from typer.testing import CliRunner
 
-from hardneg.cli.console import Bars, print_table, say, say_json, stderr_console, stdout_console, table, visible
+from hardneg.cli.console import Bars, print_table, say, say_json, stderr_console, stdout_console, visible
 from hardneg.cli.main import app, main
 from hardneg.report.table import Table
 
@@ -26,11 +25,7 @@ def test_only_what_steers_is_escaped():
 def test_lines_tables_and_notes_are_escaped(capsys):
     say(BAD)
     say(BAD, err=True)
-    shown = table()
-    shown.add_column(BAD, overflow="fold")
-    shown.add_row(BAD)
-    shown.add_row(Text("\x1b[31m", style="bold"))
-    stdout_console().print(shown)
+    print_table(stdout_console(), Table([BAD], [[BAD], ["\x1b[31m"]], words=1))
     stdout_console().print(BAD)
     Bars(stderr_console()).note(BAD)
     told = capsys.readouterr()

@@ -45,7 +45,7 @@ def test_the_baseline_may_be_named_and_the_level_raised(report):
 
 
 def test_each_query_has_its_difference_and_its_passages(report):
-    _, html, table = report("--metrics", "mrr@10", "recall@100")
+    _, html, table = report("--metrics", "mrr@10,recall@100")
     assert table.splitlines() == [
         "query_id\tmrr@10 first.trec\tmrr@10 second.trec\trecall@100 first.trec\trecall@100 second.trec\tdifference",
         "q3\t0.000000\t1.000000\t0.000000\t1.000000\t1.000000",

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import forked
 import pytest
+from processes import TORCHRUN
 from recipe.recipes import large_collection
 
-from hardneg.cli import launch
-from hardneg.cli.launch import launched
-from hardneg.records.errors import UsageError
 from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, _interface, gpu_of, world
+from hardneg.runtime.distributed import World, gpu_of, world
 
 
 @pytest.mark.slow
@@ -23,8 +21,9 @@ def test_two_processes_encode_and_search_the_same_bytes(tmp_path: Path, tiny_mod
     line = ["--dataset", "beir:data", "--model", str(tiny_model), "--set", "model.document_length=24"]
     line += ["--device", "cpu"]
     for count in "12":
-        command = [sys.executable, "-m", "hardneg", "search", *line, "--split", "train", "--depth", "20"]
-        own = ["--store", f"store{count}", "--output", f"{count}.trec.gz", "--num-processes", count]
+        launcher = [*TORCHRUN, "2"] if count == "2" else []
+        command = [sys.executable, *launcher, "-m", "hardneg", "search", *line, "--split", "train", "--depth", "20"]
+        own = ["--store", f"store{count}", "--output", f"{count}.trec.gz"]
         ran = forked.run([*command, *own], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout == f"{count}.trec.gz: 4,200 queries\n"
@@ -60,33 +59,6 @@ def test_a_process_without_a_sign_is_gone_and_one_that_gives_signs_is_not(monkey
     assert gone == [0]
 
 
-def test_a_store_that_is_not_shared_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is the second of two processes, alone on its machine; the other one agrees to all."""
-    agreed = {"world": lambda: World(1, 2, 0, 1), "barrier": lambda: None, "from_first": lambda value: value}
-    for name, change in agreed.items():
-        monkeypatch.setattr(launch, name, change)
-    with pytest.raises(UsageError, match="process 1 does not see what process 0 writes there; put the store on"):
-        launch.meet({}, tmp_path, seconds=0)
-    monkeypatch.setattr(launch.time, "time_ns", lambda: 7)
-    (tmp_path / "locks" / "meeting-7").touch()
-    launch.meet({}, tmp_path, seconds=0)
-    monkeypatch.setattr(launch, "world", lambda: World(0, 2, 0, 1))
-    launch.meet({}, tmp_path, seconds=0)
-    assert list((tmp_path / "locks").iterdir()) == []
-
-
-def test_the_single_process_of_accelerate_launch_cpu_does_not_work_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ACCELERATE_USE_CPU", "True")
-    assert not launched(None, "cpu")
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    assert not launched(1, "cpu")
-    with pytest.raises(UsageError, match="starts one process and gives it no number; pass --multi_gpu"):
-        launched(None, "cpu")
-    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
-    with pytest.raises(UsageError, match="or set RANK and WORLD_SIZE"):
-        launched(2, "cpu")
-
-
 def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -99,30 +71,6 @@ def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert world() == World(3, 4, 1, 2) and world().several_machines
 
 
-def test_loopback_leads_to_no_other_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", "29500")
-    assert _interface() is None
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("ACCELERATE_USE_DEEPSPEED", "true", "leave DeepSpeed out"),
-        ("ACCELERATE_USE_FSDP", "1", "leave FSDP out"),
-        ("ACCELERATE_USE_MEGATRON_LM", "True", "leave Megatron-LM out"),
-        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "option `accumulate`"),
-        ("ACCELERATE_MIXED_PRECISION", "bf16", "option `precision`"),
-    ],
-)
-def test_settings_of_the_launcher_that_would_change_a_training_are_refused(monkeypatch, name, value, said):
-    with launch.together("cpu"):
-        pass
-    monkeypatch.setenv(name, value)
-    with pytest.raises(UsageError, match=f"{name}.*{said}"), launch.together("cpu"):
-        pass
-
-
 def test_a_launcher_may_show_each_process_one_gpu(monkeypatch):
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     here = World(1, 4, 1, 4)
@@ -131,7 +79,5 @@ def test_a_launcher_may_show_each_process_one_gpu(monkeypatch):
     assert gpu_of(here) is None  # the card is every process's
     monkeypatch.setenv("RANK", "1")
     assert gpu_of(here) == 0
-    monkeypatch.setenv("HARDNEG_PROCESSES", "4")
-    assert gpu_of(here) is None  # one card for four processes that hardneg itself started
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert gpu_of(here) == 1

@@ -1,23 +1,16 @@
 """`ir-metadata.yml` of a run folder by the published checklist, and runs written for a shared task."""
 
-import gzip
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import ranx
 import yaml
 from recipe.recipes import recipe_in, small_collection, small_tree
-from typer.testing import CliRunner
 
-from hardneg.cli.main import app
-from hardneg.recipe import execute as measured
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import export_runs, ir_metadata, publish
+from hardneg.recipe.run_folder import ir_metadata, publish
 from hardneg.recipe.yaml_load import find_recipe
-from hardneg.records.errors import DataError
 from hardneg.store.artifacts import Store
 from hardneg.verbs.dataset import ReadDataset
 from hardneg.verbs.rerank import Rerank
@@ -119,46 +112,3 @@ def test_the_command_names_the_file_of_a_recipe_of_ones_own(finished):
     commands = [at(ir_metadata(each, artifacts), "implementation/executable/cmd") for each in (recipe, shipped)]
     names = [recipe.source.name, "star-passage"]
     assert commands == [f"hardneg recipe run {name} --preset demo" for name in names]
-
-
-def test_energy_is_the_difference_of_the_counters(finished, tmp_path, monkeypatch):
-    for number, joules in enumerate((5, 7)):
-        (tmp_path / f"intel-rapl:{number}").mkdir()
-        (tmp_path / f"intel-rapl:{number}" / "energy_uj").write_text(f"{joules}000000\n")
-    monkeypatch.setattr(measured, "_POWER", tmp_path)
-    with measured.usage(1) as facts:
-        (tmp_path / "intel-rapl:1" / "energy_uj").write_text("10500000\n")
-    assert facts["joules"] == {"cpu": 3.5}
-    with measured.usage(1) as anew:
-        (tmp_path / "intel-rapl:0" / "energy_uj").write_text("0\n")
-    assert "joules" not in anew
-    recipe, artifacts, _ = finished
-    twice = {name: replace(made, facts={**made.facts, "usage": facts}) for name, made in [*artifacts.items()][:2]}
-    assert ir_metadata(recipe, twice)["resources"]["cpu"] == {"energy used system": "7 J"}
-
-
-def test_runs_are_written_each_with_its_metadata(finished, tmp_path):
-    out, target = finished[2], tmp_path / "submissions"
-    ended = CliRunner().invoke(app, ["recipe", "runs", str(out), "--output", str(target)])
-    assert ended.exit_code == 0 and "3 runs: star-test, start-test, start-train" in ended.output
-    again = CliRunner().invoke(app, ["recipe", "runs", str(out), "--output", str(target)])
-    assert again.exit_code == 0
-    for name in ("star-test", "start-test", "start-train"):
-        assert yaml.safe_load((target / name / "ir-metadata.yml").read_text())["tag"] == name
-        written = ranx.Run.from_file(str(target / name / "run.txt.gz"))
-        published = ranx.Run.from_file(str(out / "runs" / f"{name}.trec.gz"))
-        assert written.to_dict() == published.to_dict() and written.name == name
-    with gzip.open(target / "star-test" / "run.txt.gz", "rt") as lines:
-        assert {line.split()[-1] for line in lines} == {"star-test"}
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [(None, "cannot be read (No such file or directory)"), ("[", "damaged"), ("a: 1", "has no runs")],
-)
-def test_a_folder_without_runs_is_refused(tmp_path: Path, content, complaint):
-    if content is not None:
-        (tmp_path / "ir-metadata.yml").write_text(content)
-    with pytest.raises(DataError) as refused:
-        export_runs(tmp_path, tmp_path / "new")
-    assert complaint in str(refused.value) and not (tmp_path / "new").exists()

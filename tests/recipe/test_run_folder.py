@@ -11,7 +11,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.recipe.laid_indexes import laid_indexes
 from hardneg.recipe.load import Recipe, load_recipe
 from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import export_runs, maker, read_lock
+from hardneg.recipe.run_folder import maker, read_lock
 from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import DataError, HardnegError, ModelError
 from hardneg.records.layout import IR_METADATA, LOCK
@@ -42,10 +42,7 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
     assert maker("runs/star-passage-demo/checkpoints/star/step-50") == "hardneg recipe run star-passage --preset demo"
 
 
-@pytest.mark.parametrize(
-    "read",
-    [read_lock, lambda folder: export_runs(folder, folder / "out"), lambda folder: laid_indexes(folder, Store(folder))],
-)
+@pytest.mark.parametrize("read", [read_lock, lambda folder: laid_indexes(folder, Store(folder))])
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]

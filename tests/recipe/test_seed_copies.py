@@ -6,7 +6,7 @@ import pytest
 from recipe.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
-from hardneg.cli.recipe_plan import _content, plan_table
+from hardneg.cli.recipe import _content, plan_table
 from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.plan import make_plan

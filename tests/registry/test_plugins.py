@@ -1,5 +1,4 @@
 import importlib.metadata
-import sys
 import tomllib
 from importlib.metadata import EntryPoints
 from pathlib import Path
@@ -87,24 +86,6 @@ def test_a_name_claimed_twice_names_both(site):
     assert all("one_pack and two_pack" in item.problem for item in list_plugins("miners") if item.name == "shared")
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "reason"),
-    [
-        ("def broken(:\n", "rusty:Mine", "rusty line 1"),
-        (MINER, "rusty:Nothing", "rusty has no Nothing"),
-        (MINER, "rusty.deep:Mine", "there is no module rusty.deep"),
-        (MINER, "elsewhere_not_there:Mine", "there is no module elsewhere_not_there"),
-        (MINER, "rusty", "not of the form module:Class"),
-    ],
-)
-def test_a_broken_plugin_is_marked_and_not_imported(site, source, target, reason):
-    install(site, "rusty", f"[hardneg.miners]\nrusty = {target}\n", source)
-    sys.modules.pop("rusty", None)
-    found = next(item for item in list_plugins("miners") if item.name == "rusty")
-    assert reason in found.problem
-    assert "rusty" not in sys.modules
-
-
 def test_a_plugin_that_raises_on_import_is_one_line(site):
     install(site, "angry", "[hardneg.miners]\nangry = angry:Mine\n", "raise RuntimeError('no\\nway')\n")
     with pytest.raises(PluginError, match=r"'angry' of angry cannot be imported \(RuntimeError: no\)"):
@@ -120,8 +101,6 @@ def test_what_is_no_dataclass_is_refused(site):
 def test_unknown_names_get_a_suggestion():
     with pytest.raises(PluginError, match="did you mean 'topk'"):
         load_plugin("miners", "topp")
-    with pytest.raises(PluginError, match="did you mean 'miners'"):
-        load_plugin("miner", "topk")
 
 
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
@@ -149,10 +128,10 @@ def test_a_loss_by_the_name_that_sentence_transformers_has_for_it(name):
 
 
 def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> None:
-    kinds = ("apps", "recipes", "faster")
+    kinds = ("recipes", "faster")
     for path in ROOT.glob("plugins/*/pyproject.toml"):
         for group, points in tomllib.loads(path.read_text())["project"].get("entry-points", {}).items():
             if (kind := group.removeprefix("hardneg.")) not in kinds and path.parent.name != "hardneg-example":
-                assert {name: registry._OUTSIDE.get((kind, name)) for name in points} == dict.fromkeys(
+                assert {name: registry.OUTSIDE.get((kind, name)) for name in points} == dict.fromkeys(
                     points, path.parent.name
                 )

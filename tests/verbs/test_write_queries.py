@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from hardneg.cli.recipe_plan import plan_table
+from hardneg.cli.recipe import plan_table
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run

@@ -1,13 +1,10 @@
-"""Saves a model's folder whole or not at all, also for Pyserini's `AnceQueryEncoder`; reads its spec back."""
+"""Saves a model's folder whole or not at all."""
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
 
 from hardneg.encoders.families.adapters.adapter_source import noted
 from hardneg.encoders.families.adapters.layers import has_adapter, merged
@@ -23,8 +20,6 @@ from hardneg.store.atomic_write import replacing_folder, system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from hardneg.encoders.encoder import Encoder
 
 
 _READABLE = 0o444
@@ -75,53 +70,3 @@ def forget_last_call(tokenizer: Any) -> None:
     if backend is not None:
         backend.no_truncation()
         backend.no_padding()
-
-
-DIMENSION = 768
-QUERY_LENGTH = 64
-"""How many tokens of a query Pyserini reads."""
-
-_ANCE_WEIGHTS = "pytorch_model.bin"  # Pyserini for transformers 5 looks for this name alone
-_ANCE = "ance_encoder"
-
-
-def export_ance(encoder: "Encoder", folder: Path) -> None:
-    """Writes the encoder of queries with the names of `pyserini.encode.AnceEncoder`; replaces `folder`.
-
-    Source: the architecture of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
-    Retrieval (ICLR 2021), appendix A.1.
-
-    Raises:
-        ModelError: the model is of another architecture, or the folder cannot be written.
-    """
-    _check_ance(encoder)
-    transformer, _, dense, norm = encoder.parts("query")
-    named = {"roberta": transformer.model, "embeddingHead": dense.linear, "norm": norm.norm}
-    weights: dict[str, Tensor] = {
-        f"{_ANCE}.{name}.{inner}": tensor.detach().cpu().contiguous()
-        for name, module in named.items()
-        for inner, tensor in module.state_dict().items()
-    }
-    with written_whole(folder) as draft:
-        forget_last_call(transformer.tokenizer)
-        transformer.model.config.save_pretrained(draft)
-        transformer.tokenizer.save_pretrained(draft)
-        transformer.tokenizer.backend_tokenizer.model.save(str(draft))  # vocab.json and merges.txt, for transformers 4
-        torch.save(weights, draft / _ANCE_WEIGHTS)
-
-
-def _check_ance(encoder: "Encoder") -> None:
-    transformer, *rest = encoder.parts("query")
-    architecture, names = transformer.model.config.model_type, [type(part).__name__ for part in rest]
-    lacking = [] if architecture == "roberta" else [f"a RoBERTa, and it is a {architecture}"]
-    head = names == ["Pooling", "Dense", "LayerNorm"]
-    if head:
-        pooling, (linear, activation), norm = rest[0], (rest[1].linear, rest[1].activation_function), rest[2].norm
-        head = pooling.pooling_mode == "cls" and isinstance(activation, torch.nn.Identity) and norm.eps == 1e-5
-        head = head and linear.out_features == DIMENSION and linear.bias is not None
-    if not head:
-        lacking.append(f"pooling cls, projection {DIMENSION}, layer_norm true and similarity dot")
-    if encoder.spec.query_prompt:
-        lacking.append("no query_prompt")
-    if lacking:
-        raise ModelError(f"model {encoder.spec.name!r} is no ANCE encoder: that has " + "; ".join(lacking))

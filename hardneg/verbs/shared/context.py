@@ -114,7 +114,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Local:
-    """Makes a stage in this process, and in those that torchrun, accelerate or `--num-processes` started with it."""
+    """Makes a stage in this process, and in those that torchrun or accelerate started with it."""
 
     version: ClassVar[int] = 1
 

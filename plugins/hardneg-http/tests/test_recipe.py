@@ -10,7 +10,6 @@ import pytest
 import yaml
 from embedding_server import Served, serving, vector
 
-from hardneg.cli.recipe_plan import override_lines
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -61,7 +60,6 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     plan = make_plan(load_recipe(written(tmp_path, tree_of(tmp_path, served))))
     (told,) = (need for need in needs(plan) if need.category == "model")
     assert told.note == f"served at {served.url}" and served.requests == []
-    assert override_lines(plan.recipe.models.of(plan.recipe.model)) == []
     artifacts = execute(plan, Store(tmp_path / "store"), Options(device="cpu"), Watcher()).artifacts
     vectors = np.stack([vector(f"the text of {row}") for row in range(10)])
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -74,14 +72,6 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
     assert len(set(served.texts)) == 21 and set(served.keys) == {"Bearer s3cret"}
     for path in (tmp_path / "store").rglob("*"):
         assert not path.is_file() or b"s3cret" not in path.read_bytes()
-
-
-def test_it_is_not_trained(tmp_path: Path, served: Served) -> None:
-    tree = tree_of(tmp_path, served)
-    tree["stages"]["trained"] = {"stage": "train", "negatives": "mined", "loss": "star"}
-    with pytest.raises(RecipeError, match=r"stages\.trained\.model: .* cannot be trained; name another model"):
-        load_recipe(written(tmp_path, tree))
-    assert served.requests == []
 
 
 def test_wrong_options_are_told_with_their_path(tmp_path: Path, served: Served) -> None:

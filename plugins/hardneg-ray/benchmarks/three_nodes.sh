@@ -3,8 +3,8 @@
 #
 #   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill]
 #
-# The first has the command and Ray's head, the others an actor each. The third does not see the store of the first:
-# its inputs and its blocks travel. With `kill` the second one's Ray is killed after its first block.
+# The first has the command and Ray's head, the others an actor each; all see one store. With `kill` the second one's Ray
+# is killed after its first block.
 # Needs root, iproute2 and the environment of `make test`. PYTHON names its interpreter; the default is .venv/bin/python.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -50,10 +50,9 @@ recipe(Path(sys.argv[1]))
 PYTHON
 cd "$work"
 
-# a machine's own /tmp/ray; the third one's store is another file system too
+# a machine's own /tmp/ray
 here() {
   local hidden='mount -t tmpfs none /tmp/ray'
-  [ "$1" != 2 ] || hidden+="; mount -t tmpfs none $work/store; export HARDNEG_STORE=$work/store-c"
   ip netns exec "${hosts[$1]}" unshare -m bash -c "$hidden; exec \"\$@\"" host "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"
 }
 # Ray gives a machine thirty seconds to come up: a busy one is started again

@@ -7,7 +7,6 @@ from encoders.families.static.changed_files import cut_at
 from safetensors.torch import load_file
 from tiny import HIDDEN, tiny_static
 
-from hardneg.cli.doctor import contract_lines
 from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
@@ -58,5 +57,3 @@ def test_what_is_told_before_it_is_opened(tmp_path: Path, static: Path, from_tra
 def test_a_length_without_bound_is_told_in_words(static: Path):
     card = model_card(load_learner(ModelSpec(str(static), document_length=9)), {})
     assert "all of a query, 9 of a document" in card and str(UNBOUNDED) not in card
-    told = dict(contract_lines(resolve(ModelSpec(str(static))).contract))
-    assert told["lengths"] == "all tokens of a query, all of a document"

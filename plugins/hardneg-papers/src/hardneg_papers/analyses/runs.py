@@ -1,0 +1,297 @@
+"""Runs: negatives met in testing through training, what nobody judged, reranking fewer candidates."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from hardneg.plugin import (
+    MEASURED,
+    Analysis,
+    AnalysisInputs,
+    DataError,
+    MetricName,
+    Name,
+    Option,
+    RankedList,
+    Reference,
+    Table,
+    UsageError,
+    evaluate,
+    means,
+    negatives_files,
+    overlap,
+    wording,
+)
+from hardneg_papers.analyses.shared import MeasuredRuns, Metric, percent
+
+Lists = Mapping[str, Sequence[str]]
+"""Document ids by query, best first."""
+
+_BySteps = Annotated[dict[NonNegativeInt, Name], Field(min_length=1)]
+
+
+class OverlapCurve(Analysis):
+    """Show how many of its training negatives the model meets in its own run, at several steps of training.
+
+    Negatives count from their step on until the next of the same label; give fixed ones once, for step 0.
+
+    Example: hardneg analyze overlap-curve --negatives 0=negatives.arrow --run 0=start.trec.gz --run 50=later.trec.gz
+    """
+
+    name = "overlap-curve"
+    title = "negatives met in testing, through training"
+    paper = "ANCE's first version, Figure 3"
+    asks = ("qrels?",)
+    drawn, across = slice(3, 4), 1
+
+    negatives: Annotated[
+        dict[Name, _BySteps], Reference(("negatives",)), Option("negatives", metavar="[LABEL:]STEP=PATH")
+    ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
+    met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("run", metavar="[LABEL:]STEP=PATH")] = Field(
+        min_length=1, description="A run over the same queries by the model as it is at STEP."
+    )
+    depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "OverlapCurve":
+        if lacking := sorted(set(self.negatives) ^ set(self.met)):
+            raise ValueError(f"{', '.join(lacking)}: negatives and met need the same labels")
+        early = [label for label, runs in self.met.items() if min(runs) < min(self.negatives[label])]
+        if early:
+            raise ValueError(f"{', '.join(early)}: a run is before the first negatives; give those for step 0")
+        return self
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """By training the overlap at each step, and the step since which those negatives were trained on."""
+        relevant = inputs.relevant()
+        curves: dict[str, list[dict[str, Any]]] = {}
+        for label, runs in self.met.items():
+            paths = {step: inputs.negatives(f"negatives.{label}.{step}") for step in self.negatives[label]}
+            for step in sorted(runs):
+                since = max(first for first in paths if first <= step)
+                met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}.{step}"))
+                file = negatives_files.read_negatives(paths[since])
+                shared = overlap.negatives_overlap(file, met, relevant, self.depth)
+                curves.setdefault(label, []).append({"step": step, "since": since, **shared.to_json()})
+        return {"depth": self.depth, "trainings": curves}
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [
+                label,
+                f"{row['step']:,}",
+                f"{row['since']:,}",
+                percent(row["overlap"]),
+                f"{row['queries']:,}",
+                f"{sum(row['left_out'].values()):,}",
+            ]
+            for label, curve in results["trainings"].items()
+            for row in curve
+        ]
+        columns = ("training", "step", "negatives since", f"overlap at {results['depth']}", "queries", "left out")
+        return Table(columns, rows)
+
+    def explain(self, results: Any) -> str:
+        return (
+            "Means over queries: of the negatives that are trained on at a step, the share that is among the first "
+            f"{results['depth']} documents that the model of that step finds and that are not relevant."
+        )
+
+
+class Unjudged(Analysis):
+    """Show how many of the top documents of runs are unjudged, beside metrics and the overlap with one of the runs.
+
+    Example: hardneg analyze unjudged --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --baseline bm25.trec.gz
+    """
+
+    name = "unjudged"
+    title = "documents without a judgement"
+    paper = "ANCE, Table 6"
+    asks = ("qrels", "relevance_level")
+
+    runs: MeasuredRuns = Field(min_length=1)
+    against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
+        None, description="One of the runs, to overlap with."
+    )
+    metrics: Annotated[
+        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
+    ] = Field(("ndcg@10",), description="Metrics to show beside.")
+    depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
+    overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
+
+    @model_validator(mode="after")
+    def _known(self) -> "Unjudged":
+        if self.against is not None and self.against not in self.runs:
+            named = f"no run is labelled {self.against}{wording.suggestion(self.against, self.runs)}"
+            raise ValueError(f"against: {named}; runs has {', '.join(self.runs)}")
+        return self
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Metrics, share without a judgement, and overlap of each run.
+
+        `judged_zero`: how many judgements say `not relevant`. Where that is 0, what is judged is what is relevant, and
+        a document without a judgement is only not known to be.
+        """
+        qrels, runs = inputs.qrels(), inputs.runs("runs", self.runs)
+        lists = {
+            label: {query_id: each.doc_ids for query_id, each in run.items() if query_id in qrels and each.doc_ids}
+            for label, run in runs.items()
+        }
+        results = {}
+        for label, run in runs.items():
+            rates = unjudged_rates(lists[label], qrels, self.depth)
+            other = lists[self.against] if self.against else None
+            shared = None if other is None else overlap.run_overlap(lists[label], other, self.overlap_depth)
+            results[label] = {
+                "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "unjudged": sum(rates.values()) / len(rates) if rates else None,
+                "overlap": shared.mean if shared else None,
+                "queries": len(rates),
+                "left_out": len(qrels) - len(rates),
+                "per_query": rates,
+            }
+        zeros = sum(relevance <= 0 for judged in qrels.values() for relevance in judged.values())
+        depths = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
+        return {**depths, "judged_zero": zeros, "runs": results}
+
+    def table(self, results: Any) -> Table:
+        """One row a run: metrics, share without a judgement, overlap, queries."""
+        metrics = list(next(iter(results["runs"].values()))["metrics"])
+        shared = [f"overlap with {results['against']} at {results['overlap_depth']}"] if results["against"] else []
+        rows = [
+            [
+                *(label, *(f"{row['metrics'][name]:.4f}" for name in metrics), percent(row["unjudged"])),
+                *(*([percent(row["overlap"])] if shared else []), f"{row['queries']:,}"),
+            ]
+            for label, row in results["runs"].items()
+        ]
+        return Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
+
+    def explain(self, results: Any) -> str:
+        """What a share says depends on whether anything is judged not relevant."""
+        return "Documents that nobody judged, as a share of what is ranked highest. " + (
+            f"{results['judged_zero']:,} documents are judged not relevant."
+            if results["judged_zero"]
+            else "No document is judged not relevant, so that one without a judgement may be a miss."
+        )
+
+
+def unjudged_rates(lists: Lists, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
+    """The share of each query's first `depth` documents that has no judgement, not even that it is not relevant.
+
+    Queries without judgements, or without documents, are left out.
+
+    Source: ANCE (Xiong et al., ICLR 2021), table 6.
+    """
+    return {
+        query_id: sum(doc_id not in judged for doc_id in lists[query_id][:depth]) / len(lists[query_id][:depth])
+        for query_id, judged in qrels.items()
+        if lists.get(query_id)
+    }
+
+
+Run = Mapping[str, RankedList]
+
+
+class CandidateCounts(Analysis):
+    """Show the quality of reranking fewer candidates, and their recall, from runs that were reranked once.
+
+    Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
+    """
+
+    name = "candidates"
+    title = "number of candidates"
+    paper = "CoRT at TREC, Figure 2"
+    asks = ("qrels", "relevance_level")
+    drawn, across = slice(1, None), 0
+
+    first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
+    reranked: Annotated[dict[Name, Name], MEASURED] = Field(
+        min_length=1, description="The reranked run, one for each run, in their order."
+    )
+    counts: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
+        (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
+    )
+    metric: Metric = Field("ndcg@10", description="What is measured.")
+
+    @model_validator(mode="after")
+    def _paired(self) -> "CandidateCounts":
+        if list(self.first) != list(self.reranked):
+            raise ValueError("first and reranked need the same labels, in the same order")
+        return self
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """The reranked runs have the labels of those in the same place."""
+        first, reranked = values["first"], values["reranked"]
+        if len(first) != len(reranked):
+            message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
+            raise UsageError(f"analyze candidates: {message}", "reranked", "first")
+        return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """For each pair of runs and each count: `candidates`, `quality`, `recall`, `documents` (their mean number).
+
+        A reranker scores each document alone, so that one reranked list holds those of all its prefixes; nothing is
+        scored here. Means are over all judged queries.
+
+        Raises:
+            DataError: a reranked list lacks a candidate.
+
+        Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, figure 2.
+        """
+        qrels, counts, level = inputs.qrels(), sorted(set(self.counts)), inputs.relevance_level
+        results: dict[str, list[dict[str, Any]]] = {}
+        for label in self.first:
+            first, reranked = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
+            _check(label, first, reranked, max(counts))
+            recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
+            for count in counts:
+                quality = means(evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[self.metric]
+                documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
+                row = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"]}
+                results.setdefault(label, []).append({**row, "documents": documents})
+        return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": results}
+
+    def table(self, results: Any) -> Table:
+        """One row a number of candidates: quality of each pipeline, then the recall of its candidates."""
+        runs, metric = results["runs"], results["metric"]
+        rows = [
+            [f"{row[0]['candidates']:,}", *(f"{each[name]:.4f}" for name in ("quality", "recall") for each in row)]
+            for row in zip(*runs.values(), strict=True)
+        ]
+        columns = [f"{label}: {name}" for name in (metric, "recall") for label in runs]
+        return Table(("candidates", *columns), rows)
+
+    def explain(self, results: Any) -> str:
+        return (
+            f"{results['metric']} after reranking the first so many candidates alone, and the recall of those "
+            "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
+            f"{results['relevance_level']} up."
+        )
+
+
+def prefix(first: Run, reranked: Run, count: int) -> Run:
+    """The reranked run as if only the first `count` candidates had been reranked."""
+    cut = {}
+    for query_id, ranked in reranked.items():
+        among = set(_ids(first, query_id)[:count])
+        kept = [row for row, doc_id in enumerate(ranked.doc_ids) if doc_id in among]
+        cut[query_id] = RankedList([ranked.doc_ids[row] for row in kept], ranked.scores[kept])
+    return cut
+
+
+def _ids(run: Run, query_id: str) -> Sequence[str]:
+    return run[query_id].doc_ids if query_id in run else ()
+
+
+def _check(label: str, first: Run, reranked: Run, most: int) -> None:
+    for query_id, ranked in first.items():
+        asked = ranked.doc_ids[:most]
+        if lacking := set(asked).difference(_ids(reranked, query_id)):
+            raise DataError(
+                f"{label}: the reranked run lacks {len(lacking)} of the first {len(asked)} candidates of query "
+                f"{query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
+            )

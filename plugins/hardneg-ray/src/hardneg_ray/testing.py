@@ -1,0 +1,88 @@
+"""A small stage to test engines with, and the contract of engines as tests."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hardneg.plugin import BlockResult, DataError, Silent, StageBlocks, StageContext, StageSpec, Task, atomic_write
+from hardneg.testing import PluginTests, rule
+
+_SQUARES = "squares"
+
+
+class Squares(StageSpec):
+    """Writes the squares of 0 to `count`, some in each block; pause: seconds of a block. broken: raises an error."""
+
+    version = 1
+    artifact_type = "numbers"
+    stage: Literal["squares"] = "squares"
+    count: int = 100
+    size: int = 7
+    pause: float = 0.0
+    broken: int = -1
+
+    def blocks(self, context: "StageContext[Squares]", first: bool = True) -> "SquareBlocks":
+        sizes = [min(self.size, self.count - start) for start in range(0, self.count, self.size)]
+        return SquareBlocks(context, sizes, "squaring", "numbers")
+
+
+@dataclass(frozen=True)
+class SquareBlocks(StageBlocks):
+    def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
+        spec = self.context.spec
+        for number in numbers:
+            time.sleep(spec.pause)
+            values = range(spec.count)[number * spec.size : (number + 1) * spec.size]
+            if spec.broken in values:
+                raise DataError(f"{self.context.name}: {spec.broken} cannot be squared")
+            yield number, block("".join(f"{value * value}\n" for value in values))
+            task.advance(len(values))
+
+    def finish(self) -> Mapping[str, Any]:
+        with atomic_write.replacing(self.context.folder / _SQUARES) as file:
+            file.writelines(self.store.texts(_SQUARES, len(self.sizes)))
+        return {"numbers": self.context.spec.count}
+
+
+def block(lines: str) -> BlockResult:
+    return BlockResult({_SQUARES: lines.encode()})
+
+
+def context_of(folder: Path, **options: Any) -> StageContext[Squares]:
+    folder.mkdir(exist_ok=True)
+    return StageContext("tried", Squares(**options), folder, {}, {}, Silent(), "cpu")
+
+
+class EngineTests(PluginTests):
+    """Set `plugin` to a configured engine; each test has it make `Squares` in a folder of the test's own."""
+
+    def test_the_artifact_is_the_stages_own(self, tmp_path: Path) -> None:
+        for count in (100, 98, 3):  # the last block is smaller
+            engine, folders = self.make(tmp_path), [tmp_path / f"{name}-{count}" for name in ("own", "engine")]
+            own, context = (context_of(folder, count=count) for folder in folders)
+            facts = own.spec.make(own)
+            rule(dict(engine.make(context)) == facts, "an engine returns the facts of the stage's `finish`", facts)
+            squares = [(folder / _SQUARES).read_bytes() for folder in folders]
+            rule(squares[0] == squares[1], "an engine makes the bytes of the stage's own `make`")
+
+    def test_finished_blocks_stay(self, tmp_path: Path) -> None:
+        context = context_of(tmp_path / "work")
+        for number in (0, 1, 7, 14):
+            context.spec.blocks(context).write(number, block(f"{number} was here\n"))
+        self.make(tmp_path).make(context)
+        kept = (context.folder / _SQUARES).read_text()
+        rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks stay", kept)
+
+    def test_an_error_is_the_stages_own(self, tmp_path: Path) -> None:
+        """It is raised as it is; finished blocks stay, and the next run continues."""
+        engine, context = self.make(tmp_path), context_of(tmp_path / "work", broken=50)
+        try:
+            engine.make(context)
+            rule(False, "an error of the stage is raised")
+        except DataError as error:
+            rule(str(error) == "tried: 50 cannot be squared", "an error of the stage is raised as it is", error)
+        engine.make(context := context_of(tmp_path / "work"))
+        lines = (context.folder / _SQUARES).read_text().split()
+        rule(lines == [str(value * value) for value in range(100)], "the next run makes the rest")

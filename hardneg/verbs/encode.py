@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
-from hardneg.encoders.spec import Attention, ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
@@ -32,9 +32,6 @@ class Encode(IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
-    keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
-    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 2
@@ -50,10 +47,6 @@ class Encode(IndexSpec):
         default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
     )
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    tf32: bool = Field(default=False, json_schema_extra=LATER)
-    attention: Attention = Field(default="auto", json_schema_extra=FREE)
-    compile: bool = Field(default=False, json_schema_extra=FREE)
-    keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Segments of documents that become a vector a token."""
@@ -99,15 +92,7 @@ class Encode(IndexSpec):
         corpus, scratch = open_corpus(context), context.folder / SCRATCH
         encoder = open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, scratch, context.progress, world())
-        options = EncodeOptions(
-            self.tokens_per_batch,
-            self.precision,
-            attention=self.attention,
-            compile=self.compile,
-            keep_tokens=self.keep_tokens,
-            tf32=self.tf32,
-            begun=scratch / "begun",
-        )
+        options = EncodeOptions(self.tokens_per_batch, self.precision)
         layout = Layout.of_encoder(encoder, rows)
         unit = "passages" if self.segments is None else "segments"
         return EncodedBlocks(
@@ -129,13 +114,6 @@ class EncodedBlocks(StageBlocks):
         from hardneg.encoders.corpus.stream import encoded_blocks
 
         return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
-
-    def write(self, number: int, block: "BlockResult") -> None:
-        """Writes a block; what was kept of it while it was unfinished goes."""
-        from hardneg.formats.vectors.begun_blocks import drop
-
-        super().write(number, block)
-        drop(self.options.begun, self.layout.name(number))
 
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""

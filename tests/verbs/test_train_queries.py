@@ -152,7 +152,7 @@ def test_trained_centroids_are_an_index_that_a_search_may_name(made: tuple[Path,
 
 def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcome], tmp_path: Path) -> None:
     from hardneg.indexes.backends.product import PqSearcher
-    from hardneg.indexes.dense import DenseIndex
+    from hardneg.indexes.open_store import DenseIndex
 
     path, store, outcome = made
     plan = make_plan(load_recipe(path))

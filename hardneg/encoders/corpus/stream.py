@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
-from hardneg.encoders.tokens.kept_ids import kept_ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
-from hardneg.formats.vectors.begun_blocks import arrays_of, drop, encoded_of
+from hardneg.records.encoded import arrays_of, encoded_of
 from hardneg.runtime.distributed import World, barrier, from_first, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
-BLOCK = 4096
-"""Rows of a block, at most: a family of encoders may write fewer at a time."""
+BLOCK = 1024
+"""Rows of a block, at most, which a stop may cost: a family of encoders may write fewer at a time."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +39,6 @@ class Layout:
         count = len(rows.first) - 1
         starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
         return cls(starts, rows.first[starts])
-
-    def name(self, number: int) -> str:
-        """The name of an unfinished block: the number of its first document."""
-        return str(int(self.documents[number]))
 
     @property
     def sizes(self) -> list[int]:
@@ -75,16 +69,12 @@ def write_index(
     barrier()
     finished, size = store.finished(), here.size * len(encoders)
 
-    def write(number: int, block: BlockResult) -> None:
-        store.write(number, block)
-        drop(options.begun, layout.name(number))
-
     def part(number: int) -> None:
         share = World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
             blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
-            write_behind(blocks, write)
+            write_behind(blocks, store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
@@ -110,10 +100,9 @@ def encoded_blocks(
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
-    with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
-        windows = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
-        for number, (_, encoded) in zip(numbers, windows, strict=True):
-            yield number, BlockResult(arrays_of(encoded))
+    windows = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
+    for number, (_, encoded) in zip(numbers, windows, strict=True):
+        yield number, BlockResult(arrays_of(encoded))
 
 
 def join_blocks(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path) -> None:

@@ -76,10 +76,22 @@ def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Find
     kept = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
     if len(kept) < len(answers):
         left_out["answers without a word"] += len(answers) - len(kept)
-    if match == "regex":
-        return _any_pattern([look for text in kept if (look := _searcher(text, left_out))], left_out)
-    needles = [_joined(text) for text in kept]
-    return lambda text: any(needle in text for needle in needles)
+    if match == "string":
+        needles = [_joined(text) for text in kept]
+        return lambda text: any(needle in text for needle in needles)
+    searchers = [look for text in kept if (look := _searcher(text, left_out))]
+
+    def search(text: str) -> bool:
+        for searcher in list(searchers):
+            try:
+                if searcher(text):
+                    return True
+            except TimeoutError:
+                searchers.remove(searcher)
+                left_out["patterns given up after a second in one passage"] += 1
+        return False
+
+    return search
 
 
 def _joined(text: str) -> str:
@@ -98,27 +110,13 @@ def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             plain = re.compile(text, re.IGNORECASE | re.MULTILINE)
-            if not slow:
-                return lambda passage: plain.search(passage) is not None
-            careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0)
+            careful = regex.compile(text, regex.IGNORECASE | regex.MULTILINE | regex.VERSION0) if slow else None
     except (re.error, regex.error, ValueError, OverflowError, RecursionError, MemoryError):
         left_out["patterns that cannot be compiled"] += 1
         return None
+    if careful is None:
+        return lambda passage: plain.search(passage) is not None
     return lambda passage: careful.search(passage, timeout=_SECONDS) is not None
-
-
-def _any_pattern(searchers: list[Finder], left_out: Counter[str]) -> Finder:
-    def search(text: str) -> bool:
-        for searcher in list(searchers):
-            try:
-                if searcher(text):
-                    return True
-            except TimeoutError:
-                searchers.remove(searcher)
-                left_out["patterns given up after a second in one passage"] += 1
-        return False
-
-    return search
 
 
 class PassageAnswers:

@@ -63,13 +63,9 @@ def _by_member(memberships: Iterable[Membership]) -> dict[str, str]:
     for member_id, named in memberships:
         group = " ".join(named.split())
         if groups.setdefault(member_id, group) != group:
-            raise Unplaced(Membership(member_id, named), two_groups(member_id, groups[member_id], group))
+            reason = f"{member_id} is in two groups, {groups[member_id]!r} and {group!r}; give one"
+            raise Unplaced(Membership(member_id, named), reason)
     return groups
-
-
-def two_groups(member_id: str, group: str, other: str) -> str:
-    """What is wrong where a member has another group again."""
-    return f"{member_id} is in two groups, {group!r} and {other!r}; give one"
 
 
 class Exclusion(NamedTuple):

@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError, HardnegError
+from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 
@@ -144,25 +142,6 @@ def test_fingerprint_follows_content(folder):
             file.write("\n")
         seen.add(Beir(str(folder)).fingerprint())
     assert len(seen) == 4
-
-
-LINES = st.sampled_from([*CORPUS.splitlines(), *QUERIES.splitlines(), HEADER, "q1\td1\t1", "q1 0 d2 0"])
-BYTES = st.lists(LINES.map(str.encode) | st.binary(max_size=12), max_size=5).map(b"\n".join)
-
-
-@settings(max_examples=150)
-@given(BYTES, BYTES, BYTES)
-def test_no_bytes_give_another_error(tmp_path_factory, corpus, queries, qrels):
-    folder = tmp_path_factory.mktemp("fuzz")
-    (folder / "qrels").mkdir()
-    for name, data in (("corpus.jsonl", corpus), ("queries.jsonl", queries), ("qrels/dev.tsv", qrels)):
-        (folder / name).write_bytes(data)
-    try:
-        write_collection(Beir(str(folder)).load(), folder / "stored", Silent())
-    except HardnegError as error:
-        assert "\n" not in str(error)
-    else:
-        StoredCollection.open(folder / "stored").all_qrels()
 
 
 REAL = {

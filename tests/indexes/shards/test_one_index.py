@@ -1,11 +1,10 @@
 """An index in shards is the same index: ids and scores to the bit, for each form, however it is cut."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from encoded_forms import FORMS, drawn_queries, write_encoded
+from encoded_forms import FORMS, drawn_queries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from indexes.shards.parts import COUNT, documents
@@ -65,30 +64,3 @@ def test_a_linked_copy_has_the_shards(whole, tmp_path, form):
     else:
         store.store.link(tmp_path / "b")
     check_same(shards, tmp_path / "b", form)
-
-
-@pytest.mark.parametrize("form", ["vectors", "weights"])
-def test_threads_read_many_shards_at_once(whole, tmp_path, form):
-    shards = in_shards(whole[form], tmp_path / "list", list(range(25, COUNT, 25)))
-    store, one = (open_store(folder) for folder in (shards, whole[form]))
-
-    def read(number):
-        rows = np.arange(number, COUNT, 25)
-        return all(np.array_equal(*map(_weights, (store.encoded(some), one.encoded(some)))) for some in (rows, rows))
-
-    with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(read, range(24)))
-
-
-def _weights(encoded):
-    return encoded if isinstance(encoded, np.ndarray) else encoded.weights
-
-
-def test_the_same_is_found_in_shards(tmp_path):
-    vectors, queries = (np.random.default_rng(n).standard_normal((n, 32), np.float32) for n in (9000, 300))
-    vectors[4000:4100] = vectors[:100]
-    options = ExactOptions(device="cpu", corpus_block=1024)
-    expected = open_store(write_encoded(tmp_path / "whole", vectors), options).search(queries, 50)
-    shards = in_shards(tmp_path / "whole", tmp_path / "shards", [1700, 1800, 4099, 7000])
-    found = open_store(shards, options).search(queries, 50)
-    assert found.rows.tobytes() == expected.rows.tobytes() and found.scores.tobytes() == expected.scores.tobytes()

@@ -23,8 +23,6 @@ FLAGS = (
 SCREENS = {
     "query": ("light", "/query?q=12&list=bm25-denoised", ""),
     "suspicious": ("light", "/suspicious?list=minilm-topk", ""),
-    "compare": ("light", "/compare?a=bm25-denoised&b=minilm-top&q=12", ""),
-    "margins": ("dark", "/margins?list=minilm-topk&run=minilm-train", ""),
     "left-out": ("dark", "/query?q=12&list=bm25-denoised", "main > h2:last-of-type"),
 }
 """Name of the file: colours, address, and what to scroll to."""

@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     from hardneg.formats.corpus import Corpus
     from hardneg.formats.doc_ids import DocIds
     from hardneg.formats.export import catalogue as forms
-    from hardneg.formats.export.forms import WriteOptions, write_form
     from hardneg.formats.negatives import join_negatives
     from hardneg.formats.runs import stream_run, write_run
     from hardneg.formats.segments import Segments
@@ -136,7 +135,6 @@ if TYPE_CHECKING:
     )
     from hardneg.registry.plugins import configure, plugin_errors
     from hardneg.registry.protocols import (
-        DenseSearcher,
         FilterTexts,
         QueryWriter,
         Reranker,
@@ -179,7 +177,7 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE", "CHOICES",
-    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DenseSearcher", "DocIds", "Document",
+    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DocIds", "Document",
     "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions",
     "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FlatWriter",
     "FolderFamily", "Form", "FullSpec", "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile",
@@ -191,7 +189,7 @@ __all__ = [  # noqa: RUF022
     "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
-    "UsageError", "ValidationOptions", "Workplace", "World", "WriteOptions", "WriterCost", "Written", "answer_spans",
+    "UsageError", "ValidationOptions", "Workplace", "World", "WriterCost", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
@@ -206,7 +204,7 @@ __all__ = [  # noqa: RUF022
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
-    "without_problems", "wording", "world", "write_form", "write_metrics", "write_run", "writing_model",
+    "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 
 

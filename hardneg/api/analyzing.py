@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -17,7 +16,7 @@ from hardneg.api.arguments import AnalyzeArguments, Where, options_of, spelled_o
 from hardneg.api.content_store import keep_content
 from hardneg.api.dataset_argument import named_qrels
 from hardneg.api.evaluation import Evaluation
-from hardneg.api.results import html_section, writing
+from hardneg.api.results import writing
 from hardneg.api.run_argument import is_run, labelled_runs, run_file, run_labels
 from hardneg.api.workplace import Workplace
 from hardneg.evaluation.metrics_json import write_metrics
@@ -178,10 +177,10 @@ class AnalysisResult:
         with writing("AnalysisResult.draw", paths, overwrite) as files:
             self.analysis.draw(self.numbers, files)
 
-    def _repr_html_(self) -> str:
-        with TemporaryDirectory() as folder:
-            drawn = Path(folder) / "figure.svg"
-            self.analysis.draw(self.numbers, [drawn])
-            svg = drawn.read_text("utf-8")
+    def _repr_markdown_(self) -> str:
+        from hardneg.report.content import ReportContent
+        from hardneg.report.page import markdown
+
         tables: Sequence[Any] = self.analysis.tables(self.numbers)
-        return html_section(Section("", tables, self.analysis.explain(self.numbers), svg[svg.find("<svg") :]))
+        section = Section(self.name, tables, self.analysis.explain(self.numbers))
+        return markdown(ReportContent("", {}, 0, sections=[section]))

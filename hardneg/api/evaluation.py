@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.api.results import html_graphics, html_section, html_table, writing
+from hardneg.api.results import writing
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.records.wording import counted
-from hardneg.report.content import ReportContent, systems_section, tests_by_metric
-from hardneg.report.intervals import means_graphic
+from hardneg.report.content import ReportContent
 
 
 @dataclass(frozen=True)
@@ -77,14 +76,9 @@ class Evaluation:
             f"{label}: {', '.join(f'{name} {mean:.4f}' for name, mean in values.items())}"
             for label, values in self.metrics.items()
         )
-        return f"Evaluation({counted(self._content.queries, 'query')}; {means})"
+        return f"Evaluation({counted(ReportContent.of('', self.measured).queries, 'query')}; {means})"
 
-    @property
-    def _content(self) -> ReportContent:
-        return ReportContent.of("", self.measured)
+    def _repr_markdown_(self) -> str:
+        from hardneg.report.page import markdown
 
-    def _repr_html_(self) -> str:
-        tests = "".join(map(html_table, tests_by_metric(self._content)))
-        metrics = enumerate(self._content.metrics)
-        figures = (means_graphic(self._content, metric, f"means-{number}") for number, metric in metrics)
-        return html_section(systems_section(self._content)) + html_graphics(figures) + tests
+        return markdown(ReportContent.of("", self.measured))

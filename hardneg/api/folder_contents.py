@@ -22,13 +22,9 @@ from hardneg.registry.plugins import configure, load_plugin, plugin_names
 if TYPE_CHECKING:
     from hardneg.datasets.documents import DocumentFolder
 
-PYTHON = "py"
-"""The form of `documents` that is read only if it is named."""
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
 """Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
-_FEW_PASSAGES = 200_000
-"""So many judged documents are looked at for their ids."""
 _READ = 8 << 20
 """Files of so many bytes together are read and cut, to count their passages and to find what cannot be read."""
 _FORMS = "queries are lines of an id, a tab and a text in queries.tsv, judgements belong to a folder of BEIR's form"
@@ -87,7 +83,7 @@ class FolderContents:
         left_out += [f"{path.name}: not read; {_FORMS}" for path in (*others, *qrels)]
         size = 0
         if not plain:
-            dataset, opened = _documents(dataset)
+            opened = _configured(dataset).load()
             size, few = _counted(opened)
             left_out += opened.notes()
         size = size or _configured(dataset).size_hint()
@@ -115,22 +111,6 @@ def _counted(opened: "DocumentFolder") -> tuple[int, bool]:
     return passages, len({each.group for each in opened.groups("document")}) < _FEW
 
 
-def _documents(dataset: Mapping[str, Any]) -> "tuple[dict[str, Any], DocumentFolder]":
-    """The dataset of a folder of files, as Python's where there are no others, and the same opened.
-
-    Raises:
-        DataError: there is no file that is read.
-    """
-    try:
-        return dict(dataset), _configured(dataset).load()
-    except DataError as error:
-        code = {**dataset, "forms": [PYTHON]}
-        try:
-            return code, _configured(code).load()
-        except DataError:
-            raise error from None
-
-
 def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
     """The contents in the first form that can be read with judgements; None where the folder seems to have none.
 
@@ -146,23 +126,20 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
         except DataError as error:
             errors.append(error)
             continue
-        judged, left_out, known_ids = dict[str, int](), list[str](), dict[str, set[str]]()
-        small = loader.size_hint() <= _FEW_PASSAGES
-        doc_ids = {each.doc_id for each in collection.documents()} if small else None
+        judged, left_out, trained = dict[str, int](), list[str](), set[str]()
+        doc_ids = {each.doc_id for each in collection.documents()}
         for split in collection.splits():
             relevant = [each for each in collection.qrels(split) if each.relevance > 0]
             query_ids = {each.query_id for each in collection.queries(split)}
-            known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
-            judged[split], known_ids[split] = len(known), known
+            known = {each.query_id for each in relevant if each.doc_id in doc_ids} & query_ids
+            judged[split] = len(known)
             if lacking := len({each.query_id for each in relevant}) - len(known):
                 reason = "whose query or documents the folder lacks"
                 left_out.append(f"{split}: judgements of {counted(lacking, 'query')} left out, {reason}")
-        trained = known_ids.pop("train", set())
-        left_out += [
-            f"{split}: {counted(len(ids & trained), 'query is', 'queries are')} in train too: that measures memory"
-            for split, ids in known_ids.items()
-            if ids & trained
-        ]
+            if shared := known & trained:  # train is the first split
+                also = counted(len(shared), "query is", "queries are")
+                left_out.append(f"{split}: {also} in train too: that measures memory")
+            trained |= known if split == "train" else set()
         return FolderContents(folder, dataset, loader.size_hint(), judged, left_out=left_out)
     if errors and any(folder.glob("*qrels*")):
         raise errors[0]

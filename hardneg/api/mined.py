@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.api.argument_values import at_least_one, file_path
 from hardneg.api.content_store import keep_result
-from hardneg.api.results import ROWS, ROWS_FILE, StoredResult, TextSource, caption, writing
+from hardneg.api.results import ROWS_FILE, StoredResult, TextSource, writing
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.layout import NEGATIVES, RUN
 from hardneg.records.types import Negatives
 from hardneg.records.wording import counted
-from hardneg.report.table import Table
 from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
@@ -147,21 +146,6 @@ class MinedNegatives(StoredResult):
         queries, negatives = (int(self.facts.get(name, 0)) for name in ("queries", "negatives"))
         size = f"{counted(queries, 'query')} of split {self.source.split}, {counted(negatives, 'negative')}"
         return f"MinedNegatives({self.name!r}, {size}, {self.path})"
-
-    def _repr_html_(self) -> str:
-        shown = self.rows[:ROWS]
-        texts = self.source.queries([item.query_id for item in shown])
-        first = [doc_id for item in shown for doc_id in (*item.positives[:1], *item.negatives[:1])]
-        contents = self.source.documents(first)
-        rows = [
-            [
-                texts.get(item.query_id, item.query_id),
-                *(contents[doc_ids[0]] if doc_ids else "–" for doc_ids in (item.positives, item.negatives)),
-                str(len(item.negatives)),
-            ]
-            for item in shown
-        ]
-        return caption(repr(self), Table(["query", "positive", "first negative", "negatives"], rows, words=3))
 
 
 def mined_in(

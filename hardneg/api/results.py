@@ -1,12 +1,11 @@
 """What functions return: frozen objects over artifacts of the store, whose content is read when it is asked for."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from hardneg.api.argument_values import file_path
 from hardneg.api.content_store import keep_result
@@ -16,7 +15,6 @@ from hardneg.formats.runs import read_run, stream_run
 from hardneg.records.layout import RUN
 from hardneg.records.types import RankedList
 from hardneg.records.wording import counted
-from hardneg.report.table import Graphic, Section, Table, cell
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target
 
@@ -25,19 +23,6 @@ if TYPE_CHECKING:
 
 
 ROWS_FILE = "rows.arrow"
-
-
-class ReadOnly(dict[str, Any]):
-    """What is known of a result: takes no change, and is a `dict` to JSON and pickle."""
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("what is known of a result cannot be changed; copy it with dict(...)")
-
-    __setitem__ = __delitem__ = __ior__ = _refuse
-    update = setdefault = pop = popitem = clear = _refuse
-
-    def __reduce__(self) -> tuple[type["ReadOnly"], tuple[dict[str, Any]]]:
-        return ReadOnly, (dict(self),)
 
 
 @dataclass(frozen=True)
@@ -52,9 +37,6 @@ class StoredResult:
     key: str
     path: Path
     facts: Mapping[str, Any] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "facts", ReadOnly(self.facts))
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -128,17 +110,6 @@ class RankedRun(StoredResult):
         split = f" of split {self.source.split}" if self.source else ""
         return f"RankedRun({self.name!r}, {queries}{split}, {self.path})"
 
-    def _repr_html_(self) -> str:
-        shown = [pair for pair, _ in zip(self, range(ROWS), strict=False)]
-        texts = self.source.queries([query_id for query_id, _ in shown]) if self.source else {}
-        best = self.source.documents([each.doc_ids[0] for _, each in shown if each.doc_ids]) if self.source else {}
-        rows = [
-            [query_id, texts.get(query_id, ""), each.doc_ids[0], best.get(each.doc_ids[0], ""), f"{each.scores[0]:.4f}"]
-            for query_id, each in shown
-            if each.doc_ids
-        ]
-        return caption(repr(self), Table(["query", "text", "best document", "text", "score"], rows, words=4))
-
 
 @dataclass(frozen=True)
 class TextSource:
@@ -156,17 +127,6 @@ class TextSource:
     def of(cls, dataset: Artifact, split: str, store: Store, reads: Sequence[Path] = ()) -> "TextSource":
         """Opens the artifact of a dataset."""
         return cls(StoredCollection.open(dataset.path), split, store, reads)
-
-    def queries(self, query_ids: list[str]) -> dict[str, str]:
-        """The texts of some queries; those of another split are left out."""
-        wanted = set(query_ids)
-        return {each.query_id: each.text for each in self.collection.queries(self.split) if each.query_id in wanted}
-
-    def documents(self, doc_ids: list[str]) -> dict[str, str]:
-        """The contents of some documents. Raises DataError where the corpus has no such document."""
-        corpus = self.collection.corpus
-        rows = corpus.known_rows(doc_ids, "the document", "give the corpus that it is of")
-        return {each.doc_id: each.contents for each in corpus.documents_at(rows)}
 
 
 def source_of_runs(value: Any) -> TextSource | None:
@@ -209,48 +169,3 @@ def writing(
     outputs.check()
     with outputs.laid_out():
         yield files
-
-
-_LONGEST = 160
-ROWS = 5
-"""How many rows of a result are shown."""
-
-
-def html_table(table: Table) -> str:
-    """A table with a head; the first `words` columns are to the left, figures to the right; long texts are cut."""
-    head = "".join(f"<th>{escape(cell(name).text)}</th>" for name in table.columns)
-    rows = "".join(f"<tr>{''.join(_cells(row, table.words))}</tr>" for row in table.rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def html_section(section: Section) -> str:
-    """The tables, what explains them, and the figure, which hardneg has drawn."""
-    lead, *texts = (
-        f"<p>{escape(text)}</p>" if text else "" for text in (section.lead, section.explained, *section.lines)
-    )
-    return lead + "".join([*map(html_table, section.tables), *texts]) + section.svg
-
-
-def html_graphics(graphics: Iterable[Graphic]) -> str:
-    """Figures of the report, each with its caption, in colours that light and dark notebooks show."""
-    each = "".join(f"<figure>{one.svg}<figcaption>{escape(one.caption)}</figcaption></figure>" for one in graphics)
-    return f'<div style="max-width: 46rem">{each}</div>'
-
-
-def caption(text: str, table: Table) -> str:
-    """A line, and a table below it."""
-    return f"<p>{escape(text)}</p>{html_table(table)}"
-
-
-def cut(text: str) -> str:
-    """As much of a text as a cell shows."""
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
-
-
-def _cells(row: Iterable[object], words: int) -> Iterable[str]:
-    for column, content in enumerate(row):
-        shown_cell = cell(content)  # type: ignore[arg-type]
-        text = escape(cut(shown_cell.text) + shown_cell.marks)
-        shown = f"<b>{text}</b>" if shown_cell.strong else text
-        shown += f"<br><small>{escape(shown_cell.note)}</small>" if shown_cell.note else ""
-        yield f'<td style="text-align:{"left" if column < words else "right"}">{shown}</td>'

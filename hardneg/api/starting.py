@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from hardneg.api.argument_values import file_path
 from hardneg.api.arguments import Model
 from hardneg.api.dataset_argument import named_model
-from hardneg.api.folder_contents import PYTHON, FolderContents
+from hardneg.api.folder_contents import FolderContents
 from hardneg.api.recipes import ChosenRecipe, RunFolder
 from hardneg.api.results import writing
 from hardneg.api.workplace import Workplace
 from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BM25, DOCSTRING, TOPK
+from hardneg.records.named_plugins import BM25, TOPK
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replace_text
 
@@ -92,24 +92,18 @@ class Beginning:
         else:
             yield f"{seen}; no queries and no judgements"
         yield from contents.left_out
-        yield from self._labelled_sentences() if self.labelled else self._written_sentences()
+        if self.labelled:
+            yield f"recipe {WITH_LABELS}: the model learns from the judged queries, beside in-batch negatives alone"
+            chosen = "; `hardneg recommend` chooses others on the dev queries" if self.measurable else ""
+            yield f"which negatives: the first 10 of each query{chosen}"
+        else:
+            yield from self._written_sentences()
         yield f"model {self.model}: {self._read[1]}"
         if self._lexical:
             yield f"BM25 is left out: {self._lexical}"
 
-    def _labelled_sentences(self) -> Iterator[str]:
-        yield f"recipe {WITH_LABELS}: the model learns from the judged queries, beside in-batch negatives alone"
-        if self.measurable:
-            yield "which negatives: the first 10 of each query; `hardneg recommend` chooses others on the dev queries"
-        elif self.contents.judged.get(_DEV):
-            yield "which negatives: the first 10 of each query; there are no test queries, so those of dev measure"
-        else:
-            yield "which negatives: the first 10 of each query; there are no dev queries to choose by"
-
     def _written_sentences(self) -> Iterator[str]:
         yield f"recipe {WITHOUT_LABELS}: queries are written from the passages, and the model learns from them"
-        if self._python:
-            yield "a passage is a function or class, its query the first sentence of its docstring: writer `docstring`"
         if self.contents.few:
             yield "of so few documents each passage alone is put into train, dev or test: `split_by: passage`"
         if self.contents.documents < _FEWEST:
@@ -121,11 +115,6 @@ class Beginning:
             yield "the own queries train and measure nothing, as nobody has judged them: they are searched in the end"
         if not self.contents.judged:
             yield "it is measured by written queries, which are not those that people ask"
-
-    @property
-    def _python(self) -> bool:
-        """Whether all documents are Python files."""
-        return PYTHON in self.contents.dataset.get("forms", ())
 
     @cached_property
     def _resolved(self) -> "ResolvedModel":
@@ -166,8 +155,6 @@ class Beginning:
                     stage["loss"]["temperature"] = 1.0
             elif stage["stage"] in ("search", "evaluate") and tested != _TEST:
                 stage.setdefault("split", tested)
-        if self._python:
-            stages["written"]["writers"] = [DOCSTRING]
         if contents.few:
             stages["written"]["split_by"] = "passage"
         if self.labelled:

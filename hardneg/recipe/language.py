@@ -221,25 +221,7 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
         for other in replaced({key: value}):
             if ".".join([*parents, other]) not in written:
                 changed = _without(changed, [*parents, other])
-    return _without_strays(changed, tree, settings, problems), problems
-
-
-def _without_strays(
-    changed: dict[str, Any], before: Mapping[str, Any], settings: Sequence[str], problems: list[str]
-) -> dict[str, Any]:
-    """The tree less the stages that a misspelt `--set stages.NAME.KEY=...` has begun: they have no verb."""
-    known, stages = before.get("stages"), changed.get("stages")
-    if not isinstance(known, Mapping) or not isinstance(stages, Mapping):
-        return changed
-    strays = set()
-    for path in (setting.partition("=")[0] for setting in settings):
-        top, _, rest = path.partition(".")
-        name, inside, _ = rest.partition(".")
-        if top == "stages" and inside and name not in known and "stage" not in (stages.get(name) or ()):
-            reason = f"no stage {name!r}{suggestion(name, known)}; there are: {', '.join(map(str, known))}"
-            problems.append(f"set {path}: {reason}")
-            strays.add(name)
-    return {**changed, "stages": {name: value for name, value in stages.items() if name not in strays}}
+    return changed, problems
 
 
 def _set(tree: Any, path: list[str], value: Any) -> dict[str, Any]:

@@ -152,7 +152,8 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
             reason = f"`{START}` is the recipe's model, `{DATASET}` its dataset"
             problems.append(f"{path}: the name {name!r} is taken: {reason}")
         elif not isinstance(value, Mapping) or not isinstance(value.get("stage"), str):
-            problems.append(f"{path}.stage: missing; one of: {', '.join(verbs)}")
+            named = suggestion(name, [other for other in stages if other != name])
+            problems.append(f"{path}.stage: missing{named}; one of: {', '.join(verbs)}")
         elif reason := not_installed("stages", value["stage"]):
             outside.setdefault(reason, []).append(name)
         elif value["stage"] not in verbs:

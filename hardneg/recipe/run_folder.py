@@ -23,7 +23,6 @@ from hardneg.recipe.language import preset_names
 from hardneg.recipe.yaml_load import find_recipe, is_shipped, named_recipes, parsed
 from hardneg.records.errors import DataError
 from hardneg.records.layout import DATASET, IR_METADATA, LOCK, METRICS, MODEL_FOLDER
-from hardneg.records.named_plugins import IR_DATASETS
 from hardneg.records.private_paths import dataset_name, without_paths
 from hardneg.records.wording import counted
 from hardneg.runtime.devices import cpu_name
@@ -32,15 +31,10 @@ from hardneg.store.atomic_write import link_file, link_folder, replace_text
 from hardneg.store.digest import digest
 from hardneg.store.gc_roots import laid_out
 from hardneg.verbs.evaluate import Evaluate
-from hardneg.verbs.fuse import Fuse
-from hardneg.verbs.rerank import Rerank
-from hardneg.verbs.write_queries import WriteQueries
 
 if TYPE_CHECKING:
     from hardneg.recipe.load import Recipe
     from hardneg.recipe.plan import Plan
-    from hardneg.store.artifacts import Artifact
-    from hardneg.verbs.shared.stage_spec import StageSpec
 
 
 def default_folder(recipe: str, preset: str) -> Path:
@@ -123,7 +117,9 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
         written = [link_file(source, out / name) for name, source in published.items() if source.suffix]
         folders = {name: source for name, source in published.items() if not source.suffix and source.is_dir()}
         written += [link_folder(source, out / name, {MANIFEST}) for name, source in folders.items()]
-        evaluation = _evaluation(plan, artifacts)
+        made = {name: spec for name, spec in plan.recipe.stages.items() if name in artifacts}
+        usual = (name for name, spec in made.items() if METRICS in spec.publishes(plan.recipe.view(name)))
+        evaluation = next((name for name in usual if isinstance(made[name], Evaluate)), None)
         if evaluation is not None and (out / MODEL_FOLDER) in written:
             card = out / MODEL_FOLDER / "README.md"
             scores = json.loads((out / METRICS).read_text(encoding="utf-8"))["metrics"]
@@ -142,15 +138,6 @@ def publish(plan: "Plan", artifacts: Mapping[str, Artifact], store: Store, out: 
                 content["measured"] = read_lock(out)["measured"]
         replace_text(lock, as_yaml(content))
         return [*written, metadata, lock]
-
-
-def _evaluation(plan: "Plan", artifacts: Mapping[str, Artifact]) -> str | None:
-    """The stage that was made whose metrics have the usual name; None where none was."""
-    stages = {name: spec for name, spec in plan.recipe.stages.items() if name in artifacts}
-    for name, spec in stages.items():
-        if isinstance(spec, Evaluate) and METRICS in spec.publishes(plan.recipe.view(name)):
-            return name
-    return None
 
 
 def inputs_of(recipe: "Recipe") -> list[Path]:
@@ -212,119 +199,82 @@ def _published(plan: "Plan", artifacts: Mapping[str, Artifact]) -> dict[str, Pat
 
 
 TIES = "ascending document ids; the second of two equal scores is written as the next smaller float"
-_LIBRARIES = (
-    "accelerate", "datasets", "faiss-cpu", "faiss-gpu-cu12", "numpy", "ranx", "scipy", "sentence-transformers", "torch",
-    "transformers",
-)  # fmt: skip
+_LIBRARIES = ("faiss-cpu", "numpy", "pyserini", "ranx", "sentence-transformers", "torch", "transformers")
 _GIB = 1 << 30
 
 
 def ir_metadata(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> dict[str, Any]:
     """The metadata of a finished recipe, as a tree for YAML; artifacts: by stage."""
-    stages = {name: spec for name, spec in recipe.stages.items() if name in artifacts}
+    evaluations = [spec for spec in recipe.stages.values() if isinstance(spec, Evaluate)]
+    measures = list(dict.fromkeys(name for spec in evaluations for name in spec.metrics))
+    tests = ["t-test", "permutation"] if any(len(spec.runs) > 1 for spec in evaluations) else []
+    loaders = {stage: spec.loader for stage, spec in recipe.collections.items()}
+    names = {
+        stage: dataset_name(":".join(filter(None, [loader.name, str(loader.options.get("source") or "")])))
+        for stage, loader in loaders.items()
+    }
+    trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
+    training = {"training data": [{"name": name} for name in dict.fromkeys(names.values())]} if trains else {}
     preset = f" --preset {recipe.preset}" if recipe.preset else ""
     called = recipe.name if is_shipped(recipe.source) else shlex.quote(recipe.source.name)
+    seconds = {name: float(artifact.facts.get("seconds") or 0) for name, artifact in artifacts.items()}
     return {
         "schema-version": 0.1,
         "run-version": 1.0,
         "tag": "-".join(filter(None, [recipe.name, recipe.preset])),
         "platform": _platform(artifacts.values()),
-        "research goal": {"description": without_paths(recipe.title), "evaluation": _measures(recipe)},
+        "research goal": {
+            "description": without_paths(recipe.title),
+            "evaluation": {
+                **({"reported measures": measures} if measures else {}),
+                **(
+                    {"significance test": [{"name": n, "correction method": "holm-bonferroni"} for n in tests]}
+                    if tests
+                    else {}
+                ),
+            },
+        },
         "implementation": {
             "executable": {"cmd": f"hardneg recipe run {called}{preset}", "settings": LOCK},
             "source": {"lang": ["Python"]},
         },
-        "method": {"automatic": True, "score ties": TIES, "retrieval": list(_retrieval(stages))},
+        "method": {"automatic": True, "score ties": TIES, "retrieval": list(_retrieval(recipe, artifacts))},
         "actor": {"role": "experimenter"},
-        "data": _data(recipe),
-        "resources": _resources(artifacts),
+        "data": {"test collection": {"name": names[DATASET]}, **training},
+        "resources": {
+            "runtime": {"wallclock": f"{sum(seconds.values()):.1f} s"},
+            "steps": {name: f"{taken:.1f} s" for name, taken in seconds.items() if taken},
+        },
     }
 
 
 def _platform(artifacts: Iterable["Artifact"]) -> dict[str, Any]:
     """This machine, the GPUs that any step was made on, and the versions of what computes."""
     used = {usage["device"] for artifact in artifacts if (usage := artifact.facts.get("usage"))} - {"cpu"}
+    versions = []
+    for name in ("hardneg", *_LIBRARIES):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions.append(f"{name}=={importlib.metadata.version(name)}")
     cpu = {"model": cpu_name(), "architecture": platform.machine(), "number of cores": os.cpu_count() or 1}
     hardware = {"cpu": cpu, "ram": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / _GIB:.1f} GB"}
-    distribution = platform.platform(terse=True)
-    with suppress(OSError, KeyError):
-        distribution = platform.freedesktop_os_release()["PRETTY_NAME"]
-    toolkits = [f"hardneg=={hardneg.__version__}", *_installed(["pyserini"])]
     return {
         "hardware": {**hardware, "gpu": {"model": ", ".join(sorted(used))}} if used else hardware,
-        "operating system": {"kernel": f"{platform.system()} {platform.release()}", "distribution": distribution},
+        "operating system": {
+            "kernel": f"{platform.system()} {platform.release()}",
+            "distribution": platform.platform(terse=True),
+        },
         "software": {
-            "libraries": {"python": [f"python=={platform.python_version()}", *_installed(_LIBRARIES)]},
-            "retrieval toolkit": toolkits,
+            "libraries": {"python": [f"python=={platform.python_version()}", *versions[1:]]},
+            "retrieval toolkit": versions[:1],
         },
     }
 
 
-def _installed(names: Iterable[str]) -> list[str]:
-    versions = []
-    for name in names:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions.append(f"{name}=={importlib.metadata.version(name)}")
-    return versions
-
-
-def _measures(recipe: "Recipe") -> dict[str, Any]:
-    """Measures, the rows that others are compared with, and the tests, of all stages that evaluate."""
-    specs = [spec for spec in recipe.stages.values() if isinstance(spec, Evaluate)]
-    evaluated: dict[str, Any] = {
-        "reported measures": list(dict.fromkeys(name for spec in specs for name in spec.metrics)),
-        "baseline": list(dict.fromkeys(row for spec in specs for row in spec.baselines)),
-    }
-    if any(len(spec.runs) > 1 for spec in specs):
-        evaluated["significance test"] = [
-            {"name": name, "correction method": "holm-bonferroni"} for name in ("t-test", "permutation")
-        ]
-    return {name: value for name, value in evaluated.items() if value}
-
-
-def _retrieval(stages: Mapping[str, "StageSpec"]) -> Iterator[dict[str, Any]]:
+def _retrieval(recipe: "Recipe", artifacts: Mapping[str, "Artifact"]) -> Iterator[dict[str, Any]]:
     """The stages that rank, with what their recipe sets."""
-    for name, spec in stages.items():
-        if spec.artifact_type == "run":
-            options = spec.model_dump(mode="json", exclude_defaults=True, exclude={"stage", "run", "runs"})
+    for name, spec in recipe.stages.items():
+        if name in artifacts and spec.artifact_type == "run":
+            options = spec.model_dump(mode="json", exclude_defaults=True, exclude={"stage"})
             files = [file for _, _, file in input_files(spec)]
-            about: dict[str, Any] = {"name": name, "method": spec.verb}
-            about |= {"reranks": spec.run} if isinstance(spec, Rerank) else {}
-            about |= {"interpolates": list(spec.runs.values())} if isinstance(spec, Fuse) else {}
-            yield about | {key: without_paths(value, files) for key, value in options.items() if value is not None}
-
-
-def _data(recipe: "Recipe") -> dict[str, Any]:
-    loaders = {stage: spec.loader for stage, spec in recipe.collections.items()}
-    sources = {stage: str(loader.options.get("source") or "") for stage, loader in loaders.items()}
-    whole = {stage: ":".join(filter(None, [loader.name, sources[stage]])) for stage, loader in loaders.items()}
-    names = {stage: dataset_name(name) for stage, name in whole.items()}
-    tested = {"name": names[DATASET]}
-    writing = [spec for spec in recipe.stages.values() if isinstance(spec, WriteQueries)]
-    writers = ", ".join(dict.fromkeys(writer.name for spec in writing for writer in spec.writers))
-    written = {"topics": f"written from its passages by {writers}"} if writers else {}
-    evaluated = ((name, spec) for name, spec in recipe.stages.items() if isinstance(spec, Evaluate))
-    if any(spec.on_written_queries(recipe.view(name)) for name, spec in evaluated):
-        tested |= written
-    if loaders[DATASET].name == IR_DATASETS:
-        tested["ir_datasets"] = sources[DATASET]
-    trains = any(spec.artifact_type in ("model", "reranker") for spec in recipe.stages.values())
-    trained = [{"name": name, **(written if name == names[DATASET] else {})} for name in dict.fromkeys(names.values())]
-    return {"test collection": tested} | ({"training data": trained} if trains else {})
-
-
-def _resources(artifacts: Mapping[str, "Artifact"]) -> dict[str, Any]:
-    """What each step took when it was made: seconds, bytes, and joules where the machine counts them."""
-    steps = {name: artifact.facts for name, artifact in artifacts.items()}
-    seconds = {name: f"{facts['seconds']:.1f} s" for name, facts in steps.items() if facts.get("seconds")}
-    usages = [facts.get("usage") or {} for facts in steps.values()]
-    resources: dict[str, Any] = {
-        "runtime": {"wallclock": f"{sum(facts.get('seconds') or 0 for facts in steps.values()):.1f} s"},
-        "ram": {"used process": {"max": f"{max((each.get('peak_memory', 0) for each in usages), default=0) >> 20} MB"}},
-    }
-    if most := max((each.get("peak_gpu_memory", 0) for each in usages), default=0):
-        resources["gpu"] = {"used process": {"max": f"{most >> 20} MB"}}
-    for device in ("cpu", "gpu"):
-        if joules := sum((each.get("joules") or {}).get(device, 0.0) for each in usages):
-            resources.setdefault(device, {})["energy used system"] = f"{joules:.0f} J"
-    return resources | {"steps": seconds}
+            texts = {key: without_paths(value, files) for key, value in options.items() if value is not None}
+            yield {"name": name, "method": spec.verb, **texts}

@@ -66,19 +66,8 @@ def load_function(name: str) -> RecipeFunction:
         raise PluginError(f"the recipe {name!r} ({points[0].value}) cannot be imported ({reason})") from error
 
 
-def other_recipes() -> str:
-    """Where more recipes are, if their package is not installed; else empty."""
-    if any(point.value.startswith("hardneg_papers.") for point in entry_points("recipes")):
-        return ""
-    return (
-        f"; the papers' tables and the studies are in the package {PACKAGE}, which is not installed: "
-        f"{install_command(PACKAGE)}"
-    )
-
-
 SUFFIX = ".yaml"
 _MAX_BYTES = 1 << 20
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9_]")
 
 
 class _Loader(yaml.SafeLoader):
@@ -97,25 +86,6 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
-
-    def construct_number(self, node: yaml.ScalarNode) -> int | float:
-        """A whole number or one with a fraction; not what YAML reads as another than is written."""
-        whole = node.tag.endswith(":int")
-        value: int | float = (self.construct_yaml_int if whole else self.construct_yaml_float)(node)
-        text = str(node.value)
-        if ":" in text or (whole and _LEADING_ZERO.match(text)):
-            why = "colons for base 60" if ":" in text else "a leading 0 for base 8"
-            reason = f"{text} is {value} to YAML, which takes {why}; write {value}, or quote it as a text"
-            raise _OtherNumber(None, None, reason, node.start_mark)
-        return value
-
-
-for _tag in ("int", "float"):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _Loader.construct_number)
-
-
-class _OtherNumber(yaml.constructor.ConstructorError):
-    """A number that YAML reads as another than is written."""
 
 
 class _Dumper(yaml.SafeDumper):
@@ -164,7 +134,10 @@ def find_recipe(name: str) -> Path | RecipeFunction:
         return load_function(name)
     known = named_recipes()
     reason = f"no recipe is called {name!r}{suggestion(name, known)}; `hardneg recipe list` shows all; or give a path"
-    raise UsageError(reason + other_recipes())
+    if not any(point.value.startswith("hardneg_papers.") for point in entry_points("recipes")):
+        reason += f"; the papers' tables and the studies are in the package {PACKAGE}, which is not installed: "
+        reason += install_command(PACKAGE)
+    raise UsageError(reason)
 
 
 def read_tree(path: Path) -> dict[str, Any]:
@@ -214,12 +187,10 @@ def parse_setting(text: str) -> Any:
     """The value of `KEY=VALUE`, read as YAML; what is none is a text.
 
     Raises:
-        ValueError: it is nothing that a recipe can hold, or a number that YAML reads as another than is written.
+        ValueError: it is nothing that a recipe can hold.
     """
     try:
         return parsed(text)
-    except _OtherNumber as error:
-        raise ValueError(error.problem) from None
     except yaml.YAMLError:
         check_values(text)
         return text

@@ -1,6 +1,6 @@
 """The report in one sentence: what was compared on what, and which differences hold."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hardneg.evaluation.intervals import Interval
@@ -8,18 +8,8 @@ from hardneg.records.wording import counted, joined
 from hardneg.report.content import EQUIVALENT, UNDECIDED, WITHIN, ReportContent, Test, outcome, p_of_outcome
 from hardneg.report.numbers import difference, equation, number
 
-_NAMED = 3  # systems of one outcome that are named
-_HOLD = {
-    "better": ("is better", "are better"),
-    "worse": ("is worse", "are worse"),
-    EQUIVALENT: ("is equivalent", "are equivalent"),
-    UNDECIDED: ("does not differ beyond chance at {level:g}", "do not differ beyond chance at {level:g}"),
-    WITHIN: ("differs within the seeds' noise", "differ within the seeds' noise"),
-}
-_SHOWN = ("better", "worse", EQUIVALENT)
-
-_MOST_FACED = 4  # the same, where the report is about one system
-_FACED = {
+_NAMED = 4  # systems of one outcome that are named
+_OUTCOMES = {
     "better": "better than",
     "worse": "worse than",
     EQUIVALENT: "equivalent to",
@@ -29,21 +19,24 @@ _FACED = {
 
 
 def summary(report: ReportContent) -> str:
-    """Return one sentence: what was compared on what by the first metric, and the outcome; empty without systems."""
+    """Return one sentence: what was compared on what by the first metric, and the outcome; empty without systems.
+
+    It is about the report's system, where it has one that was tested; else about all that were, against the baseline.
+    """
     if not report.metrics:
         return ""
-    tests, over = report.main_tests, report.over or counted(report.queries, "query", "queries")
-    if not tests:
+    metric, over = report.metrics[0], report.over or counted(report.queries, "query", "queries")
+    if not report.main_tests:
         return _without_tests(report, over)
-    if facing_one := story(report, over):
-        return facing_one
-    compared = joined(list(map(quoted, tests))) if len(tests) <= _NAMED else f"{len(tests)} systems"
-    by_outcome: dict[str, list[Test]] = {name: [] for name in _HOLD}
-    for test in sorted(tests.values(), key=lambda test: -abs(test.difference)):
-        by_outcome[outcome(test, report.level)].append(test)
-    outcomes = [_held_by(each, name, report.level) for name, each in by_outcome.items() if each]
-    compared += f" against the baseline {quoted(report.baseline)}, on {over}, by {report.metrics[0]}"
-    return f"{compared}: {'; '.join(outcomes)}."
+    corrected = f"p after Holm's correction, level {report.level:g}"
+    if facing := [_facing(test, report.system) for test in report.tests if test.metric == metric and report.system]:
+        found = _outcomes(report, filter(None, facing), lambda test: test.baseline)
+        if found:
+            told = joined([f"{_OUTCOMES[word]} {names}" for word, names in found.items()])
+            return f"{quoted(report.system)} is {told}, by {metric} on {over} ({corrected})."
+    found = _outcomes(report, report.main_tests.values(), lambda test: test.system)
+    told = "; ".join(f"{word}: {names}" for word, names in found.items())
+    return f"Against the baseline {quoted(report.baseline)}, by {metric} on {over} ({corrected}): {told}."
 
 
 def _without_tests(report: ReportContent, over: str) -> str:
@@ -58,59 +51,31 @@ def _without_tests(report: ReportContent, over: str) -> str:
     return f"Of {len(ranked)} systems on {over}, {best} has the highest {metric}, {value}. No difference was tested."
 
 
-def _held_by(tests: Sequence[Test], held: str, level: float) -> str:
-    """Systems of one outcome, the first with its interval, and the p that all of them reach, or stay above."""
-    named = [
-        f"{quoted(test.system)} ({difference(test.difference, None if row else test.interval)})"
-        for row, test in enumerate(tests[:_NAMED])
-    ]
-    more = len(tests) - _NAMED
-    systems = joined([*named, *([f"{more} more"] if more > 0 else [])])
-    p_values = [p_of_outcome(test, level) for test in tests]
-    p = max(p_values) if held in _SHOWN else min(p_values)
-    name = "TOST p" if held == EQUIVALENT else "p"
-    above = " or more" if len(tests) > 1 and held not in _SHOWN else ""
-    return f"{systems} {_HOLD[held][len(tests) > 1].format(level=level)} (corrected {equation(name, p)}{above})"
+def _facing(test: Test, system: str) -> Test | None:
+    """A test of a system as its difference from the other one; None for a test of others."""
+    if test.baseline != system:
+        return test if test.system == system else None
+    ends = test.interval and Interval(-test.interval.high, -test.interval.low)
+    return replace(test, system=system, baseline=test.system, difference=-test.difference, interval=ends)
 
 
-def story(report: ReportContent, over: str) -> str:
-    """Return how the report's system compares with each one that it was tested against; empty without such a test.
-
-    over: the queries and the collection.
-    """
-    tests = list(facing(report))
-    by_outcome = {word: [test for test in tests if outcome(test, report.level) == word] for word in _FACED}
-    outcomes = [_faced(report, word, each) for word, each in by_outcome.items() if each]
-    if not outcomes:
-        return ""
-    holm = f"p after Holm's correction, level {report.level:g}"
-    return f"{quoted(report.system)} is {joined(outcomes)}, by {report.metrics[0]} on {over} ({holm})."
-
-
-def facing(report: ReportContent) -> Iterator[Test]:
-    """Yield the tests of the report's system by the first metric, each as its difference from the other system."""
-    for test in report.tests:
-        if test.metric in report.metrics[:1] and report.system in (test.system, test.baseline):
-            if test.system != report.system:
-                ends = test.interval and Interval(-test.interval.high, -test.interval.low)
-                test = replace(
-                    test, system=test.baseline, baseline=test.system, difference=-test.difference, interval=ends
-                )
-            yield test
+def _outcomes(report: ReportContent, tests: Iterable[Test], name_of: Callable[[Test], str]) -> dict[str, str]:
+    """By outcome the systems in words, the largest differences first."""
+    by_outcome: dict[str, list[Test]] = {word: [] for word in _OUTCOMES}
+    for test in sorted(tests, key=lambda test: -abs(test.difference)):
+        by_outcome[outcome(test, report.level)].append(test)
+    told = {}
+    for word, found in by_outcome.items():
+        named = []
+        for test in found[:_NAMED]:
+            p = equation("TOST p" if word == EQUIVALENT else "p", p_of_outcome(test, report.level))
+            began = "the model it began from, " if report.began and name_of(test) == report.began else ""
+            named.append(f"{began}{quoted(name_of(test))} ({difference(test.difference, test.interval)}, {p})")
+        more = [f"{len(found) - _NAMED} more"] if len(found) > _NAMED else []
+        told |= {word: joined([*named, *more])} if found else {}
+    return told
 
 
 def quoted(name: str) -> str:
     """Return a name of several words in quotes."""
     return f"“{name}”" if " " in name else name
-
-
-def _faced(report: ReportContent, word: str, tests: Sequence[Test]) -> str:
-    """Systems of one outcome, the largest differences first."""
-    ordered = sorted(tests, key=lambda test: -abs(test.difference))
-    named = []
-    for test in ordered[:_MOST_FACED]:
-        p = equation("TOST p" if word == EQUIVALENT else "p", p_of_outcome(test, report.level))
-        began = "the model it began from, " if test.baseline == report.began else ""
-        named.append(f"{began}{quoted(test.baseline)} ({difference(test.difference, test.interval)}, {p})")
-    more = len(ordered) - _MOST_FACED
-    return f"{_FACED[word]} {joined([*named, *([f'{more} more'] if more > 0 else [])])}"

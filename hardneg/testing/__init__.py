@@ -5,7 +5,6 @@ pytest is imported by none of this until a test runs. Each failure says which ru
 
 from hardneg.testing.datasets import DatasetTests
 from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
-from hardneg.testing.engines import EngineTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
 from hardneg.testing.plugin_contract import PluginTests, rule
@@ -18,7 +17,6 @@ __all__ = [
     "AnalysisTests",
     "DatasetTests",
     "EncoderTests",
-    "EngineTests",
     "FilterTests",
     "IndexTests",
     "LossTests",

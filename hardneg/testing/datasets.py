@@ -36,7 +36,6 @@ class DatasetTests(PluginTests):
         return collection
 
     def test_documents_stream_twice_the_same(self, tmp_path: Path) -> None:
-        """Every call starts a new pass, even during another one."""
         collection = self._load(tmp_path)
         once = iter(collection.documents())
         rule(once is not iter(collection.documents()), "each call of `documents` starts a new pass")
@@ -47,7 +46,6 @@ class DatasetTests(PluginTests):
         rule(count > 0, "the tested source has documents")
 
     def test_ids_are_unique_words(self, tmp_path: Path) -> None:
-        """Of documents, and of the queries of each split."""
         collection = self._load(tmp_path)
         ids = {"documents": [item.doc_id for item in collection.documents()]}
         ids |= {f"queries of {split}": [q.query_id for q in collection.queries(split)] for split in collection.splits()}
@@ -58,7 +56,6 @@ class DatasetTests(PluginTests):
             rule(not repeated, f"ids of {what} are unique", f"{repeated} repeated")
 
     def test_qrels_name_known_ids(self, tmp_path: Path) -> None:
-        """Queries of their split, documents of the corpus."""
         collection = self._load(tmp_path)
         documents = {item.doc_id for item in collection.documents()}
         splits = list(collection.splits())
@@ -74,7 +71,6 @@ class DatasetTests(PluginTests):
             rule(whole, f"relevance in {split} is a whole number")
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
-        """It is the same for another loader of the same source, and differs for other content."""
         self.write(tmp_path)
         before = self.make(tmp_path).fingerprint()
         rule(isinstance(before, str) and bool(before), "a fingerprint is a text", repr(before))
@@ -84,7 +80,6 @@ class DatasetTests(PluginTests):
         rule(plugin.fingerprint() != before, "another content has another fingerprint", before)
 
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
-        """Hints are whole numbers, computed without reading the corpus."""
         self.write(tmp_path)
         spent = float("inf")
         for _ in range(3):  # a machine that is busy may be late once
@@ -102,7 +97,6 @@ class DatasetTests(PluginTests):
         rule(spent <= self.seconds, f"a size hint takes at most {self.seconds} s: it reads no corpus", f"{spent:.1f} s")
 
     def test_is_stored(self, tmp_path: Path) -> None:
-        """The first stage of a recipe stores it."""
         (tmp_path / "source").mkdir()
         collection = self._load(tmp_path / "source")
         write_collection(collection, tmp_path / "stored", Silent())

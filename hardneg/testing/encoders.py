@@ -67,14 +67,12 @@ class EncoderTests(PluginTests):
         return resolve(spec or self.model(folder), fetch=True, family=family or self.make(folder))
 
     def _encode(self, encoder: Any, texts: Sequence[str], side: str = "document", **options: Any) -> Any:
-
         return encoder.encode(texts, side, EncodeOptions(precision="fp32", **options))
 
     def _alike(self, one: Encoded, other: Encoded, text: str) -> None:
         rule(self.alike(one, other, self.tolerance), text)
 
     def test_says_what_it_makes(self, tmp_path: Path) -> None:
-        """`form` and `trainable` are class variables; the encoder has sizes."""
         family = type(self.make(tmp_path))
         rule(getattr(family, "form", None) in forms.FORMS, f"`form` is one of {', '.join(forms.FORMS)}", repr(family))
         rule(type(getattr(family, "trainable", None)) is bool, "`trainable` is True or False", repr(family))
@@ -83,7 +81,6 @@ class EncoderTests(PluginTests):
         rule(encoder.dimension > 0 and encoder.block > 0, "`dimension` and `block` are above 0")
 
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
-        """A plan needs the facts of a model that is not opened."""
         family, model = self.make(tmp_path), self._resolved(tmp_path)
         full, lookup, shape = family.full(model), family.look_up(model), model.shape
         rule(isinstance(full, FullSpec), "`full` gives a FullSpec", type(full))
@@ -92,7 +89,6 @@ class EncoderTests(PluginTests):
         rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `full` gives")
 
     def test_the_digest_names_what_it_makes(self, tmp_path: Path) -> None:
-        """It is the same at each call, and differs for other prompts and options."""
         spec, name = self.model(tmp_path), self._resolved(tmp_path).digest
         rule(bool(re.fullmatch("[0-9a-f]{32}", name)), "a digest has 32 hexadecimal digits", repr(name))
         rule(self._resolved(tmp_path).digest == name, "the same model has the same digest")
@@ -103,11 +99,9 @@ class EncoderTests(PluginTests):
             rule(self._resolved(tmp_path, spec, other).digest != name, text, f"{other} for {self.make(tmp_path)}")
 
     def test_its_module_is_light(self, tmp_path: Path) -> None:
-        """Plans import the module, so heavy packages are imported where a model is opened."""
         check_light(type(self.make(tmp_path)).__module__, "importing a family's module loads nothing heavy")
 
     def test_encodes_in_order(self, tmp_path: Path) -> None:
-        """A text's numbers depend on no order, batch, window or other text."""
         encoder, texts = self._opened(tmp_path), self.documents()
         form = type(self.make(tmp_path)).form
         for side in ("query", "document"):
@@ -124,15 +118,12 @@ class EncoderTests(PluginTests):
                 self._alike(self._encode(encoder, [texts[number]] * 2, side)[1:], own, f"{text} its copies")
 
     def test_empty_texts(self, tmp_path: Path) -> None:
-        """A text without words is no error, nor are no texts at all."""
         encoder, form = self._opened(tmp_path), type(self.make(tmp_path)).form
         for texts in ([""], ["a river", "", " \n", "a bridge"], []):
             for side in ("query", "document"):
                 self.check_encoded(self._encode(encoder, texts, side), form, len(texts), encoder.dimension)
 
     def test_windows_stream(self, tmp_path: Path) -> None:
-        """Windows come in order, few are held, and `advance` counts each text."""
-
         encoder, texts = self._opened(tmp_path), self.documents()
         taken: list[int] = []
         done: list[int] = []
@@ -158,8 +149,15 @@ class EncoderTests(PluginTests):
         write_corpus((Document(f"d{i}", text) for i, text in enumerate(texts)), folder / "corpus", Silent())
         return Corpus.open(folder / "corpus")
 
+    def _store(self, folder: Path, encoder: Any, rows: Any) -> Any:
+        from hardneg.encoders.corpus.stream import write_index
+        from hardneg.indexes.open_store import open_store
+
+        (path := folder / "store").mkdir()
+        write_index([encoder], rows, path, EncodeOptions(precision="fp32"), Silent())
+        return open_store(path)
+
     def test_a_store_is_written(self, tmp_path: Path) -> None:
-        """A folder is complete when its writer has closed it, and holds what the documents became."""
         from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
@@ -180,32 +178,23 @@ class EncoderTests(PluginTests):
         self._alike(stored, self._encode(encoder, texts), "a store holds what the documents became")
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
-        """Exact search of the store finds the best scores."""
-        from hardneg.encoders.corpus.stream import write_index
         from hardneg.indexes.kernels.candidate_scoring import score_matrix
-        from hardneg.indexes.open_store import open_store
 
         encoder, texts = self._opened(tmp_path), self.documents()
-        corpus, folder = self._corpus(tmp_path, texts), tmp_path / "store"
-        folder.mkdir()
-        rows = encoder.rows(corpus, None, folder, Silent(), World())
-        write_index([encoder], rows, folder, EncodeOptions(precision="fp32"), Silent())
+        corpus = self._corpus(tmp_path, texts)
+        store = self._store(tmp_path, encoder, encoder.rows(corpus, None, tmp_path, Silent(), World()))
         encoded = self._encode(encoder, texts)
-        hits, scores = open_store(folder).search(encoded, 1), score_matrix(encoded, encoded)
+        hits, scores = store.search(encoded, 1), score_matrix(encoded, encoded)
         best = np.allclose(hits.scores[:, 0], scores.max(1), rtol=self.tolerance, atol=self.tolerance)
         rule(best, "a search finds the best score", hits.scores[:, 0])
         share = float((hits.rows[:, 0] == np.arange(len(texts))).mean())
         rule(share >= self.own_share, f"{self.own_share:.0%} of documents are nearest to themselves", f"{share:.0%}")
         queries = self._encode(encoder, self.queries(), "query")
-        top = open_store(folder).search(queries, 1).scores[:, 0]
+        top = store.search(queries, 1).scores[:, 0]
         best = np.allclose(top, score_matrix(queries, encoded).max(1), rtol=self.tolerance, atol=self.tolerance)
         rule(best, "queries find the best score", top)
 
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
-        """A family that cannot cut documents raises ModelError."""
-        from hardneg.encoders.corpus.stream import write_index
-        from hardneg.indexes.open_store import open_store
-
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
         try:
             rows = encoder.rows(corpus, Segments(12, count=3), tmp_path, Silent(), World())
@@ -213,14 +202,10 @@ class EncoderTests(PluginTests):
             rule("segments" in str(error) and "\n" not in str(error), "segments are refused in a line", error)
             return
         rule(len(rows) > len(corpus), "long documents have several rows", len(rows))
-        folder = tmp_path / "store"
-        folder.mkdir()
-        write_index([encoder], rows, folder, EncodeOptions(precision="fp32"), Silent())
-        held = open_store(folder).encoded(np.arange(len(rows)))
+        held = self._store(tmp_path, encoder, rows).encoded(np.arange(len(rows)))
         self.check_encoded(held, type(self.make(tmp_path)).form, len(rows), encoder.dimension)
 
     def test_what_cannot_learn_says_so(self, tmp_path: Path) -> None:
-        """ModelError in one line; what can be trained is an `Encoder`."""
         from hardneg.encoders.open.resolved import learner
 
         encoder = self._opened(tmp_path, to_train=True)
@@ -236,7 +221,6 @@ class TrainableEncoderTests(EncoderTests):
     """The tests of a family whose encoders can be trained; the family must be installed by its entry point."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
-        """Scores in training equal those of a search, and have gradients."""
         import torch
 
         from hardneg.indexes.kernels.candidate_scoring import score_matrix
@@ -264,7 +248,6 @@ class TrainableEncoderTests(EncoderTests):
         return encoder.embed(encoder.features(texts, side), side)
 
     def test_what_learns_is_stored_and_read_back(self, tmp_path: Path) -> None:
-        """`collect` equals `encode`, `tensor` equals `embed`; lists of documents score as a matrix."""
         import torch
 
         encoder = self._opened(tmp_path, to_train=True)
@@ -282,7 +265,6 @@ class TrainableEncoderTests(EncoderTests):
         rule(bool(near), "a list of documents for each query scores as the matrix does", lists)
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
-        """It has the same family, and the same numbers for queries and documents."""
         from hardneg.encoders.open.resolved import load_encoder, resolve
 
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
@@ -291,8 +273,5 @@ class TrainableEncoderTests(EncoderTests):
         family = type(resolve(again.spec).family)
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):
-            self._alike(
-                self._encode(again, texts, side),
-                self._encode(encoder, texts, side),
-                f"a saved model makes the same of each {side}",
-            )
+            made, same = (self._encode(each, texts, side) for each in (encoder, again))
+            self._alike(same, made, f"a saved model makes the same of each {side}")

@@ -73,28 +73,24 @@ class IndexTests(PluginTests):
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 
-    def _queries(self, plugin: Any) -> Any:
-        if plugin.input == "texts":
-            return self.queries()
-        return self.encoded_queries(plugin)
+    def _opened(self, folder: Path) -> tuple[Any, Any, Any]:
+        """The plugin, a searcher of a built index, and the queries."""
+        plugin, path = self._built(folder)
+        queries = self.queries() if plugin.input == "texts" else self.encoded_queries(plugin)
+        return plugin, plugin.open(path, _rows), queries
 
     def test_says_what_it_is_built_from(self, tmp_path: Path) -> None:
-        """`input` is a class variable."""
         source = getattr(type(self.make(tmp_path)), "input", None)
         known = ("texts", *FORMS)
         rule(source in known, f"`input` is one of {', '.join(known)}", repr(source))
 
     def test_hits_have_their_form(self, tmp_path: Path) -> None:
-        """Rows and scores, best first, ties by row."""
-        plugin, path = self._built(tmp_path)
-        queries = self._queries(plugin)
-        _check(plugin.open(path, _rows).search(queries, _DEPTH), len(queries), _DEPTH)
+        _, searcher, queries = self._opened(tmp_path)
+        _check(searcher.search(queries, _DEPTH), len(queries), _DEPTH)
 
     def test_finds_the_best(self, tmp_path: Path) -> None:
-        """All of them if the index is exact, else most of them."""
-        plugin, path = self._built(tmp_path)
-        queries = self._queries(plugin)
-        hits = plugin.open(path, _rows).search(queries, _DEPTH)
+        plugin, searcher, queries = self._opened(tmp_path)
+        hits = searcher.search(queries, _DEPTH)
         if plugin.input == "texts":
             rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
             rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
@@ -113,14 +109,11 @@ class IndexTests(PluginTests):
         rule(recall >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{recall:.3f}")
 
     def test_gives_what_it_holds(self, tmp_path: Path) -> None:
-        """`encoded` of a searcher returns the texts of its scores."""
         from hardneg.indexes.kernels.candidate_scoring import score_pairs
 
-        plugin, path = self._built(tmp_path)
-        searcher = plugin.open(path, _rows)
+        plugin, searcher, queries = self._opened(tmp_path)
         if plugin.input == "texts" or not hasattr(searcher, "encoded"):
             return
-        queries = self._queries(plugin)
         hits = searcher.search(queries, _DEPTH)
         query, column = np.nonzero(hits.rows >= 0)
         held = searcher.encoded(hits.rows[query, column])
@@ -129,12 +122,9 @@ class IndexTests(PluginTests):
         rule(np.allclose(scores, own, rtol=1e-4, atol=1e-4), "a query's score with it is the row's", scores - own)
 
     def test_gives_its_vectors(self, tmp_path: Path) -> None:
-        """`vectors` of a searcher returns the vectors of its scores."""
-        plugin, path = self._built(tmp_path)
-        searcher = plugin.open(path, _rows)
+        plugin, searcher, queries = self._opened(tmp_path)
         if plugin.input == "texts" or not hasattr(searcher, "vectors"):
             return
-        queries = self._queries(plugin)
         hits = searcher.search(queries, _DEPTH)
         real = hits.rows >= 0
         vectors = searcher.vectors(hits.rows[real])
@@ -145,11 +135,9 @@ class IndexTests(PluginTests):
         rule(same, "a query's inner product with a row's vector is the row's score", scores - hits.scores[real])
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
-        """k may exceed the number of documents."""
-        plugin, path = self._built(tmp_path)
-        queries = self._queries(plugin)
+        plugin, searcher, queries = self._opened(tmp_path)
         total = len(self.texts()) if plugin.input == "texts" else self.count
-        hits = plugin.open(path, _rows).search(queries, total + 5)
+        hits = searcher.search(queries, total + 5)
         _check(hits, len(queries), total + 5)
         rule(bool((hits.rows[:, total:] == -1).all()), "what is missing is padded with -1", hits.rows[0, -6:])
         if plugin.input == "texts" or not self.exact:
@@ -159,16 +147,13 @@ class IndexTests(PluginTests):
         rule(np.array_equal(counts, scored), "an exact index gives all that has a score where k is large", counts)
 
     def test_no_queries(self, tmp_path: Path) -> None:
-        """No queries have no hits."""
-        plugin, path = self._built(tmp_path)
-        _check(plugin.open(path, _rows).search(self._queries(plugin)[:0], 3), 0, 3)
+        _, searcher, queries = self._opened(tmp_path)
+        _check(searcher.search(queries[:0], 3), 0, 3)
 
     def test_reopened_it_finds_the_same(self, tmp_path: Path) -> None:
-        """Hits are the same after a rename, and one query at a time."""
-        plugin, path = self._built(tmp_path)
-        queries = self._queries(plugin)
-        hits = plugin.open(path, _rows).search(queries, _DEPTH)
-        moved = path.rename(tmp_path / "moved")
+        _, searcher, queries = self._opened(tmp_path)
+        hits = searcher.search(queries, _DEPTH)
+        moved = (tmp_path / "made").rename(tmp_path / "moved")
         again = self.make(tmp_path).open(moved, _rows)
         rule(_same(again.search(queries, _DEPTH), hits), "an index that was moved and opened again finds the same")
         lines = [again.search(queries[i : i + 1], _DEPTH) for i in range(len(queries))]
@@ -183,11 +168,8 @@ def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
 def _check(hits: Hits, count: int, k: int) -> None:
     rows, scores = hits.rows, hits.scores
     rule(rows.shape == scores.shape == (count, k), f"hits have shape [{count}, {k}]", f"{rows.shape}, {scores.shape}")
-    rule(
-        rows.dtype == np.int64 and scores.dtype == np.float32,
-        "rows are int64, scores float32",
-        (rows.dtype, scores.dtype),
-    )
+    sound = rows.dtype == np.int64 and scores.dtype == np.float32
+    rule(sound, "rows are int64, scores float32", (rows.dtype, scores.dtype))
     rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
     for line, values in zip(rows, scores, strict=True):
         real = line[line >= 0]

@@ -47,7 +47,6 @@ class MinerTests(PluginTests):
         return list(self.make(folder).mine(candidates, seed=seed))
 
     def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
-        """Each answer has the query's id and positives."""
         candidates = self.candidates()
         mined = self._mine(tmp_path, iter(candidates))
         text = "one Negatives for each Candidates, in the same order"
@@ -63,14 +62,12 @@ class MinerTests(PluginTests):
         next(iter(self.make(tmp_path).mine(candidates, seed=_SEED)))
 
     def test_never_a_positive(self, tmp_path: Path) -> None:
-        """At any rank."""
         candidates = self.candidates()
         for query, mined in zip(candidates, self._mine(tmp_path, candidates), strict=True):
             wrong = set(mined.negatives) & set(query.positives)
             rule(not wrong, "a positive is never a negative", f"{sorted(wrong)} of query {query.query_id}")
 
     def test_no_document_twice(self, tmp_path: Path) -> None:
-        """Even if the list has it twice."""
         plain = self._query(1)
         twice = {
             label: RankedList([doc_id for doc_id in item.doc_ids for _ in range(2)], np.repeat(item.scores, 2))
@@ -82,13 +79,11 @@ class MinerTests(PluginTests):
             rule(not many, "a document is a query's negative once", f"{many} of query {mined.query_id}")
 
     def test_negatives_are_documents_of_the_collection(self, tmp_path: Path) -> None:
-        """Ids of the lists or of the corpus."""
         for mined in self._mine(tmp_path, self.candidates()):
             unknown = set(mined.negatives) - set(_CORPUS)
             rule(not unknown, "negatives are ids of the lists or of the corpus", sorted(map(str, unknown)))
 
     def test_a_score_a_negative(self, tmp_path: Path) -> None:
-        """float32, nan where the run has none."""
         for mined in self._mine(tmp_path, self.candidates()):
             shape = np.shape(mined.scores)
             rule(shape == (len(mined.negatives),), "there are as many scores as negatives", f"{shape} scores")
@@ -97,7 +92,6 @@ class MinerTests(PluginTests):
             rule(all(counts), "`dropped` counts what was left out, by reason", mined.dropped)
 
     def test_reported_drops_are_right(self, tmp_path: Path) -> None:
-        """For a miner that reports the documents it dropped, not their number alone."""
         queries = self.candidates()
         for query, mined in zip(queries, self._mine(tmp_path, queries), strict=True):
             if (drops := mined.drops) is not None:
@@ -113,12 +107,10 @@ class MinerTests(PluginTests):
                 rule(drops.chosen.tolist() == ranks, text, f"{drops.chosen.tolist()}, not {ranks}")
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
-        """Negatives are the same in another order, in another batch, and again."""
         text = "what is mined for a query depends on (seed, query_id) only"
         check_independent(lambda some: [_plain(item) for item in self._mine(tmp_path, some)], self.candidates(), text)
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
-        """A query without candidates has few negatives or none, and is no error."""
         none, one = np.empty(0, np.float32), np.ones(1, np.float32)
         lists = {"no list": [], "a positive alone": ["d1"], "one document": ["d2"]}
         cases = [
@@ -139,7 +131,6 @@ class MinerTests(PluginTests):
             )
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
-        """Other miners read the same arrays."""
         candidates = self.candidates()
         text = "a miner does not change the lists it reads"
         check_unchanged(candidates, lambda: self._mine(tmp_path, candidates), text)
@@ -186,7 +177,6 @@ class FilterTests(PluginTests):
         return [dict(each) for each in self.make(own).reasons(iter(candidates), texts=self.texts(folder))]
 
     def test_one_answer_a_query_in_order(self, tmp_path: Path) -> None:
-        """Short and empty lists are no error."""
         candidates = self.candidates()
         reasons = self._reasons(tmp_path, candidates)
         rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
@@ -195,7 +185,6 @@ class FilterTests(PluginTests):
         rule(all(isinstance(word, str) and word for word in words), "a reason is a word that is counted", words)
 
     def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
-        """Reasons are the same in another order, in another batch, and again."""
         candidates = self.candidates()
         text = "the reasons for a query depend on that query and its lists only"
         check_independent(lambda some: self._reasons(tmp_path, some), candidates, text)
@@ -207,13 +196,11 @@ class FilterTests(PluginTests):
         next(iter(self.make(own).reasons(candidates, texts=self.texts(tmp_path))))
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
-        """Other filters, and the miner, read the same arrays."""
         candidates = self.candidates()
         text = "a filter does not change the lists it reads"
         check_unchanged(candidates, lambda: self._reasons(tmp_path, candidates), text)
 
     def test_documents_that_were_drawn(self, tmp_path: Path) -> None:
-        """Drawn documents have a list of their own, with scores of nan."""
         nan = np.full(4, np.nan, np.float32)
         drawn = Candidates("q1", ["d1"], {"drawn": RankedList(["d5", "d11", "d21", "d31"], nan)}, ())
         reasons = self._reasons(tmp_path, [drawn])

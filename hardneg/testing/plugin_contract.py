@@ -82,7 +82,6 @@ class PluginTests:
         return self.plugin
 
     def test_is_a_frozen_dataclass_with_a_version(self, tmp_path: Path) -> None:
-        """`version` is a class variable, so that it is no option."""
         cls = type(self.make(tmp_path))
         rule(dataclasses.is_dataclass(cls), "a plugin is a dataclass", cls)
         frozen = cls.__dataclass_params__.frozen
@@ -93,7 +92,6 @@ class PluginTests:
         rule("version" not in names, "`version` is a ClassVar, not a field: it is no option")
 
     def test_options_survive_a_recipe(self, tmp_path: Path) -> None:
-        """Options are validated by pydantic, and are JSON in identities."""
         from pydantic import TypeAdapter
 
         plugin = self.make(tmp_path)
@@ -107,7 +105,6 @@ class PluginTests:
         rule(canonical(plugin_identity("tested", again)) == text, "an equal plugin has the same identity")
 
     def test_every_option_is_explained(self, tmp_path: Path) -> None:
-        """`hardneg plugins show` prints the docstring and the meaning of each option."""
         cls = type(self.make(tmp_path))
         written = cls.__doc__ or ""
         automatic = written.startswith(f"{cls.__name__}(")

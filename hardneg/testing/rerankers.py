@@ -37,7 +37,6 @@ class RerankerTests(PluginTests):
         return [[float(score) for score in scores] for scores in self.make(folder).rerank(iter(requests))]
 
     def test_a_score_a_document_in_order(self, tmp_path: Path) -> None:
-        """Each request has one answer, with a score for each document."""
         requests = self.requests()
         answers = self._scores(tmp_path, requests)
         rule(len(answers) == len(requests), "there is one answer a request", f"{len(answers)} for {len(requests)}")
@@ -47,7 +46,6 @@ class RerankerTests(PluginTests):
         rule(not self._scores(tmp_path, []), "there is no answer where there is no request")
 
     def test_an_empty_document_list(self, tmp_path: Path) -> None:
-        """Some queries have no hits."""
         try:
             answers = self._scores(tmp_path, [("river", [])])
         except Exception as error:
@@ -55,7 +53,6 @@ class RerankerTests(PluginTests):
         rule(answers == [[]], "an empty list of documents has an empty list of scores", answers)
 
     def test_other_requests_have_no_effect(self, tmp_path: Path) -> None:
-        """The same scores in another order of requests, and alone."""
         text = "scores of a request depend on it alone"
         check_independent(lambda some: self._scores(tmp_path, some), self.requests(), text, "requests", self._close)
 
@@ -98,7 +95,6 @@ class TrainableRerankerTests(RerankerTests):
         rule(bool(np.array_equal(outputs[0], outputs[1])), "`load(None)` gives the same weights at each call", outputs)
 
     def test_a_network_of_one_or_two_outputs(self, tmp_path: Path) -> None:
-        """It is trained and saved with its length and activation."""
         from sentence_transformers import CrossEncoder
 
         network = self.make(tmp_path).load(None)
@@ -108,7 +104,6 @@ class TrainableRerankerTests(RerankerTests):
         rule(isinstance(network.max_seq_length, int), "`max_seq_length` says how much is read", network.max_seq_length)
 
     def test_its_own_scores_are_the_networks(self, tmp_path: Path) -> None:
-        """The activation of the output, or of the second minus the first."""
         import torch
 
         plugin = self.make(tmp_path)
@@ -121,7 +116,6 @@ class TrainableRerankerTests(RerankerTests):
         rule(near, "`rerank` gives the network's scores", f"{actual} instead of {expected}")
 
     def test_a_saved_network_comes_back(self, tmp_path: Path) -> None:
-        """Trained weights are loaded, not those of `load(None)`."""
         import torch
 
         plugin = self.make(tmp_path)
@@ -136,7 +130,6 @@ class TrainableRerankerTests(RerankerTests):
         rule(again.max_seq_length == network.max_seq_length, "`load(folder)` reads as much as `load(None)`")
 
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
-        """It is the same at each call, and loads nothing."""
         plugin = self.make(tmp_path)
         name = plugin.fingerprint()
         rule(isinstance(name, str) and bool(name), "`fingerprint` is a text that is not empty", name)

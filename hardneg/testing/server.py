@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, TypeVar
 
-_PATIENCE = 60.0  # seconds
-
 
 class ServedModel(ABC):
     """A served model: its requests, answers and faults.
@@ -23,11 +21,10 @@ class ServedModel(ABC):
     path: ClassVar[str]
 
     def __init__(self) -> None:
-        self.url = ""
+        self.url, self.pause, self.together = "", 0.0, 0
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         self.under_way = self.most_under_way = 0
-        self.pause, self.together = 0.0, 0
         self.fault: Callable[[int, Any], bool] = lambda number, handler: False
         self.changed = threading.Condition()
 
@@ -35,25 +32,8 @@ class ServedModel(ABC):
     def answer(self, request: dict[str, Any]) -> Any:
         """Return the answer to a request, as JSON."""
 
-    def take(self, request: dict[str, Any], key: str | None) -> int:
-        """Keep a request, let it wait, and return its number."""
-        with self.changed:
-            number = len(self.requests)
-            self.requests.append(request)
-            self.keys.append(key)
-            self.under_way += 1
-            self.most_under_way = max(self.most_under_way, self.under_way)
-            self.changed.notify_all()
-            self.changed.wait_for(lambda: self.most_under_way >= self.together, _PATIENCE)
-        time.sleep(self.pause)
-        with self.changed:
-            self.under_way -= 1
-        return number
 
-
-class RequestHandler(BaseHTTPRequestHandler):
-    """The handler of a served model."""
-
+class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served: ServedModel
 
@@ -66,12 +46,22 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Reply with the model's answer, or the fault."""
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        number = self.served.take(request, self.headers.get("Authorization"))
-        if self.path != self.served.path:
+        served, request = self.served, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with served.changed:
+            number = len(served.requests)
+            served.requests.append(request)
+            served.keys.append(self.headers.get("Authorization"))
+            served.under_way += 1
+            served.most_under_way = max(served.most_under_way, served.under_way)
+            served.changed.notify_all()
+            served.changed.wait_for(lambda: served.most_under_way >= served.together, 60.0)
+        time.sleep(served.pause)
+        with served.changed:
+            served.under_way -= 1
+        if self.path != served.path:
             self.reply(404, {"error": {"message": "no such path"}})
-        elif not self.served.fault(number, self):
-            self.reply(200, self.served.answer(request))
+        elif not served.fault(number, self):
+            self.reply(200, served.answer(request))
 
     def reply(self, status: int, content: Any, **headers: str) -> None:
         """Send bytes as they are, anything else as JSON; `Retry_After` is the header Retry-After."""
@@ -94,7 +84,7 @@ Model = TypeVar("Model", bound=ServedModel)
 @contextmanager
 def serving(served: Model) -> Iterator[Model]:
     """Serve in threads of this process until the block ends, at `url`."""
-    server = _Server(("127.0.0.1", 0), type("Handler", (RequestHandler,), {"served": served}))
+    server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"served": served}))
     served.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

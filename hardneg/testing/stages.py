@@ -15,11 +15,10 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import HardnegError
-from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure
 from hardneg.store.digest import canonical
 from hardneg.testing.plugin_contract import HEAVY, check_light, rule
-from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.verbs.shared.stage_spec import RecipeView, Sizes, StageSpec
 
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)
 _NAME = "tested"
@@ -42,12 +41,15 @@ class StageTests:
 
     def view(self) -> RecipeView:
         """Return a recipe with this stage alone, without those that it names."""
-        spec = self.spec()
-        plugins = {(_NAME, field): configure(kind, setting) for field, kind, setting in _settings(spec)}
+        spec, plugins = self.spec(), dict[tuple[str, str], Any]()
+        for field, kind, setting in spec.plugins():
+            try:
+                plugins[_NAME, field] = configure(kind, setting)
+            except HardnegError as error:
+                rule(False, "the mapping names plugins that are installed, with options that they have", error)
         return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
 
     def test_is_a_frozen_model_with_a_version(self) -> None:
-        """Artifact type and version are class variables."""
         rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a verb is a StageSpec", self.stage)
         rule(type(getattr(self.stage, "version", None)) is int, "a verb has `version`, a whole number")
         rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a verb has `artifact_type`: what it makes")
@@ -59,7 +61,6 @@ class StageTests:
         rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says what it is for")
 
     def test_its_mapping_is_checked(self) -> None:
-        """An unknown field is an error."""
         rule(self.spec().verb == self.mapping["stage"], "the field `stage` is the verb", self.spec().verb)
         try:
             self.stage.model_validate({**self.mapping, "no such field": 1})
@@ -68,12 +69,10 @@ class StageTests:
         rule(False, "an unknown field is refused")
 
     def test_hooks_are_no_fields(self) -> None:
-        """A field named as a hook would hide it."""
         hooks = {name for name in vars(StageSpec) if not name.startswith("_") and name != "model_config"}
         rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
 
     def test_its_identity_is_stable(self) -> None:
-        """The identity is JSON, the same for the same mapping, and names no other stage."""
         spec = self.spec()
         text = canonical(spec.identity())
         again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
@@ -83,19 +82,19 @@ class StageTests:
         rule(not named, "a reference counts by the key of its stage, not by its name", ", ".join(named))
 
     def test_its_estimate_is_finite(self) -> None:
-        """For a small collection and an empty one."""
         for documents in (0, 1000):
-            _check(self.spec().estimate(Sizes(documents, {}, _MODEL, BASE)))
+            row = self.spec().estimate(Sizes(documents, {}, _MODEL, BASE))
+            rule(bool(row.unit.strip()), "an estimate says what it counts", row)
+            sound = all(math.isfinite(value) and value >= 0 for value in (row.items, row.disk))
+            rule(sound, "an estimate's numbers are finite, and none is negative", row)
 
     def test_it_publishes_inside_the_run_folder(self) -> None:
-        """Sources are inside the artifact."""
         for target, source in self.spec().publishes(self.view()).items():
             for path in map(PurePosixPath, (target, source)):
                 rule(not path.is_absolute() and ".." not in path.parts, "paths stay inside their folder", str(path))
             rule(PurePosixPath(target).parts != (), "what is published has a name", target)
 
     def test_its_hooks_bear_a_recipe_with_mistakes(self) -> None:
-        """Hooks are called before the stages that it names are known to exist."""
         spec, view = self.spec(), self.view()
         for line in spec.problems(view):
             field = line.partition(":")[0].partition(".")[0]
@@ -106,17 +105,7 @@ class StageTests:
             rule(callable(find), "`content` gives what finds a digest, and finds none itself")
 
     def test_its_module_is_light(self) -> None:
-        """Plans import the module, so heavy packages are imported where they are used."""
         check_light(self.stage.__module__, "importing a verb's module loads nothing heavy")
-
-
-def _settings(spec: StageSpec) -> Iterator[tuple[str, str, PluginSetting]]:
-    for field, kind, setting in spec.plugins():
-        try:
-            configure(kind, setting)
-        except HardnegError as error:
-            rule(False, "the mapping names plugins that are installed, with options that they have", error)
-        yield field, kind, setting
 
 
 def _words(value: Any) -> Iterator[str]:
@@ -126,13 +115,6 @@ def _words(value: Any) -> Iterator[str]:
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _words(item)
-
-
-def _check(row: Row) -> None:
-    rule(bool(row.unit.strip()), "an estimate says what it counts", row)
-    for name in ("items", "disk"):
-        value = getattr(row, name)
-        rule(math.isfinite(value) and value >= 0, "an estimate's numbers are finite, and none is negative", row)
 
 
 _HELP = """
@@ -162,7 +144,6 @@ class AnalysisTests:
         return self.analysis.model_validate(dict(self.mapping))
 
     def test_is_a_frozen_model_with_a_name_and_a_version(self) -> None:
-        """Its docstring is the help of its command."""
         cls = self.analysis
         rule(isinstance(cls, type) and issubclass(cls, Analysis), "an analysis is an Analysis", cls)
         rule(bool(cls.model_config.get("frozen")), "an analysis is frozen", cls.model_config)
@@ -172,7 +153,6 @@ class AnalysisTests:
         rule(example in (cls.__doc__ or ""), "the docstring ends in an example of the command", example)
 
     def test_its_options_are_checked(self) -> None:
-        """An unknown option is an error."""
         self.configured()
         try:
             self.analysis.model_validate({**self.mapping, "no such option": 1})
@@ -181,18 +161,17 @@ class AnalysisTests:
         rule(False, "an unknown option is refused")
 
     def test_its_identity_is_stable(self) -> None:
-        """The identity is JSON, and the same for the same options."""
         again = self.analysis.model_validate(json.loads(json.dumps(dict(self.mapping))))
         rule(canonical(again.identity()) == canonical(self.configured().identity()), "equal options have one identity")
 
     def test_it_measures_what_json_holds_and_shows_it(self, tmp_path: Path) -> None:
-        """The table has rows of texts, one for each column, the same from the JSON; and there is a figure."""
         configured = self.configured()
         (tmp_path / "made").mkdir()
         numbers = configured.measure(self.inputs(configured, tmp_path))
         read = json.loads(json.dumps(numbers, allow_nan=False))
         shown = [list(configured.tables(each)) for each in (numbers, read)]
-        rule(canonical(_texts(shown[0])) == canonical(_texts(shown[1])), "the table is the same from what was read")
+        texts = [[[[*table.columns], *map(list, table.rows)] for table in tables] for tables in shown]
+        rule(canonical(texts[0]) == canonical(texts[1]), "the table is the same from what was read")
         for table in shown[0]:
             rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell a column", table)
             rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are texts", table)
@@ -202,13 +181,8 @@ class AnalysisTests:
         rule(svg.count("<svg") == 1, "`draw` writes a figure to each path")
 
     def test_its_module_is_light_and_its_command_has_help(self) -> None:
-        """Plans and `--help` import the module, so heavy packages are imported where they are used."""
         cls = self.analysis
         program = _HELP.format(module=cls.__module__, cls=cls.__name__, name=cls.name, heavy=HEAVY)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
         rule(done.returncode == 0, "the command tells its help, and loads nothing heavy", done.stderr[-800:])
         rule("Example:" in done.stdout and "plot" in done.stdout, "the help has the options", done.stdout)
-
-
-def _texts(tables: list[Any]) -> list[Any]:
-    return [[list(table.columns), [list(row) for row in table.rows]] for table in tables]

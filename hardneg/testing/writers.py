@@ -30,7 +30,6 @@ class WriterTests(PluginTests):
         return list(self.make(folder / "plugin").write(iter(documents), count=count, seed=seed))
 
     def test_one_answer_a_document_in_order(self, tmp_path: Path) -> None:
-        """Up to as many queries as are wanted; a document keeps its id."""
         documents = self.documents()
         written = self._written(tmp_path, documents)
         ids = [each.document.doc_id for each in written]
@@ -45,12 +44,10 @@ class WriterTests(PluginTests):
             rule(most <= count, f"at most {count} queries a document where so many are wanted", most)
 
     def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
-        """They are the same in another order, in another batch, and again."""
         text = "what is written for a document depends on it and the seed only"
         check_independent(lambda some: self._written(tmp_path, some), self.documents(), text, "documents")
 
     def test_a_document_keeps_words(self, tmp_path: Path) -> None:
-        """A document that nothing is left of cannot be found by its query."""
         lost = [each for each in self._written(tmp_path, self.documents()) if each.queries and not each.document.text]
         rule(not lost, "some of a document's text is left", repr(lost[:2]))
 

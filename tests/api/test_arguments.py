@@ -1,8 +1,5 @@
 """What no argument can be is told in one line that names the argument, before any work."""
 
-import copy
-import json
-import pickle
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -150,20 +147,6 @@ def test_a_result_of_a_store_that_is_gone(tmp_path):
     for call in (lambda: len(gone), lambda: gone.write(tmp_path / "mined.jsonl", negatives=1)):
         with pytest.raises(HardnegError, match="make it again: the same call or command does"):
             call()
-
-
-def test_what_is_known_of_a_result_takes_no_change(mined):
-    before = dict(mined.facts)
-    for change in (
-        lambda: mined.facts.update(queries=7),
-        lambda: mined.facts.__setitem__("queries", 7),
-        lambda: mined.facts.pop("queries"),
-        lambda: mined.facts.clear(),
-    ):
-        with pytest.raises(TypeError, match="cannot be changed; copy it with dict"):
-            change()
-    assert before and mined.facts == before == json.loads(json.dumps(mined.facts))
-    assert pickle.loads(pickle.dumps(mined)).facts == copy.deepcopy(mined).facts == before
 
 
 @pytest.mark.parametrize("settings", [["garbage"], ["stages.x.depth=1"], {"seed": 3}])

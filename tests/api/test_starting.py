@@ -166,15 +166,6 @@ def test_documents_alone_get_written_queries(tmp_path):
     assert "no queries and no judgements" in next(beginning.sentences())
 
 
-def test_python_files_alone_get_queries_of_their_docstrings(tmp_path):
-    code = 'def area(r):\n    """The area of a circle."""\n    return 3.14 * r * r\n'
-    beginning = Beginning.of(written(tmp_path / "code", {"a.py": code, "b.png": "x"}))
-    recipe = loaded(beginning, tmp_path / "x.yaml")
-    assert beginning.contents.dataset["forms"] == ["py"]
-    assert [each.name for each in recipe.stages["written"].writers] == ["docstring"]
-    assert any("first sentence of its docstring" in sentence for sentence in beginning.sentences())
-
-
 def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them(tmp_path):
     beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
     written_queries = beginning.tree["stages"]["written"]

@@ -121,27 +121,6 @@ def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path)
     assert mined.write(corpus, "n-tuple", negatives=2, overwrite=True)["rows"] == 36
 
 
-def test_a_notebook_shows_tables_with_escaped_texts(place, at, tmp_path):
-    texts = {"d0": "<script>alert(1)</script>", "d1": "one more river", "d2": "the old river"}
-    data = {"corpus": texts, "queries": {"q0": "<b>river</b>"}, "qrels": {"q0": ["d0"]}}
-    mined = hn.mine(data, place / "model", **at)
-    shown = mined._repr_html_()
-    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
-    assert "<script>" not in shown
-    assert "&lt;b&gt;river&lt;/b&gt;" in shown
-    run = hn.search(data, place / "model", **at)
-    assert "&lt;b&gt;river" in run._repr_html_()
-    assert "<b>" not in run._repr_html_()
-    assert "1 query of split train" in repr(run)
-
-
-def test_a_notebook_shows_a_fusion(place, at):
-    runs = {name: hn.search(place / "data", place / "model", depth=depth, **at) for name, depth in (("a", 5), ("b", 9))}
-    fused = hn.fuse(runs, "zip", **at)
-    assert "was seen again" in fused._repr_html_()
-    assert "steps" not in runs["a"]._repr_html_()
-
-
 def test_a_live_model_is_kept_once_by_its_content(place, at, tiny_model):
     from sentence_transformers import SentenceTransformer
 
@@ -193,7 +172,6 @@ def test_an_index_over_vectors_and_vectors_of_queries(place, at):
     run = hn.search(index=flat, query_vectors=place / "queries.npy", query_ids=place / "ids.txt", depth=3, **at)
     assert [(query_id, len(ranked.doc_ids)) for query_id, ranked in run] == [("one", 3), ("two", 3)]
     assert "RankedRun('queries'" in repr(run)
-    assert "<table>" in run._repr_html_()
     with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
         hn.index(place / "data", "sq8", **at)
     with pytest.raises(UsageError, match="leave the others out"):

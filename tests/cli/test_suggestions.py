@@ -38,8 +38,7 @@ def test_a_misspelt_preset_gets_the_nearest():
 
 def test_a_misspelt_stage_of_a_setting_gets_the_nearest():
     told = refused("recipe plan star-passage --set stages.stra.options.epochs=2")
-    assert "set stages.stra.options.epochs: no stage 'stra'; did you mean 'star'" in told
-    assert "stages.stra.stage: missing" not in told
+    assert "stages.stra.stage: missing; did you mean 'star'" in told
 
 
 def test_a_stage_may_be_added_piece_by_piece():

@@ -10,7 +10,7 @@ from hardneg.records.types import PluginSetting
 from hardneg.registry.plugins import configure, plugin_names
 from hardneg.runtime.progress import Silent
 
-TOKENS = [PluginSetting("multi-vector"), PluginSetting("multi-vector-two-stage", {"candidates": 9})]
+TOKENS = [PluginSetting("multi-vector")]
 BACKENDS = [Flat(), *(configure("indexes", each) for each in TOKENS if each.name in plugin_names("indexes"))]
 
 

@@ -47,12 +47,12 @@ SHOWN = {
         ("dataset", "promptriever", "test: float = 0.0"),
         ("stage", "candidate-lists", "split: "),
         ("stage", "judged-negatives", "highest: "),
-        ("analysis", "p-mrr", "original_ending: "),
+        ("analysis", "p-mrr", "runs: "),
     ],
     "hardneg-judge": [
         ("reranker", "chat", "in_flight: "),
         ("reranker", "chat-listwise", "window: int = 20"),
-        ("stage", "judge", "flagged_share"),
+        ("stage", "judge", "outcome: "),
         ("filter", "chat", "model: str (required)"),
         ("writer", "chat", "forms: tuple[str, ...] = ('question',)"),
     ],
@@ -60,7 +60,6 @@ SHOWN = {
     "hardneg-multi-vector": [
         ("encoder", "multi-vector", "query_expansion: int | None = None"),
         ("index", "multi-vector-pq", "subvectors: int = 32"),
-        ("index", "multi-vector-two-stage", "hardneg-multi-vector"),
     ],
     "hardneg-papers": [
         *(("analysis", name, "hardneg-papers") for name in ANALYSES),

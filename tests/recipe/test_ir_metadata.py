@@ -6,7 +6,6 @@ import pytest
 import yaml
 from recipe.recipes import recipe_in, small_collection, small_tree
 
-from hardneg.recipe import execute as measured
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -113,19 +112,3 @@ def test_the_command_names_the_file_of_a_recipe_of_ones_own(finished):
     commands = [at(ir_metadata(each, artifacts), "implementation/executable/cmd") for each in (recipe, shipped)]
     names = [recipe.source.name, "star-passage"]
     assert commands == [f"hardneg recipe run {name} --preset demo" for name in names]
-
-
-def test_energy_is_the_difference_of_the_counters(finished, tmp_path, monkeypatch):
-    for number, joules in enumerate((5, 7)):
-        (tmp_path / f"intel-rapl:{number}").mkdir()
-        (tmp_path / f"intel-rapl:{number}" / "energy_uj").write_text(f"{joules}000000\n")
-    monkeypatch.setattr(measured, "_POWER", tmp_path)
-    with measured.usage(1) as facts:
-        (tmp_path / "intel-rapl:1" / "energy_uj").write_text("10500000\n")
-    assert facts["joules"] == {"cpu": 3.5}
-    with measured.usage(1) as anew:
-        (tmp_path / "intel-rapl:0" / "energy_uj").write_text("0\n")
-    assert "joules" not in anew
-    recipe, artifacts, _ = finished
-    twice = {name: replace(made, facts={**made.facts, "usage": facts}) for name, made in [*artifacts.items()][:2]}
-    assert ir_metadata(recipe, twice)["resources"]["cpu"] == {"energy used system": "7 J"}

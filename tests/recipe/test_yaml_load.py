@@ -1,5 +1,4 @@
 import contextlib
-import re
 
 import pytest
 from hypothesis import given
@@ -65,24 +64,6 @@ def test_a_mapping_may_take_the_keys_of_another(tmp_path):
     path = tmp_path / "r.yaml"
     path.write_text("a: &first {x: 1, y: 2}\nb: {<<: *first, y: 3}\n")
     assert read_tree(path)["b"] == {"x": 1, "y": 3}
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("010", "010 is 8 to YAML, which takes a leading 0 for base 8; write 8, or quote it as a text"),
-        ("-007", "-007 is -7 to YAML, which takes a leading 0 for base 8; write -7, or quote it as a text"),
-        ("1:30", "1:30 is 90 to YAML, which takes colons for base 60; write 90, or quote it as a text"),
-        ("1:30.5", "1:30.5 is 90.5 to YAML, which takes colons for base 60; write 90.5, or quote it as a text"),
-        ("[1, {a: 010}]", "010 is 8 to YAML"),
-    ],
-)
-def test_numbers_that_yaml_reads_as_others(tmp_path, text, told):
-    _, problems = apply_settings({}, [f"stages.search.depth={text}"])
-    assert len(problems) == 1 and problems[0].startswith(f"set stages.search.depth: {told}")
-    (tmp_path / "r.yaml").write_text(f"a: 1\nb: {text}\n")
-    with pytest.raises(RecipeError, match=f"line 2, column [0-9]+: {re.escape(told)}"):
-        read_tree(tmp_path / "r.yaml")
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_the_sentence_says_what_is_equivalent_and_how_surely():
     told_of = "STAR is equivalent to “as shipped” (+0.0010, 95 % interval −0.124 to +0.126, TOST p = 0.004)"
     assert told.startswith(told_of)
     other = summary(ReportContent.of("", known, system="BM25"))
-    assert "is equivalent (corrected TOST p = 0.004)" in other
+    assert ": equivalent: STAR (+0.0010, 95 % interval −0.124 to +0.126, TOST p = 0.004)." in other
 
 
 def test_the_level_decides_what_the_sentence_the_marks_and_the_legend_say():

@@ -12,7 +12,6 @@ from hardneg.recipe import execute
 from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
 from hardneg.store.choices import choose, noted
-from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import Local, StageContext
 
 
@@ -61,22 +60,22 @@ if __name__ == "__main__":
     main(*sys.argv[1:])
 
 
-def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path, monkeypatch):
+def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path):
     """Also on a machine that would choose otherwise: blocks are not of two kinds."""
 
-    def making(best: str, other: str, seen: list[str]) -> StageContext[Squares]:
-        def make(spec: Squares, context: object) -> dict[str, object]:
+    def run(best: str, other: str) -> None:
+        def make(context: object) -> dict[str, object]:
             seen.append(choose("a thing", best, other))
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Squares, "make", make)
-        return StageContext("tried", Squares(), tmp_path, {}, {}, Silent())
+        spec = SimpleNamespace(make=make)
+        context = StageContext("tried", spec, tmp_path, {}, {}, Silent())  # type: ignore[type-var]
+        with pytest.raises(KeyboardInterrupt):
+            execute._run_stage(SimpleNamespace(spec=spec, in_blocks=False), context, Local())  # type: ignore[arg-type]
 
     seen: list[str] = []
-    step = SimpleNamespace(spec=Squares(), in_blocks=False)
-    with pytest.raises(KeyboardInterrupt):
-        execute._run_stage(step, making("clever", "plain", seen), Local())  # type: ignore[arg-type]
-    with noted() as told, pytest.raises(KeyboardInterrupt):
-        execute._run_stage(step, making("plain", "clever", seen), Local())  # type: ignore[arg-type]
+    run("clever", "plain")
+    with noted() as told:
+        run("plain", "clever")
     assert seen == ["clever", "clever"] and told == {"a thing": "clever"}
     assert choose("a thing", "plain", "clever") == "plain"

@@ -1,8 +1,7 @@
-"""Every built-in verb keeps the contract of verbs, and the built-in engine that of engines."""
+"""Every built-in verb keeps the contract of verbs."""
 
 from hardneg.registry.plugins import load_plugin, plugin_names
-from hardneg.testing import EngineTests, StageTests
-from hardneg.verbs.shared.context import Local
+from hardneg.testing import StageTests
 
 _VECTORS, _RUN, _OTHER = "some-index", "some-run", "other-run"
 _RERANKER = {"name": "cross-encoder", "source": "somebody/some-model"}
@@ -41,7 +40,3 @@ globals().update({kind.__name__: kind for kind in map(_of, _MAPPINGS)})
 def test_no_verb_of_ours_is_left_out() -> None:
     modules = {name: load_plugin("stages", name).__module__ for name in plugin_names("stages")}
     assert {name for name, module in modules.items() if module.startswith("hardneg.verbs.")} == _MAPPINGS.keys()
-
-
-class TestLocal(EngineTests):
-    plugin = Local()

@@ -93,7 +93,7 @@ def test_what_counts_in_a_fusion():
     assert tuning["runs"] == ["x", "y"] and tuning["split"] == "dev"
 
 
-def test_depths_and_candidates_and_dimensions(stored, tmp_path):
+def test_depths_and_candidates(stored, tmp_path):
     runs = {"runs": {"BM25": "a"}, "depths": [1, 2]}
     found, section = content(stored, tmp_path / "1", {"recall-at-depth": runs}, runs__BM25="sparse")
     assert section.tables[0].columns == ("run", "ndcg@2", "recall@1", "recall@2")
@@ -103,21 +103,16 @@ def test_depths_and_candidates_and_dimensions(stored, tmp_path):
     inputs = {"first__BM25": "sparse", "reranked__BM25": "dense"}
     found, section = content(stored, tmp_path / "2", {"candidates": pair}, **inputs)
     assert found["counts"] == [1, 2] and [row[0] for row in section.tables[0].rows] == ["1", "2"]
-    series = {"runs": {"CoRT": {32: "a", 64: "b"}}, "metric": "mrr@10"}
-    inputs = {"runs__CoRT.32": "sparse", "runs__CoRT.64": "dense"}
-    found, section = content(stored, tmp_path / "3", {"dimensions": series}, **inputs)
-    assert [size for size, _ in found["runs"]["CoRT"]] == [32, 64] and len(section.tables[0].rows) == 2
 
 
 def test_what_counts_in_an_analysis():
-    spec = analyze({"dimensions": {"runs": {"CoRT": {64: "b", 32: "a"}}}})
-    assert {path: name for path, name, _ in spec.references()} == {
-        "analysis.dimensions.runs.CoRT.32": "a",
-        "analysis.dimensions.runs.CoRT.64": "b",
-    }
+    spec = analyze({"overlap-curve": {"negatives": {"ANCE": {0: "n"}}, "met": {"ANCE": {64: "b", 32: "a"}}}})
+    of = "analysis.overlap-curve"
+    named = {f"{of}.negatives.ANCE.0": "n", f"{of}.met.ANCE.32": "a", f"{of}.met.ANCE.64": "b"}
+    assert {path: name for path, name, _ in spec.references()} == named
     ((_, identity),) = spec.identity()["analyses"]
-    paths = ["runs.CoRT.64", "runs.CoRT.32"]
-    assert identity == {"version": 1, "metric": "recall@200", "references": paths}
+    paths = ["negatives.ANCE.0", "met.ANCE.64", "met.ANCE.32"]
+    assert identity == {"version": 1, "depth": 100, "references": paths}
     with pytest.raises(ValidationError, match="the same labels"):
         analyze({"candidates": {"first": {"a": "x"}, "reranked": {"b": "x"}}})
 

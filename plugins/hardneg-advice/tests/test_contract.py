@@ -14,17 +14,17 @@ from tests.analysis.small_files import OfSmallFiles
 
 class TestMinerSweep(OfSmallFiles):
     analysis = MinerSweep
-    mapping: ClassVar = {"run": "a.trec", "depths": [1, 2], "skips": [1]}
+    mapping: ClassVar = {"run": "a.trec", "depths": [1, 2]}
 
 
 class TestPositiveRanks(OfSmallFiles):
     analysis = PositiveRanks
-    mapping: ClassVar = {"run": "a.trec", "index": "index", "model": "m"}
+    mapping: ClassVar = {"run": "a.trec"}
 
 
 def test_an_analysis_asks_for_a_model_of_the_queries(tmp_path):
     tree = tree_of(tmp_path)
     asked = {"run": "test-run", "index": "given"}
-    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"positive-ranks": asked}}
-    with pytest.raises(RecipeError, match=r"times\.analysis\.positive-ranks\.model: missing; no model is known"):
+    tree["stages"]["times"] = {"stage": "analyze", "analysis": {"miner-sweep": asked}}
+    with pytest.raises(RecipeError, match=r"times\.analysis\.miner-sweep\.model: missing; no model is known"):
         recipe_in(tmp_path, tree)

@@ -35,11 +35,6 @@ def test_a_finished_run_is_diagnosed(finished):
         "near copiesstatic": "fine",
         "above the positivestatic": "fine",
         "hidden positivesstatic": "fine",
-        "seen documentsstatic": "fine",
-        "shared queriesdataset": "fine",
-        "texts cutquery": "fine",
-        "texts cutdocument": "fine",
-        "prompts": "fine",
         "learning curvestar": "unknown",
         "collapsestar-index": "fine",
     }
@@ -49,14 +44,14 @@ def test_a_diagnosis_begins_with_what_is_suspect(finished):
     folder, store = finished
     summary, *lines = hardneg("diagnose", folder, "--store", store.root).stdout.splitlines()
     states = [line.split()[0] for line in lines if not line.startswith(" ")]
-    assert states == ["unknown"] * 2 + ["fine"] * 9 and summary == "0 of 11 checks suspect, 2 unknown"
+    assert states == ["unknown"] * 2 + ["fine"] * 4 and summary == "0 of 6 checks suspect, 2 unknown"
     assert [line.split()[0] for line in lines if line.startswith(" ")] == ["->"] * 2
 
 
 def test_a_diagnosis_without_the_store_says_what_it_lacks(finished, tmp_path):
     lines = hardneg("diagnose", finished[0], "--store", tmp_path).stdout.splitlines()
     lacking = [line for line in lines if f"the store {tmp_path} lacks what " in line]
-    assert len(lacking) == 9 and all(line.startswith("unknown") for line in lacking)
+    assert len(lacking) == 5 and all(line.startswith("unknown") for line in lacking)
 
 
 def test_a_folder_without_a_run_is_not_diagnosed(tmp_path):

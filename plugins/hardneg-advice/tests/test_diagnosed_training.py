@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from handmade import HandmadeRun, handmade, made
-from hardneg_advice.trained import learning_curve, outcome, trained_rows
+from hardneg_advice.diagnose import learning_curve, outcome, trained_rows
 
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.evaluation.significance import compare_all

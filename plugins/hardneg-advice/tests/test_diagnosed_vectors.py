@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from handmade import handmade, made
-from hardneg_advice.trained import collapse, effective_dimensions, mean_cosine, trained_indexes
+from hardneg_advice.diagnose import collapse, effective_dimensions, mean_cosine, trained_indexes
 
 from hardneg.testing.forms import write_encoded
 

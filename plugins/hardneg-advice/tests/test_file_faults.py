@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg_advice.file_faults import file_faults
+from hardneg_advice.bench_rows import file_faults
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.collection import StoredCollection, write_collection
@@ -53,7 +53,7 @@ def written(path: Path, **negatives: list[str]) -> Path:
 def test_labelled_negatives_and_those_of_other_splits_are_counted(tmp_path: Path) -> None:
     """Of six negatives of two queries one is the query's own positive, and d3, twice, and d4 are of other splits."""
     file = written(tmp_path / "n.arrow", q1=["d1", "d3", "d4"], q2=["d3", "d5", "d1"], q9=["d1"])
-    faults = file_faults(file, "hardneg", stored(tmp_path / "stored", Collection()), "train").to_json()
+    faults = file_faults(file, "hardneg", stored(tmp_path / "stored", Collection()))
     assert faults == {
         "queries": 2,
         "negatives": 6,
@@ -75,11 +75,11 @@ def test_halves_that_a_file_takes_are_counted(tmp_path: Path) -> None:
     halves = {query_id: next(iter(judged)) for query_id, judged in collection.withheld().items()}
     assert set(halves) == {"q1", "q2"}
     file = written(tmp_path / "n.arrow", q1=[halves["q2"], "d5"], q2=[halves["q2"]])
-    faults = file_faults(file, "hardneg", collection, "train")
-    assert (faults.withheld, faults.taken, faults.to_json()["taken_share"]) == (2, 1, 0.5)
+    faults = file_faults(file, "hardneg", collection)
+    assert (faults["withheld"], faults["taken"], faults["taken_share"]) == (2, 1, 0.5)
 
 
 def test_a_file_without_negatives_is_refused(tmp_path: Path) -> None:
     collection, file = stored(tmp_path / "stored", Collection()), written(tmp_path / "n.arrow", q1=[], q2=[])
     with pytest.raises(DataError, match=r"n\.arrow: has no negatives of queries of split train"):
-        file_faults(file, "hardneg", collection, "train")
+        file_faults(file, "hardneg", collection)

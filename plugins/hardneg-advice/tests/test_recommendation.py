@@ -1,135 +1,187 @@
-"""What is recommended, by trainings or by the rule, and in which words."""
+"""What is recommended, by trainings or by the rule, in which words, and the recipe that trains so."""
+
+from dataclasses import replace
 
 import pytest
-from hardneg_advice.rule import Trials
-from hardneg_advice.trials import RecommendRequest
-from small_sweep import FALSE, FOUND, ROWS, answer_of, situation, trials, with_false
+import yaml
+from hardneg_advice.recommend import RecommendedNegatives, Trials
+from hardneg_advice.rule import advice, compare
+from tiny import tiny_static
 
+from hardneg.encoders.spec import ModelSpec
+from hardneg.recipe.load import load_recipe
 from hardneg.records.errors import UsageError
+
+RANKS = {"queries": 90, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
+RANKS |= {"above": 0.4, "ranks": [1] * 27 + [2] * 9 + [4] * 18 + [12] * 36}
+FACTS = {"documents": 3200, "splits": {"train": {"queries": 9}, "dev": {"queries": 9}}}
+TRIALS = Trials("dev", 5, {}, (0.01, 0.03), bm25=True)
+
+
+def answer_of(rows=None, trials=TRIALS, **ranks):
+    """3,200 documents in batches of 32: a batch's nearest one stands at rank 100 on average."""
+    tree = {"dataset": "pydocs", "model": {"name": "m"}, "seed": 7}
+    return RecommendedNegatives({**RANKS, **ranks}, rows, FACTS, trials, tree, [])
+
+
+def rows(shipped, in_batch, first, bm25=None, queries=60):
+    """What trainings come to: scores of each around its mean at .03, a tenth less at .01."""
+    added = [0.01 * (query % 11 - 5) for query in range(queries)]
+    added = [value - sum(added) / queries for value in added]
+
+    def scores(mean, turn):
+        return {str(query): mean + added[query - turn] for query in range(queries)}
+
+    measured = {"as shipped": scores(shipped, 3), **({} if bm25 is None else {"BM25": scores(bm25, 4)})}
+    for turn, (name, mean) in enumerate({"in-batch": in_batch, "first": first}.items()):
+        measured |= {f"{name} at 0.03": scores(mean, turn), f"{name} at 0.01": scores(mean - 0.1, turn)}
+    return compare(measured, (0.01, 0.03))
+
+
+def recipe_of(answer, folder):
+    (folder / "r.yaml").write_text(answer.recipe(folder / "r.yaml"))
+    return load_recipe(folder / "r.yaml", None, [])
 
 
 def test_the_best_training_at_its_best_rate_is_the_answer():
-    answer = answer_of(FOUND, trials(0.2, 0.3, 0.4))
-    assert answer.answer().startswith(
-        "Train with topk, 10 a query: learning rate 0.03, 5 steps, loss infonce. mrr@10 0.40"
-    )
-    assert answer.answer().endswith("on 60 queries of dev, as shipped 0.2000.")
-    assert answer.miner == ROWS[0]["miner"] and not answer.alone
-    alone = answer_of(FOUND, trials(0.2, 0.4, 0.3))
-    assert alone.alone and alone.answer().startswith("Train with in-batch negatives alone: learning rate 0.03")
-    assert answer_of(FOUND, trials(0.2, 0.4, 0.4)).alone  # of equal ones the first
-    assert answer_of(FALSE, trials(0.2, 0.3, 0.3, 0.4)).miner == ROWS[1]["miner"]  # what the rule chooses is tried too
+    answer = answer_of(rows(0.2, 0.3, 0.4))
+    start = "Train with topk, 10 a query: learning rate 0.03, 5 steps, loss infonce. mrr@10 0.4000 ["
+    assert answer.answer().startswith(start) and answer.answer().endswith("on 90 queries, as shipped 0.2000.")
+    assert answer.arm == "first" and answer_of(rows(0.2, 0.4, 0.3)).arm == "in-batch"
+    assert answer_of(rows(0.2, 0.4, 0.4)).arm == "in-batch"  # of equal ones the first
     told = answer.to_dict()
     assert told["train"] and told["trials"]["first"]["by_rate"] == pytest.approx({"0.01": 0.3, "0.03": 0.4})
-    assert told["without_training"]["top"]["alone"] is False
+    assert told["without_training"]["arm"] == "first" and told["documents"] == 3200
 
 
 def test_the_model_as_shipped_may_be_the_answer():
-    answer = answer_of(FOUND, trials(0.45, 0.3, 0.4))
+    answer = answer_of(rows(0.45, 0.3, 0.4))
     assert answer.answer().startswith("Train nothing: as shipped the model has mrr@10 0.4500")
     assert answer.answer().endswith("no training more; best of these: topk, 10 a query.")
     assert answer.to_dict()["train"] is False
-    assert not answer_of(FOUND, trials(0.4, 0.3, 0.4)).to_dict()["train"]  # nothing is gained
+    assert not answer_of(rows(0.4, 0.3, 0.4)).to_dict()["train"]  # nothing is gained
 
 
 def test_bm25_stands_beside_and_is_no_training():
-    tried = trials(0.2, 0.3, 0.4, bm25=0.6)
-    assert tried.best == "first" and tried.as_good == ["first"]
-    told = " ".join(answer_of(FOUND, tried).reasons())
-    assert "BM25, without any training, has 0.6000: more than all of these (p < 0.001)." in told
-    assert [row[4] for row in answer_of(FOUND, tried).section().tables[0].rows] == [
-        "worse",
-        "worse",
-        "chosen",
-        "no training",
-    ]
-    assert "BM25" not in " ".join(answer_of(FOUND, trials(0.2, 0.3, 0.4, bm25=0.3)).reasons())
+    answer = answer_of(rows(0.2, 0.3, 0.4, bm25=0.6))
+    assert "BM25, without any training, has 0.6000: more than all of these (p < 0.001)." in answer.reasons()
+    words = [row[4] for row in answer.section().tables[0].rows]
+    assert words == ["worse", "worse", "chosen", "no training"]
+    assert "BM25" not in " ".join(answer_of(rows(0.2, 0.3, 0.4, bm25=0.3)).reasons())
 
 
 def test_what_is_not_told_apart_will_do_and_doubts_are_named():
-    told = " ".join(answer_of(FOUND, trials(0.2, 0.4, 0.4)).reasons())
+    told = " ".join(answer_of(rows(0.2, 0.4, 0.4)).reasons())
     assert "Not told apart from the highest (paired tests over the queries, level 0.01, Holm" in told
     assert "in-batch negatives alone; topk, 10 a query. Any of these will do." in told
     assert "topk, 10 a query: its rate, 0.03, is at the end of those tried; another may do better." in told
-    assert "One seed, the best of 4 trainings by the queries that chose it" in told and "Too few" not in told
-    few = answer_of(FOUND, trials(0.2, 0.4, 0.4), queries=49)
+    assert "One seed, the best of all trainings by the queries that chose it" in told and "Too few" not in told
+    few = answer_of(rows(0.2, 0.4, 0.4), queries=49)
     assert few.reasons()[0] == "Too few queries to choose by: 49, less than 50."
-    apart = " ".join(answer_of(FOUND, trials(0.2, 0.3, 0.4)).reasons())
+    apart = " ".join(answer_of(rows(0.2, 0.3, 0.4)).reasons())
     assert "Better than all others (paired tests" in apart and "over all pairs): topk, 10 a query." in apart
-    assert "Without a training it would have said: For the top of the lists (MRR@10): topk, 10 a query" in apart
+    assert "Without a training it would have said: topk, 10 a query." in apart
 
 
 def test_intervals_and_p_of_trainings():
     even = {"as shipped": [0.0] * 4, "in-batch at 0.1": [0.5, 0.6, 0.5, 0.6], "first at 0.1": [0.51, 0.59, 0.51, 0.59]}
-    scores = {name: dict(zip("abcd", values, strict=True)) for name, values in even.items()}
-    close = Trials(scores, ["in-batch", "first"], [0.1], 5)
-    assert close.ends("in-batch") == "[0.458, 0.642]"  # .55 ± 3.182 × .05774 / 2, by Student's t
-    assert close.to_dict()["first"]["p_against_best"] == 1.0  # differences of .01 with signs that even out
+    close = compare({name: dict(zip("abcd", values, strict=True)) for name, values in even.items()}, [0.1])
+    assert close["in-batch"]["interval"] == pytest.approx([0.458, 0.642], abs=5e-4)  # .55 ± 3.182 × .05774 / 2, by t
+    assert close["first"]["p"] == 1.0  # differences of .01 with signs that even out
     # As shipped it is .55 away: t is 19, but four queries have 16 patterns of signs, so p is 1/8 at best.
-    assert close.to_dict()["as shipped"]["not_told_apart"]
+    assert close["as shipped"]["as_good"]
 
 
-def test_the_first_documents_where_few_of_them_are_above_the_positive_and_batches_do_not_reach():
-    answer = answer_of(FOUND)
-    facts, rule, guess = answer.reasons()
+def test_the_rule_takes_the_first_documents_where_few_are_above_the_positive_and_batches_do_not_reach():
+    facts, rule, guess, recall = answer_of().reasons()
     assert facts == (
         "3,200 documents, 32 queries a step; best positives of 90 queries: median rank 4 [2, 12], 60.0% in the first "
-        "10; of the first 10, 40.0% score above it; 10.0% of them are planted positives."
+        "10; of the first 10, 40.0% score above it."
     )
-    assert rule.startswith(
-        "For the top of the lists (MRR@10): topk, 10 a query, one of them in a step. 40.0% of the first 10 score above "
-        "the best positive, so it is these that it is mistaken for, and batches seldom have them: the nearest in-batch "
-        "negative of 32 queries stands at about rank 100. For recall (R@100): in-batch negatives alone. "
+    assert rule == (
+        "By the rule topk, 10 a query. 40.0% of the first 10 score above the best positive, so it is these that it is "
+        "mistaken for, and batches seldom have them: the nearest in-batch negative of 32 queries stands at about rank "
+        "100."
     )
-    assert guess.startswith("This is a guess") and answer.answer() == "A guess without a training: topk, 10 a query."
+    assert guess.startswith("This is a guess") and recall.startswith("For recall (R@100) train with in-batch")
+    assert answer_of().answer() == "A guess without a training: topk, 10 a query."
 
 
-def test_in_batch_is_enough_where_most_are_above_or_the_positive_is_first():
-    assert not answer_of(FOUND, above=0.5).alone
-    low = answer_of(FOUND, above=0.51)
-    assert low.alone and "51.0% of the first 10 score above the best positive, so these are but few" in low.reasons()[1]
-    assert [line[0] for line in low.section().tables[0].rows if line[-1] == "chosen"] == []
-    first = answer_of(FOUND, within={"1": 0.51, "10": 0.9, "100": 1.0})
-    assert first.alone and "little to gain, so train little, or not at all" in first.reasons()[1]
-    assert not answer_of(FOUND, within={"1": 0.5, "10": 0.9, "100": 1.0}).alone
+@pytest.mark.parametrize(
+    ("changed", "documents", "arm"),
+    [
+        ({"above": 0.5}, 3200, "first"),
+        ({"above": 0.51}, 3200, "in-batch"),
+        ({"above": None}, 3200, "in-batch"),
+        ({"within": {"1": 0.5}}, 3200, "first"),
+        ({"within": {"1": 0.51}}, 3200, "in-batch"),
+        ({}, 321, "first"),  # the nearest of 32 stands at rank 10.03
+        ({}, 320, "in-batch"),
+    ],
+)
+def test_the_rule_at_its_bounds(changed, documents, arm):
+    assert advice({**RANKS, **changed}, documents, 32)[0] == arm
 
 
 @pytest.mark.parametrize(("above", "known"), [(0.44, True), (0.45, False), (0.6, False), (0.61, True)])
 def test_the_rule_knows_where_it_does_not_know(above, known):
-    assert any(line.startswith("Not known which") for line in answer_of(FOUND, above=above).reasons()) == (not known)
+    assert any(line.startswith("Not known which") for line in answer_of(above=above).reasons()) == (not known)
 
 
-def test_few_queries_are_too_few():
-    assert "Too few queries to choose by: 49, less than 50." in answer_of(FOUND, queries=49).reasons()
+def test_the_interval_of_a_median_rank():
     # Of 9 ranks P(two or more below the lowest two) is 1 - 2 × 10 / 512: the second and the eighth; of five none.
-    assert "median rank 4 [2, 8]" in answer_of(FOUND, ranks=[*range(1, 10)]).reasons()[0]
-    assert "median rank 4, " in answer_of(FOUND, ranks=[1, 2, 4, 5, 6]).reasons()[0]
+    assert "median rank 4 [2, 8]" in answer_of(ranks=[*range(1, 10)]).reasons()[0]
+    assert "median rank 4, " in answer_of(ranks=[1, 2, 4, 5, 6]).reasons()[0]
 
 
-def test_in_batch_is_enough_where_batches_reach_the_top_of_the_lists():
-    assert not situation(documents=3201, batch=320).advice("top").alone
-    near = situation(documents=3200, batch=320).advice("top")  # the nearest of 320 stands at rank 10
-    assert near.alone and near.reason.startswith(
-        "Of 3,200 documents batches already have what the first 10 would bring"
-    )
+def test_each_arm_is_trained_at_each_rate_beside_the_model_as_shipped():
+    stages = TRIALS.stages()
+    arms = [f"{arm} at {rate}" for arm in ("in-batch", "first") for rate in (0.01, 0.03)]
+    assert [*stages["trials"]["runs"]] == ["as shipped", "BM25", *arms]
+    alone, first = stages["in-batch at 0.01"], stages["first at 0.03"]
+    assert alone["options"] == {"negatives_per_query": 0, "learning_rate": 0.01, "max_steps": 5}
+    assert first["negatives"] == "negatives" and first["options"]["learning_rate"] == 0.03
+    assert alone["loss"] == first["loss"] == {"name": "infonce", "temperature": 0.05}
+    assert [*replace(TRIALS, steps=0).stages()] == ["index", "run", "ranks"]
 
 
-def test_where_most_of_the_top_is_false_the_sweep_chooses():
-    assert answer_of(with_false(0.5)).miner == answer_of(with_false(None)).miner == ROWS[0]["miner"]
-    answer = answer_of(FALSE)
-    assert answer.miner == ROWS[1]["miner"] and not answer.alone
-    assert "But 60.0% of the first 10 are false: topk, 20 a query lets fewer in." in answer.reasons()[1]
+def test_the_recipe_trains_as_the_best_trial_did(tmp_path):
+    answer = answer_of(rows(0.2, 0.3, 0.4))
+    recipe, stages = recipe_of(answer, tmp_path), TRIALS.stages()
+    assert recipe.outputs["model"] == "model"
+    written = yaml.safe_load((tmp_path / "r.yaml").read_text())["stages"]
+    for name, tried in (("model", "first at 0.03"), ("in-batch", "in-batch at 0.03"), ("negatives", "negatives")):
+        assert {key: value for key, value in written[name].items() if key != "system"} == stages[tried]
+    scores = recipe.stages["scores"]
+    assert {"Hard Neg", "In-Batch Neg", "BM25", "as shipped"} == set(scores.runs)
+    assert scores.baselines == ("In-Batch Neg", "as shipped", "BM25")
+    assert "# Train with topk, 10 a query: learning rate 0.03, 5 steps" in (tmp_path / "r.yaml").read_text()
+    assert recipe_of(answer_of(rows(0.2, 0.4, 0.3)), tmp_path).outputs["model"] == "in-batch"
 
 
-def test_the_goal_is_named_or_both_are_answered():
-    recall, top = answer_of(FOUND, goal="recall"), answer_of(FOUND, goal="top")
-    assert "For recall" not in top.reasons()[1] and "For the top" not in recall.reasons()[1]
-    assert recall.alone and not top.alone and not answer_of(FOUND).alone  # the recipe of both is the one for the top
-    told = recall.to_dict()
-    assert told["goal"] == "recall" and told["in_batch_alone"] and told["trials"] is None
-    assert told["without_training"]["top"]["reason"] == top.situation.advice("top").reason
-    assert (told["facts"]["reach"], told["facts"]["false"], told["facts"]["median_rank"]) == (100.0, 0.1, 4.0)
-    metrics = [RecommendRequest("dev", 20, None, {}, goal=goal).metric for goal in (None, "top", "recall")]
-    assert metrics == ["mrr@10", "mrr@10", "recall@100"]
-    with pytest.raises(UsageError, match=r"'tops': no such goal; did you mean 'top'\?; there are top, recall"):
-        RecommendRequest("dev", 20, None, {}, goal="tops")
+def test_a_guess_is_a_recipe_too(tmp_path):
+    options = {"learning_rate": 0.5, "max_steps": 9}
+    trials = Trials("dev", 0, options, [0.5], {"weight_decay": 0.0}, temperature=1.0)
+    recipe = recipe_of(answer_of(trials=trials), tmp_path)
+    head = (tmp_path / "r.yaml").read_text().partition("title:")[0]
+    assert "# There is no split test: it is measured on split dev, by which it was chosen." in head
+    assert "# A guess without a training: topk" in head
+    assert all(line.startswith("#") and len(line) <= 120 for line in head.replace(str(tmp_path), "").splitlines())
+    assert recipe.seed == 7 and recipe.stages["scores"].split == "dev" and recipe.stages["start-run"].split == "dev"
+    assert recipe.stages.keys().isdisjoint({"bm25-index", "bm25-run"})
+    trained = recipe.stages["model"].options
+    assert (trained.learning_rate, trained.weight_decay, trained.max_steps) == (0.5, 0.0, 9)
+    alone = answer_of(above=0.9)
+    assert recipe_of(alone, tmp_path).outputs["model"] == "in-batch"
+    with pytest.raises(UsageError, match=r"r.yaml: is there already"):
+        alone.write(tmp_path / "r.yaml")
+
+
+def test_rates_and_temperature_are_those_of_the_model(tmp_path, tiny_model):
+    asked = Trials("dev", 5, {})
+    tiny_static(tmp_path / "model")
+    static = asked.fitted(ModelSpec(str(tmp_path / "model")))
+    assert static.rates == (0.01, 0.03, 0.1) and static.usual == {"weight_decay": 0.0} and static.temperature == 0.05
+    other = asked.fitted(ModelSpec(str(tiny_model), similarity="dot"))
+    assert other.rates == (1e-5, 3e-5, 1e-4) and other.temperature == 1.0 and not other.usual
+    assert replace(asked, options={"learning_rate": 0.5}).fitted(ModelSpec(str(tiny_model))).rates == [0.5]

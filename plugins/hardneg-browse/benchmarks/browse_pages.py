@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from hardneg_browse.browsed import opened
 from hardneg_browse.marks import Marks
-from hardneg_browse.serving import BrowseServer, listening
+from hardneg_browse.serving import BrowsePage, listening
 from hardneg_browse.sources import BrowseSources
 
 from hardneg.formats.collection import write_collection
@@ -89,13 +89,11 @@ def pages(queries: int) -> dict[str, Callable[[random.Random], str]]:
         "search, three words": lambda draws: f"/?words={'+'.join(draws.choices(_WORDS, k=3))}",
         "search, an id": lambda draws: f"/?words=q{draws.randrange(queries)}",
         "query": lambda draws: f"/query?q=q{draws.randrange(queries)}",
-        "compare": lambda draws: f"/compare?a=mined&b=second&q=q{draws.randrange(queries)}",
         "most suspicious": lambda draws: f"/suspicious?page={draws.randint(1, 40)}",
-        "margins": lambda draws: "/margins",
     }
 
 
-def measured(server: BrowseServer, address: str) -> tuple[float, float]:
+def measured(server: BrowsePage, address: str) -> tuple[float, float]:
     """Milliseconds of one page: of the clock, and of this process's threads."""
     connection = http.client.HTTPConnection("127.0.0.1", server.access.port, timeout=600)
     clock, spent = time.perf_counter(), time.process_time()
@@ -108,7 +106,7 @@ def measured(server: BrowseServer, address: str) -> tuple[float, float]:
     return found
 
 
-def show(server: BrowseServer, queries: int, rounds: int, title: str) -> None:
+def show(server: BrowsePage, queries: int, rounds: int, title: str) -> None:
     """One row for each kind of page."""
     print(f"\n{title}\n\n| page | median ms | largest | median ms of processors | largest |\n|---|---|---|---|---|")
     for name, address in pages(queries).items():

@@ -73,7 +73,7 @@ def negatives(mined, dropped=()):
 
 
 def small_sources(folder):
-    """Two lists of negatives, of which one tells what was left out, and two runs, of which one judges."""
+    """Two lists of negatives, of which one tells what was left out, and two runs."""
     folder.mkdir(exist_ok=True)
     write_collection(SmallCollection(), folder / "stored", Silent())
     write_negatives(folder / "mined.arrow", recorded(negatives(MINED, ["long", "p1"]), folder / "dropped.arrow"))
@@ -86,6 +86,5 @@ def small_sources(folder):
         negatives={"mined": folder / "mined.arrow", "other": folder / "other.arrow"},
         dropped={"mined": folder / "dropped.arrow"},
         runs={name: folder / f"{name}.trec" for name in RUNS},
-        judges=frozenset(["judge"]),
         dataset=folder / "stored",
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hardneg_browse.browsed import opened
-from hardneg_browse.sources import of_run_folder, with_others
+from hardneg_browse.sources import of_run_folder
 from material import SmallCollection, small_sources
 from typer.testing import CliRunner
 
@@ -45,12 +45,12 @@ def get(address):
 
 def test_a_function_serves_the_page_beside_a_program(beir, tmp_path):
     judge = [{"q/1?a=b&c": {"copy": 2.0, "p1": 1.0}}]
-    files = {"dataset": beir / "data", "runs": [beir / "dense.trec"], "dropped": beir / "dropped.arrow"}
+    files = {"dataset": beir / "data", "dropped": beir / "dropped.arrow"}
     own = {"marks": tmp_path / "marks.qrels", "store": tmp_path / "store"}
-    found = hn.browse(beir / "mined.arrow", filter_by=judge, **files, **own)
+    found = hn.browse(beir / "mined.arrow", runs=[beir / "dense.trec", *judge], **files, **own)
     with found as page:
         assert "folic acid and kidneys" in get(page.address)
-        assert page.marks == tmp_path / "marks.qrels" and page.address in page._repr_html_()
+        assert page.marks == tmp_path / "marks.qrels"
     with pytest.raises(OSError):
         get(page.address)
 
@@ -75,6 +75,16 @@ def test_what_cannot_be_looked_at_is_one_line(beir, tmp_path, words, told):
     assert not (tmp_path / "page.html").exists()
 
 
+def test_a_page_without_queries_of_a_split_names_it_as_an_argument_or_an_option(tmp_path, monkeypatch):
+    (tmp_path / LOCK).touch()
+    monkeypatch.setattr("hardneg_browse.sources.artifacts_of", lambda folder, store: {})
+    lacking = f"{tmp_path}: no step of it mined negatives or ranked queries of split dev; name "
+    with pytest.raises(UsageError) as told:
+        hn.browse(tmp_path, split="dev", store=tmp_path / "store")
+    words = ["browse", str(tmp_path), "--split", "dev", "--store", str(tmp_path / "store"), "--export", "page.html"]
+    assert (str(told.value), str(CliRunner().invoke(app, words).exception)) == (f"{lacking}split", f"{lacking}--split")
+
+
 def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir, tmp_path):
     words = ["browse", str(beir / "mined.arrow"), "--run", str(beir / "dense.trec"), "--export"]
     result = CliRunner().invoke(app, [*words, str(tmp_path / "page.html")])
@@ -83,13 +93,6 @@ def test_a_command_writes_the_page_and_does_not_replace_what_is_not_its_own(beir
     (tmp_path / "mine.html").write_text("my own")
     result = CliRunner().invoke(app, [*words, str(tmp_path / "mine.html")])
     assert isinstance(result.exception, UsageError) and (tmp_path / "mine.html").read_text() == "my own"
-
-
-def test_runs_beside_are_judges_where_they_filter(sources):
-    more = sources.runs["dense"].parent / "more.trec"
-    more.write_text("q5 Q0 p1 1 1.0 x\n")
-    found = with_others(sources, filter_by=[more])
-    assert found.judges == {"judge", "more"} and list(found.runs) == ["dense", "judge", "more"]
 
 
 @pytest.mark.slow
@@ -108,7 +111,7 @@ def test_a_finished_recipe_is_looked_at_through_the_store(beir, tmp_path, tiny_m
     assert result.exit_code == 0 and (out / LOCK).is_file(), (result.output, result.exception)
     found = of_run_folder(out, Store(tmp_path / "store"))
     assert (list(found.negatives), list(found.dropped)) == (["first", "second"], ["first"])
-    assert (list(found.runs), found.judges, found.split) == (["listed"], {"listed"}, "train")
+    assert (list(found.runs), found.split) == (["listed"], "train")
     assert found.marks == tmp_path / "runs" / "r.marks.qrels" and found.dataset is not None
     monkeypatch.chdir(out)
     here = of_run_folder(Path(), Store(tmp_path / "store"))

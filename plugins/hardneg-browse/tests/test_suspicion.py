@@ -34,24 +34,24 @@ def test_standings_tell_rank_and_score():
     assert standings(falling(["a", "b", "c"]), ["c", "a", "z"]) == {"a": (1, 10.0), "c": (3, 8.0)}
 
 
-def test_the_score_adds_copies_judges_and_other_systems():
+def test_the_score_adds_copies_and_the_mean_over_systems():
     runs = {"dense": ["copy", "x", "y", "p"], "bm25": ["p", "copy"], "judge": ["copy", "p"]}
     negatives = {"copy": shingles("b c d e f g"), "plain": shingles("x y z")}
     lists = {label: falling(ids) for label, ids in runs.items()}
-    evidence = Evidence("q", {"p": shingles("a b c d e"), **negatives}, lists, {"judge"})
+    evidence = Evidence("q", {"p": shingles("a b c d e"), **negatives}, lists)
     copy, plain = evidence.suspected(["p"], ["copy", "plain"])
-    # 2/5 alike; the judge has it at 1 before 2: 1/2; dense at 1 before 4: 3/4, bm25 below: mean 3/8
-    assert copy.score == pytest.approx(0.4 + 0.5 + 0.375)
+    # 2/5 alike; dense has it at 1 before 4: 3/4, bm25 below, the judge at 1 before 2: 1/2; the mean of the three
+    assert copy.score == pytest.approx(0.4 + (0.75 + 0.5) / 3)
     assert copy.reasons == (
         "shares 40 % of its word triples with positive p",
-        "judge ranks it at 1, above the best positive, which it has at 2",
         "dense ranks it at 1, above the best positive, which it has at 4",
+        "judge ranks it at 1, above the best positive, which it has at 2",
     )
     assert (plain.doc_id, plain.score, plain.reasons) == ("plain", 0.0, ())
 
 
 def test_a_positive_that_is_not_listed_stands_behind_the_list():
-    evidence = Evidence("q", {}, {"dense": falling(["n", "x"])}, ())
+    evidence = Evidence("q", {}, {"dense": falling(["n", "x"])})
     (found,) = evidence.suspected(["p"], ["n"])
     assert found.score == pytest.approx(2 / 3)
     assert found.reasons == ("dense ranks it at 1, above the best positive, which it does not have",)

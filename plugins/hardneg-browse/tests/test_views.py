@@ -1,4 +1,4 @@
-"""What each page opens with: few negatives at once, positives beside them, lists of one sort, other splits named."""
+"""What each page opens with: few negatives at once, positives beside them."""
 
 import re
 
@@ -74,21 +74,6 @@ def test_a_suspicious_negative_has_its_positive_beside_it(server):
         if "were gone through" in text:
             break
     assert "the old river was seen again today" in text and text.index("Positive <bdi>p1") < text.index("ranks it at 1")
-
-
-def test_lists_of_one_sort_are_compared(server):
-    def chosen(path):
-        return re.findall(r"<option selected>([^<]*)</option>", ask(server, path)[2])
-
-    assert chosen("/compare") == ["dense", "bm25"]
-    assert chosen("/compare?a=mined") == ["mined", "dense"]
-    assert "of the first 100 of each" in ask(server, "/compare")[2]
-
-
-def test_a_query_of_another_split_is_told(server):
-    text = ask(server, "/?words=kwarg_error")[2]
-    assert "0 queries" in text and "Split <bdi>test</bdi> has 1." in text and "of split <bdi>train</bdi>" in text
-    assert "Split <bdi>" not in ask(server, "/?words=nothing_at_all")[2]
 
 
 def test_ids_break_after_their_signs():

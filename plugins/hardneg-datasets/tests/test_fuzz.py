@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hardneg_datasets.check import check
 from hardneg_datasets.dpr import Dpr
-from hardneg_datasets.msmarco import MsMarcoDocument
+from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hardneg_datasets.pyserini import Pyserini
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,6 +19,7 @@ from hardneg.runtime.progress import Silent
 
 LOADERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "beir": (Beir, ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),
+    "msmarco": (MsMarcoPassage, ("collection.tsv", "queries.dev.tsv", "qrels.dev.tsv")),
     "msmarco-doc": (MsMarcoDocument, ("msmarco-docs.tsv", "topics.a.txt", "qrels.a.txt")),
     "pyserini": (Pyserini, ("corpus/a.json", "topics.a.trec", "qrels.a.txt")),
     "dpr": (Dpr, ("psgs_w100.tsv", "biencoder-nq-train.json", "nq-test.qa.csv")),

@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 from hardneg_datasets.check import check
 from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError, HardnegError
+from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.progress import Silent
 
@@ -165,21 +163,6 @@ def test_fingerprint_follows_what_is_read(passages):
     assert MsMarcoPassage(str(passages)).fingerprint() == before
     (passages / "qrels.train.tsv").write_text("12\t0\t0\t1\n")
     assert MsMarcoPassage(str(passages)).fingerprint() != before
-
-
-LINES = st.lists(st.sampled_from([b"1\ta", b"2\tb", b"1 0 2 1", b"1 0 1 0"]) | st.binary(max_size=8), max_size=4)
-
-
-@settings(max_examples=100)
-@given(*[LINES.map(b"\n".join)] * 3)
-def test_no_bytes_give_another_error(tmp_path_factory, corpus, queries, qrels):
-    folder = tmp_path_factory.mktemp("fuzz")
-    for name, data in (("collection", corpus), ("queries.dev", queries), ("qrels.dev", qrels)):
-        (folder / f"{name}.tsv").write_bytes(data)
-    try:
-        write_collection(MsMarcoPassage(str(folder)).load(), folder / "stored", Silent())
-    except HardnegError as error:
-        assert "\n" not in str(error)
 
 
 def test_passages_alone_of_a_folder_without_qrels(tmp_path):

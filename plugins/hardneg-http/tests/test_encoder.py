@@ -134,15 +134,15 @@ def test_options_that_shorten(served: Served) -> None:
     assert opened(served, **whole).encode(["a"], "query").tolist() == [vector("a")[:3].tolist()]
     cut = opened(served, truncate_dim=3).encode(["a"], "query")
     np.testing.assert_allclose(cut[0], normal(vector("a")[:3]), atol=1e-6)
-    asked = opened(served, {"dimensions": 5, "base64": True, "characters": 2}, similarity="dot")
+    asked = opened(served, {"dimensions": 5, "characters": 2}, similarity="dot")
     assert asked.dimension == 5
     assert asked.encode(["abc"], "query").tolist() == [vector("ab")[:5].tolist()]
-    assert served.requests[-1]["dimensions"] == 5 and served.requests[-1]["encoding_format"] == "base64"
+    assert served.requests[-1]["dimensions"] == 5
 
 
 def test_the_digest_is_of_what_changes_vectors(served: Served) -> None:
     plain = resolve(spec(served)).digest
-    free = {"url": "http://elsewhere/v1", "batch": 2, "in_flight": 9, "base64": True, "cache": 0, "key": "KEY"}
+    free = {"url": "http://elsewhere/v1", "batch": 2, "in_flight": 9, "cache": 0, "key": "KEY"}
     assert resolve(spec(served, free)).digest == plain == resolve(spec(served, similarity="cosine")).digest
     others = [spec(served, {"dimensions": 4}), spec(served, {"characters": 4}), spec(served, revision="2")]
     others += [spec(served, query_prompt="q"), spec(served, similarity="dot"), spec(served, truncate_dim=2)]

@@ -74,14 +74,6 @@ def test_from_encoding_to_measures(tmp_path: Path, served: Served, monkeypatch: 
         assert not path.is_file() or b"s3cret" not in path.read_bytes()
 
 
-def test_it_is_not_trained(tmp_path: Path, served: Served) -> None:
-    tree = tree_of(tmp_path, served)
-    tree["stages"]["trained"] = {"stage": "train", "negatives": "mined", "loss": "star"}
-    with pytest.raises(RecipeError, match=r"stages\.trained\.model: .* cannot be trained; name another model"):
-        load_recipe(written(tmp_path, tree))
-    assert served.requests == []
-
-
 def test_wrong_options_are_told_with_their_path(tmp_path: Path, served: Served) -> None:
     tree = tree_of(tmp_path, served)
     tree["model"]["encoder"] |= {"url": "nowhere", "bach": 3}

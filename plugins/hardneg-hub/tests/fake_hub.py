@@ -32,31 +32,28 @@ class FakeHub(huggingface_hub.HfApi):  # type: ignore[misc]
         self._ask("whoami")
         return {"name": "me"}
 
-    def repo_info(self, repo_id: str, *, repo_type: str, revision: str | None = None, **_: Any) -> Any:
+    def repo_info(self, repo_id: str, *, repo_type: str, **_: Any) -> Any:
         self._ask("repo_info")
         if repo_id not in self.files:
             raise RepositoryNotFoundError("none", response=response(404))
-        branch = self.files[repo_id][revision or "main"]
+        branch = self.files[repo_id]["main"]
         return SimpleNamespace(private=self.private[repo_id], sha=hashlib.sha1(repr(branch).encode()).hexdigest())
 
     def create_repo(self, repo_id: str, *, repo_type: str, private: bool, **_: Any) -> None:
         self._ask("create_repo")
         self.files[repo_id], self.private[repo_id] = {"main": {}}, private
 
-    def create_branch(self, repo_id: str, *, repo_type: str, branch: str, exist_ok: bool, **_: Any) -> None:
-        self.files[repo_id].setdefault(branch, dict(self.files[repo_id]["main"]))
-
     def create_commit(self, repo_id: str, operations: Any, **given: Any) -> Any:
         self._ask("create_commit")
-        branch = self.files[repo_id][given["revision"] or "main"]
-        known = self.repo_info(repo_id, repo_type=given["repo_type"], revision=given["revision"])
+        branch = self.files[repo_id]["main"]
+        known = self.repo_info(repo_id, repo_type=given["repo_type"])
         assert known.sha == given["parent_commit"]
         sent = {each.path_in_repo: each.path_or_fileobj for each in operations}
         sent = {path: each if isinstance(each, bytes) else Path(each).read_bytes() for path, each in sent.items()}
         if any(branch.get(path) != data for path, data in sent.items()):
             self.messages.append(given["commit_message"])
         branch |= sent
-        sha = self.repo_info(repo_id, repo_type=given["repo_type"], revision=given["revision"]).sha
+        sha = self.repo_info(repo_id, repo_type=given["repo_type"]).sha
         return SimpleNamespace(oid=sha)
 
     def update_repo_settings(self, repo_id: str, *, private: bool, repo_type: str, **_: Any) -> None:

@@ -1,6 +1,5 @@
 """Indexes, negatives and runs: what goes to the hub, and that the libraries open it from there."""
 
-import gzip
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.prepare import prepare
 from hardneg_hub.pushing import Push
 
-import hardneg as hn
-from hardneg.api.dataset_argument import write_dataset
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.records.errors import ArtifactError, DataError, UsageError
@@ -24,7 +21,7 @@ VECTORS = np.eye(3, 4, dtype=np.float32)
 
 
 def send(folder: Path, store: Store, scratch: Path, name: str = "org/made", **wanted: Any) -> None:
-    upload = prepare(folder, name, Wanted(**wanted), store, scratch)
+    upload = prepare(folder, name, store, scratch, **wanted)
     Push.planned(upload, name).send()
 
 
@@ -109,78 +106,33 @@ def test_equal_negatives_make_no_second_commit(hub, negatives, store, scratch):
 
 def test_a_runs_negatives_come_from_the_store(run, store, scratch):
     with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one in store"):
-        prepare(run, "org/made", Wanted("negatives"), store, scratch)
+        prepare(run, "org/made", store, scratch, "negatives")
 
 
 def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scratch):
     (run / LOCK).unlink()
     for what in (None, "index", "model"):
         with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
-            prepare(run, "org/made", Wanted(what), store, scratch)
-
-
-def test_forms_of_rows_are_checked(negatives, store, scratch):
-    with pytest.raises(UsageError, match="form 'pairs': is one of hardneg, triplet, n-tuple, labeled-list"):
-        Wanted(form="pairs")
-    with pytest.raises(UsageError, match="go with a run folder"):
-        prepare(negatives, "org/made", Wanted(form="triplet"), store, scratch)
-
-
-def test_runs_go_with_their_scores(hub, run, store, scratch):
-    with pytest.raises(UsageError, match="no runs there"):
-        prepare(run, "org/made", Wanted("runs"), store, scratch)
-    (run / "runs").mkdir()
-    (run / "runs" / "star-test.trec.gz").write_bytes(b"zipped")
-    with pytest.raises(DataError, match=r"star-test\.trec\.gz: cannot be read \(Not a gzipped file"):
-        send(run, store, scratch, what="runs")
-    zipped = gzip.compress(b"q1 Q0 d1 1 1.0 star\n")
-    (run / "runs" / "star-test.trec.gz").write_bytes(zipped)
-    send(run, store, scratch, what="runs")
-    files = hub.files["org/made"]["main"]
-    assert files["runs/star-test.trec.gz"] == zipped and "metrics.json" in files
-    assert b"| STAR | 0.6250 |" in files["README.md"]
+            prepare(run, "org/made", store, scratch, what)
 
 
 def test_a_folder_holds_one_kind(index, store, scratch):
     with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
-        prepare(index, "org/made", Wanted("model"), store, scratch)
+        prepare(index, "org/made", store, scratch, "model")
 
 
 def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, negatives, scratch, tmp_path):
     key = yaml.safe_load((run / "recipe.lock.yaml").read_text())["keys"]["star"]
     for place in (store.path(key), store.path(key) / "model"):
-        card = prepare(place, "org/made", Wanted(), store, scratch).card
+        card = prepare(place, "org/made", store, scratch).card
         assert f"- Key: `{key}`" in card and 'SentenceTransformer("org/made")' in card
     other = Store(tmp_path / "other")
     (other.workspace("a" * 32) / "negatives.arrow").write_bytes(negatives.read_bytes())
     miner = {"name": "topk", "options": {"depth": 10}}
     made = other.commit("a" * 32, "negatives", {}, {"stage": "mine", "plugins": {"miner": miner}, "inputs": {}})
-    card = prepare(made.path, "org/made", Wanted(), other, scratch).card
+    card = prepare(made.path, "org/made", other, scratch).card
     assert '- Miner: `topk` with `{"depth": 10}`' in card
     (made.path / "negatives.arrow").chmod(0o644)
     (made.path / "negatives.arrow").write_bytes(b"0" * negatives.stat().st_size)
     with pytest.raises(ArtifactError, match="has changed since it was written"):
-        prepare(made.path / "negatives.arrow", "org/made", Wanted(), other, scratch)
-
-
-def test_a_runs_tag_tells_no_secret(run, store, scratch):
-    (run / "runs").mkdir()
-    with gzip.open(run / "runs" / "star-test.trec.gz", "wt") as file:
-        file.write("q1 Q0 /m/02_286 1 0.5 hf_abcdefghijklmnop\n")
-    with pytest.raises(DataError, match=r"star-test\.trec\.gz: holds what looks like a token"):
-        prepare(run, "org/made", Wanted("runs"), store, scratch)
-
-
-def test_rows_that_no_query_can_have_are_not_pushed(store, scratch, tmp_path):
-    data = {"corpus": {"d1": "a", "d2": "b"}, "queries": {"q1": "a"}, "qrels": {"q1": ["d1"]}}
-    folder = tmp_path / "collection"
-    folder.mkdir()
-    write_dataset(data, folder)
-    (tmp_path / "mining.yaml").write_text(
-        f"dataset: beir:{folder}\nmodel: packaged:wordllama\n"
-        "stages:\n  mined: {stage: mine, split: train, miner: random}\n"
-    )
-    ran = hn.load_recipe(tmp_path / "mining.yaml").run(tmp_path / "run", store=store.root, device="cpu")
-    with pytest.raises(DataError, match=r"no row to write: rows left out: fewer than 9,?999 negatives \(1\)"):
-        prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=9999), store, scratch)
-    assert prepare(ran.path, "org/made", Wanted("negatives", form="n-tuple", count=1), store, scratch).files
+        prepare(made.path / "negatives.arrow", "org/made", other, scratch)

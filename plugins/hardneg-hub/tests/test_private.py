@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from finished import spoil
-from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import Upload
 
 from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError
@@ -14,7 +14,7 @@ from hardneg.store.artifacts import Store
 
 
 def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:
-    return prepare(folder, "org/tiny", Wanted(**wanted), store, folder)
+    return prepare(folder, "org/tiny", store, folder, **wanted)
 
 
 @pytest.mark.parametrize(

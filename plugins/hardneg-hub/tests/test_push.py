@@ -82,14 +82,6 @@ def test_a_repository_that_is_public_already_is_asked_for_too(hub, run, store):
     assert "model.safetensors" in there(hub)
 
 
-def test_a_branch_is_made(hub, run, store):
-    push(run, store)
-    before = dict(there(hub))
-    (run / "model" / "README.md").write_text("# Another\n")
-    assert "branch next" in push(run, store, "--revision", "next")
-    assert there(hub) == before and b"# Another" in there(hub, "next")["README.md"]
-
-
 def test_a_dry_run_shows_files_and_card_and_asks_nothing(hub, run, store):
     told = push(run, store, "--dry-run")
     assert hub.asked == [] and "model.safetensors" in told and "model-index:" in told

@@ -30,13 +30,11 @@ texts = ["old river", "the quiet engine was seen again"]
 there = SentenceTransformer("org/model", device="cpu").encode_document(texts)
 here = SentenceTransformer(sys.argv[1], device="cpu").encode_document(texts)
 mined = load_dataset("org/negatives", split="train")
-tuples = load_dataset("org/tuples", split="train")
 index = Path(snapshot_download("org/index", repo_type="dataset"))
 [result] = ModelCard.load("org/model").data.eval_results[:1]
 print(json.dumps({
     "vectors": bool((there == here).all()),
     "negatives": [mined.num_rows, mined.column_names],
-    "tuples": [tuples.num_rows, tuples.column_names],
     "index": len(FlatVectors.open(index)),
     "score": [result.metric_type, result.metric_value, result.dataset_split],
 }))
@@ -58,10 +56,9 @@ def told(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> tuple[Fa
     store = str(folder / "cache" / "store")
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HARDNEG_STORE": store}
     run("-m", "hardneg", "recipe", "run", str(recipe), "--output", str(out), environment=offline)
-    tuples = ("negatives", "--form", "n-tuple", "--count", "3")
     with pytest.MonkeyPatch.context() as patched, hub_server() as server:
         made = asking(patched)
-        for name, what in {"model": (), "index": ("index",), "negatives": ("negatives",), "tuples": tuples}.items():
+        for name, what in {"model": (), "index": ("index",), "negatives": ("negatives",)}.items():
             words = ["push", str(out), "--repo", f"org/{name}", "--store", store, *(["--what", *what] if what else [])]
             ended = CliRunner().invoke(app, words)
             assert ended.exit_code == 0, ended.output
@@ -76,7 +73,6 @@ def test_everything_is_opened_by_its_name(told: tuple[FakeHub, Path, dict[str, o
     assert found == {
         "vectors": True,
         "negatives": [36, ["query_id", "positives", "negatives", "scores"]],
-        "tuples": [36, ["anchor", "positive", "negative_1", "negative_2", "negative_3"]],
         "index": 60,
         "score": ["mrr_at_10", round(scores["mrr@10"], 5), "test"],
     }

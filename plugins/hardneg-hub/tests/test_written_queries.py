@@ -1,4 +1,4 @@
-"""Negatives of queries that a stage has written, with their texts."""
+"""Negatives of queries that a stage has written."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from command_line import hardneg
-from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.prepare import prepare
 
 from hardneg.store.artifacts import Store
 
@@ -30,8 +30,7 @@ def test_the_card_names_the_stage_that_made_them(tmp_path: Path, tiny_model: Pat
         "  mined: {stage: mine, runs: {dense: kept}, miner: topk, dataset: kept}\n"
     )
     hardneg("recipe run", recipe, "--output", out, "--device", "cpu", "--store", store)
-    wanted = Wanted("negatives", form="n-tuple", count=2)
-    upload = prepare(out, "org/name", wanted, Store(store), tmp_path)
+    upload = prepare(out, "org/name", Store(store), tmp_path, "negatives")
     assert "Negatives of the train queries that stage `kept` made of docs" in upload.card
     rows = pq.read_table(tmp_path / "train-00000-of-00001.parquet").to_pylist()
-    assert rows and all(row["anchor"] and row["positive"] for row in rows)
+    assert rows and all(row["query_id"].startswith("crop:") and row["positives"] for row in rows)

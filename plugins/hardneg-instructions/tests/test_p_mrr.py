@@ -28,10 +28,9 @@ def ranked(doc_ids: str) -> RankedList:
     return RankedList(ids, np.arange(len(ids), 0, -1, dtype=np.float32))
 
 
-def files(analysis: Analysis, folder: Path, lists: dict[str, str] | None = None, **changed: str) -> Files:
+def files(analysis: Analysis, folder: Path, lists: dict[str, str] | None = None) -> Files:
     lists = LISTS if lists is None else lists
     write_run(folder / "both.trec", ((query, ranked(each)) for query, each in lists.items()))
-    write_run(folder / "changed.trec", ((query, ranked(each)) for query, each in changed.items()))
     judged = [f"{query} 0 {doc} {grade}\n" for query, of in QRELS.items() for doc, grade in of.items()]
     (folder / "qrels.txt").write_text("".join(judged))
     named = {path: str(folder / name) for path, name, _ in analysis.references()}
@@ -73,21 +72,10 @@ def test_a_document_that_a_list_lacks_comes_after_its_last(tmp_path: Path) -> No
     assert analysis.table(results).rows == [["model", "+0.6667", "1 of 2", "1"]]
 
 
-def test_the_run_under_the_changed_instruction_may_be_another_file(tmp_path: Path) -> None:
-    values = PMrr.arranged({"runs": {"model": "both.trec"}, "changed": {"other": "changed.trec"}}, {})
-    analysis = PMrr.model_validate(values)
-    assert analysis.changed == {"model": "changed.trec"}
-    results = analysis.measure(files(analysis, tmp_path, {"1-og": "a b"}, **{"1-changed": "b c a"}))
-    assert results["runs"]["model"]["by_query"] == pytest.approx({"1": 1 - 1 / 3})
-
-
 def test_runs_without_both_instructions_are_refused(tmp_path: Path) -> None:
     analysis = PMrr(runs={"model": "both.trec"})
     with pytest.raises(DataError, match=r"both.trec has no query under both instructions"):
         analysis.measure(files(analysis, tmp_path, {"1-og": "a b"}))
-    other = PMrr(runs={"model": "both.trec"}, changed_ending="-new")
-    with pytest.raises(DataError, match=r"no document that is less relevant to a query in -og and -new form"):
-        other.measure(files(other, tmp_path))
 
 
 def test_as_mteb_computes_it(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hardneg_instructions.candidate_lists import CandidateLists
-from hardneg_instructions.judged_negatives import JudgedNegatives
+from hardneg_instructions.lists import CandidateLists, JudgedNegatives
 from published import bright, followir, json_lines, promptriever_rows
 
 from hardneg.formats.negatives import read_negatives

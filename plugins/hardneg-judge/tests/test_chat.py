@@ -1,20 +1,19 @@
-"""The reranker `chat`: its contract, its options, and what is asked how often."""
+"""The reranker and the filter `chat`: contracts, options, what is asked how often, and what is dropped why."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from chat_server import Served, serving, shared_words
-from hardneg_judge.chat import Chat
-from hardneg_judge.journal import Answer, request_key
-from hardneg_judge.prompts import filled
-from hardneg_judge.session import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
+from hardneg_judge.chat import Chat, ChatFilter
+from hardneg_judge.server import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
 from hardneg.registry.plugins import configure
 from hardneg.store.identity import plugin_identity
-from hardneg.testing import RerankerTests
+from hardneg.testing import FilterTests, RerankerTests
 
 
 class TestChat(RerankerTests):
@@ -45,12 +44,11 @@ def test_nothing_is_asked_twice(served: Served) -> None:
     asked = [("old river", ["a river", "a sea", "a river"]), ("new river", ["a river"])]
     with chat(served).asking() as first:
         assert list(first.rerank(asked)) == [[1, 0, 1], [1]]
-        assert first.counts == {REQUESTS: 3, KEPT: 0, READ: 300, WRITTEN: 6, UNREADABLE: 0, "answers without usage": 0}
+        assert first.counts == {REQUESTS: 4, KEPT: 1, READ: 400, WRITTEN: 8, UNREADABLE: 0, "answers without usage": 0}
     assert len(served.requests) == 3
-    with chat(served, price=(10, 1000), in_flight=1).asking() as again:
+    with chat(served, in_flight=1).asking() as again:
         assert list(again.rerank(asked)) == [[1, 0, 1], [1]]
-        assert again.counts[REQUESTS] == again.counts[KEPT] == 3
-        assert again.cost == pytest.approx(300 * 10e-6 + 6 * 1000e-6)
+        assert again.counts[REQUESTS] == again.counts[KEPT] == 4
     assert len(served.requests) == 3
     for other in ({"temperature": 1.0}, {"revision": "new"}, {"prompt": "{query}?\n{passages}"}, {"tokens": 2}):
         before = len(served.requests)
@@ -71,17 +69,6 @@ def test_a_passage_that_is_left_over_has_its_number(served: Served) -> None:
     assert list(chat(served, batch=2, scale="grades").rerank([("river", ["a", "b", "c"])])) == [[3, 0, 3]]
 
 
-@pytest.mark.parametrize("key", ["s3cret\nX: y", "s3crét"])
-def test_a_key_that_cannot_be_sent(served: Served, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("A_KEY", key)
-    told = "model 'm': the environment variable A_KEY has characters that no HTTP header takes: set it to the API key"
-    with pytest.raises(ModelError, match=told):
-        list(chat(served, key="A_KEY").rerank([("q", ["a"])]))
-    monkeypatch.setenv("A_KEY", "s3cret\n")
-    list(chat(served, key="A_KEY").rerank([("q", ["a"])]))
-    assert served.keys == ["Bearer s3cret"]
-
-
 def test_several_passages_in_a_message(served: Served) -> None:
     served.says = lambda message: "1: yes\n2: no" if "[2]" in message else "yes"
     asked = chat(served, batch=2, tokens=5, characters=6)
@@ -97,17 +84,14 @@ def test_an_answer_that_cannot_be_read_is_counted_and_told(served: Served, caplo
         with chat(served, unreadable=unreadable).asking() as asking:
             assert list(asking.rerank([("q", ["a", "b", "the sea"])])) == [[score, score, 0.0]]
             assert asking.counts[UNREADABLE] == 2
-        assert caplog.messages == [
-            "m: of 3 passages 2 have no answer that can be read; another prompt or more tokens may help"
-        ]
-    assert Chat("m", scale="grades", unreadable="relevant").unread == 3
+        assert caplog.messages == ["m: of 3 answers 2 cannot be read in full; another prompt or more tokens may help"]
 
 
 @pytest.mark.parametrize("says", ["I would rather not say", "", "maybe", None, 3])
 def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, says: Any) -> None:
     served.says = lambda message: says
-    with pytest.raises(ModelError, match="not one of 2 passages has an answer that can be read: look at the server"):
-        list(chat(served).rerank([("old river", ["a river", "a sea"])]))
+    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: look at the server"):
+        list(chat(served).rerank([("old river", [f"a river {number}" for number in range(16)])]))
     served.says = shared_words
     with chat(served).asking() as asking:
         assert list(asking.rerank([("old river", ["a river", "a sea"])])) == [[1, 0]]
@@ -119,16 +103,6 @@ def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -
     with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': look at"):
         list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
     assert len(served.requests) < 100
-
-
-def test_unreadable_answers_that_an_earlier_version_kept_are_asked_again(served: Served) -> None:
-    with chat(served).asking() as asking:
-        message = filled(chat(served).prompt, "old river", ["a river"], numbered=False)
-        asking._session.journal.keep(request_key(message), Answer("maybe"))
-    with chat(served).asking() as asking:
-        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 0
-    with chat(served).asking() as asking:
-        assert list(asking.rerank([("old river", ["a river"])])) == [[1]] and asking.counts[KEPT] == 1
 
 
 def test_so_many_requests_are_under_way(served: Served) -> None:
@@ -162,7 +136,7 @@ def test_the_key_is_sent_and_stands_nowhere(served: Served, tmp_path: Path, monk
 
 
 def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
-    free = {"url": "http://far:1/v1", "key": "K", "price": (1, 2), "in_flight": 3, "timeout": 5, "deadline": 9}
+    free = {"url": "http://far:1/v1", "key": "K", "in_flight": 3, "timeout": 5, "deadline": 9}
     plain = plugin_identity("chat", Chat("m"))
     assert plugin_identity("chat", Chat("m", **free)) == plain and not {*free} & {*plain["options"]}
     path = tmp_path / "template.txt"
@@ -181,7 +155,6 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
         ({"deadline": float("nan")}, "deadline: nan must be above 0"),
         ({"key": "sk-s3cret"}, "key: is no name of an environment variable: name the one that holds the API key"),
-        ({"price": [-1, 0]}, "price: must not be below 0"),
         ({"more": {"messages": []}}, "more: messages: has an option of its own, or cannot be changed"),
         ({"prompt": "{query}"}, "prompt: has no {passages}"),
         ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
@@ -192,3 +165,46 @@ def test_wrong_options_are_told(options: dict[str, Any], told: str) -> None:
     with pytest.raises(PluginError) as caught:
         configure("rerankers", PluginSetting("chat", {"model": "m", **options}))
     assert told in str(caught.value) and "\n" not in str(caught.value) and "s3cret" not in str(caught.value)
+
+
+class TestChatFilter(FilterTests):
+    @pytest.fixture(autouse=True)
+    def _served(self) -> Any:
+        with serving() as served:
+            self.url = served.url
+            yield
+
+    def make(self, folder: Path) -> ChatFilter:
+        return ChatFilter("m", url=self.url, depth=5)
+
+
+class Texts:
+    """Documents whose text is their id."""
+
+    def queries(self, query_ids: Any) -> list[str]:
+        return ["old river" for _ in query_ids]
+
+    def documents(self, doc_ids: Any) -> list[Document]:
+        return [Document(doc_id, doc_id) for doc_id in doc_ids]
+
+
+def query(*doc_ids: str) -> Candidates:
+    return Candidates("q", ["the river"], {"run": RankedList(doc_ids, np.ones(len(doc_ids), np.float32))}, [])
+
+
+def test_what_is_relevant_unreadable_or_behind_the_depth_goes(served: Served) -> None:
+    says = served.says
+    served.says = lambda message: "perhaps" if "dim" in message else says(message)
+    asked = [query("the river", "a river runs", "dim lights", "a town", "a city"), query()]
+    found = list(ChatFilter("m", url=served.url, depth=4).reasons(asked, Texts()))
+    assert found == [{"a river runs": "relevant", "dim lights": "unreadable", "a city": "unjudged"}, {}]
+    assert len(served.requests) == 3  # the known positive is not asked of
+    again = list(ChatFilter("m", url=served.url, depth=4, unreadable="relevant").reasons(asked, Texts()))
+    assert again[0]["dim lights"] == "relevant"
+
+
+def test_options_that_make_no_sense() -> None:
+    with pytest.raises(PluginError, match="relevant_from: 2 is not above 0 and at most 1, the best"):
+        configure("filters", PluginSetting("chat", {"model": "m", "relevant_from": 2.0}))
+    with pytest.raises(PluginError, match="depth: 0 must be above 0"):
+        configure("filters", PluginSetting("chat", {"model": "m", "depth": 0}))

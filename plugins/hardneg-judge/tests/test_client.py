@@ -2,20 +2,21 @@
 
 import pytest
 from chat_server import Served
-from hardneg_judge.client import ChatClient
 from hardneg_judge.journal import Answer
+from hardneg_judge.server import ChatServer, ChatSession
 
 from hardneg.records.errors import ModelError
-from hardneg.runtime.model_server import Endpoint
 
 
-def client(served: Served, key: str | None = None) -> ChatClient:
-    return ChatClient(Endpoint(served.url, key, {"model": "m", "max_tokens": 4}, 60.0, 120.0, 2))
+@pytest.fixture
+def client(served: Served, monkeypatch: pytest.MonkeyPatch) -> ChatSession:
+    monkeypatch.setenv("A_KEY", "s3cret")
+    return ChatSession(ChatServer("m", served.url, "A_KEY", tokens=4, temperature=None), 1)
 
 
-def test_what_is_sent_and_what_comes(served):
+def test_what_is_sent_and_what_comes(served, client):
     served.says = lambda message: f"you said {message}"
-    assert client(served, "s3cret").ask("hello") == Answer("you said hello", 100, 2)
+    assert client.ask("hello") == Answer("you said hello", 100, 2)
     assert served.requests == [
         {"model": "m", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
     ] and served.keys == ["Bearer s3cret"]
@@ -31,18 +32,18 @@ def test_what_is_sent_and_what_comes(served):
         ({"prompt_tokens": 10**4000, "completion_tokens": 2}, "a \ud83d b", Answer("a  b", -1, 2)),
     ],
 )
-def test_answers_that_lack_something(served, usage, said, answer):
+def test_answers_that_lack_something(served, client, usage, said, answer):
     served.usage, served.says = usage, lambda message: said
-    assert client(served).ask("hello") == answer
+    assert client.ask("hello") == answer
 
 
-def test_a_key_is_not_told_as_an_answer(served):
+def test_a_key_is_not_told_as_an_answer(served, client):
     served.says = lambda message: "yes, s3cret"
-    assert client(served, "s3cret").ask("a").text == "yes, (the key)"
+    assert client.ask("a").text == "yes, (the key)"
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"null"])
-def test_another_form_is_told(served, body):
+def test_another_form_is_told(served, client, body):
     served.fault = lambda number, handler: handler.reply(200, body) or True
     with pytest.raises(ModelError, match=r"the answer is not as /v1/chat/completions has it: no JSON with `choices"):
-        client(served).ask("a")
+        client.ask("a")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from chat_server import Served, serving
-from hardneg_judge.listwise import ChatListwise, Ordering, permutation
-from hardneg_judge.session import KEPT, REQUESTS, UNREADABLE
+from hardneg_judge.answers import permutation
+from hardneg_judge.listwise import ChatListwise, Ordering
+from hardneg_judge.server import KEPT, REQUESTS, UNREADABLE
 
 from hardneg.records.errors import ModelError
 from hardneg.testing import RerankerTests
@@ -45,12 +46,12 @@ class TestListwise(RerankerTests):
         ("<think>[1] > [2]</think>[3]>[2]", [2, 1, 0]),
         ("3, 1", [2, 0, 1]),
         ("12345678901234567890 [2]", [1, 0, 2]),
-        ("none of them", None),
-        ("[7]", None),
-        ("", None),
+        ("none of them", []),
+        ("[7]", []),
+        ("", []),
     ],
 )
-def test_an_order_is_repaired(answer: str, order: list[int] | None) -> None:
+def test_an_order_is_repaired(answer: str, order: list[int]) -> None:
     assert permutation(answer, 3) == order
 
 
@@ -63,15 +64,15 @@ def test_a_hundred_broken_answers_give_permutations_that_keep_what_they_say() ->
         order = permutation(draws.choice(["", "Here: ", "Sure!\n"]) + joined, count)
         valid = list(dict.fromkeys(number - 1 for number in said if 1 <= number <= count))
         if not valid:
-            assert order is None
+            assert order == []
             continue
-        assert order is not None and sorted(order) == list(range(count)) and order[: len(valid)] == valid
+        assert sorted(order) == list(range(count)) and order[: len(valid)] == valid
         assert order[len(valid) :] == sorted(order[len(valid) :])
 
 
 def test_the_best_rise_through_the_windows(served: Served) -> None:
     """By hand: 5 passages, windows of 3 from the end in steps of 2: places 2 to 4, then 0 to 2."""
-    served.says = lambda message: by_length(message)
+    served.says = by_length
     passages = ["a", "bb", "ccc", "dddd", "eeeee"]
     (scores,) = ChatListwise("m", url=served.url, window=3, step=2).rerank([("q", passages)])
     # a bb [ccc dddd eeeee] -> a bb eeeee dddd ccc -> [a bb eeeee] -> eeeee bb a, then dddd ccc
@@ -99,8 +100,8 @@ def test_each_window_reaches_the_top_and_nothing_is_asked_twice(served: Served) 
     assert max(range(24), key=lambda passage: first[passage]) == 23 and sorted(first) == list(range(1, 25))
     requests = len(served.requests)
     assert requests == 11
-    ordering = Ordering(plugin, plugin.opened(plugin.window))
-    assert list(ordering.rerank(asked)) == [first] and len(served.requests) == requests
+    with Ordering(plugin, plugin.window) as ordering:
+        assert list(ordering.rerank(plugin, asked)) == [first] and len(served.requests) == requests
     assert ordering.counts[KEPT] == ordering.counts[REQUESTS] == 11
 
 
@@ -108,11 +109,11 @@ def test_answers_without_an_order_are_counted_and_asked_again(served: Served, ca
     served.says = lambda message: "I cannot say"
     asked, plugin = [("q", ["a", "bb", "ccc"])], ChatListwise("m", url=served.url)
     for requests in (1, 2):
-        ordering = Ordering(plugin, plugin.opened(plugin.window))
-        assert list(ordering.rerank(asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
+        with Ordering(plugin, plugin.window) as ordering:
+            assert list(ordering.rerank(plugin, asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
         assert len(served.requests) == requests
-    assert "of 1 answers 1 name no passage, so the order stays" in caplog.text
-    with pytest.raises(ModelError, match="not one of 16 answers names a passage by its number: look at the server"):
+    assert "of 1 answers 1 cannot be read in full" in caplog.text
+    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: look at the server"):
         list(plugin.rerank([(f"q{number}", ["a", "b"]) for number in range(40)]))
 
 

@@ -1,7 +1,9 @@
 """Templates and what is put into them."""
 
+import json
+
 import pytest
-from hardneg_judge.prompts import built_in, filled, template
+from hardneg_judge.prompts import FORMS, built_in, filled, listed, shown_examples, template
 
 
 def test_texts_are_put_in_as_they_are():
@@ -27,5 +29,24 @@ def test_a_template_from_a_file(tmp_path):
     path.write_text("Q {query}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"prompt: has no \{passages\}: write where the texts go"):
         template(str(path), built_in("yes-no", 1))
-    with pytest.raises(ValueError, match=r"none\.txt cannot be read \(No such file or directory\): give a file"):
+    with pytest.raises(ValueError, match=r"none\.txt cannot be read \(No such file or directory\): give a text file"):
         template(str(tmp_path / "none.txt"), built_in("yes-no", 1))
+
+
+def test_forms_are_asked_for_in_turn() -> None:
+    assert listed(["question", "a title"], 1, 3) == f"1. a title\n2. {FORMS['question']}\n3. a title"
+
+
+def test_examples_as_a_message_has_them() -> None:
+    lines = [{"passage": "The bridge is old.", "queries": ["how old", "bridge age"]}, {"passage": "b", "queries": "q"}]
+    text = "\n\n".join(map(json.dumps, lines))
+    first = "Passage:\nThe bridge is old.\n\nQueries:\n1. how old\n2. bridge age\n\n"
+    assert shown_examples(text) == first + "Passage:\nb\n\nQueries:\n1. q\n\n" and shown_examples("") == ""
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"passage": "a"}', '{"passage": "a", "queries": []}', '{"passage": " ", "queries": "q"}']
+)
+def test_a_broken_example_is_named(line: str) -> None:
+    with pytest.raises(ValueError, match="examples: line 2 is no JSON object with a `passage` and its `queries`: "):
+        shown_examples('{"passage": "a", "queries": "q"}\n' + line)

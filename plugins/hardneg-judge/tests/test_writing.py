@@ -1,4 +1,4 @@
-"""Stage `write-queries` with the writer `chat`: its plan, its facts, and thirty kills."""
+"""Stage `write-queries` with the writer `chat`: its facts, and thirty kills."""
 
 import os
 import random
@@ -16,7 +16,6 @@ from hardneg_judge.journal import AnswerJournal, request_key
 from test_writer import numbered
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipe.estimate import estimate
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -45,20 +44,17 @@ def written(path: Path, store: Path) -> Artifact:
     return execute(make_plan(load_recipe(path)), Store(store), Options(device="cpu"), Watcher()).artifacts["written"]
 
 
-def test_a_plan_and_the_facts_count_requests_and_tokens(served: Served, tmp_path: Path) -> None:
+def test_the_facts_count_requests_and_tokens(served: Served, tmp_path: Path) -> None:
     served.says = numbered
-    path = recipe(tmp_path, served, 10, price=[10, 1000])
-    (_, row) = estimate(make_plan(load_recipe(path)), Store(tmp_path / "store"))
-    assert row.requests == row.items > 0 and row.tokens > row.requests * 100 and row.charge > 0
+    path = recipe(tmp_path, served, 10)
     artifact = written(path, tmp_path / "store")
     used = {name: value for name, value in artifact.facts.items() if name.startswith("chat: ")}
-    tokens = {"chat: tokens read": 4000, "chat: tokens written": 80, "chat: cost": 0.12}
+    tokens = {"chat: tokens read": 4000, "chat: tokens written": 80}
     assert used == {"chat: requests": 40, **tokens} and artifact.facts["queries written by chat"] == 80
     collection = StoredCollection.open(artifact.path)
     ids = [query.query_id for split in collection.splits for query in collection.queries(split)]
     assert len(ids) == 80 and {name.split(":")[0] for name in ids} == {"chat"}
     assert {name.rpartition(":")[0].removeprefix("chat:") for name in ids} == set(collection.corpus.doc_ids)
-    assert estimate(make_plan(load_recipe(path)), Store(tmp_path / "store"))[1].requests == 0  # it is in the store
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hardneg_multi_vector.family import LateInteraction
-from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq, MultiVectorTwoStage
+from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
 from hardneg_multi_vector.store import TokenStore
 from hardneg_multi_vector.testing import TokenIndexTests
 from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
@@ -27,22 +27,6 @@ from tests.run_lists import doc_lists, score_lists
 
 class TestExact(TokenIndexTests):
     plugin = MultiVector()
-
-
-class TestTwoStageOfAll(TokenIndexTests):
-    plugin = MultiVectorTwoStage(candidates=400)
-
-
-class TestTwoStageByPooled(TokenIndexTests):
-    plugin = MultiVectorTwoStage(candidates=60)
-    exact = False
-    recall = 0.9
-
-
-class TestTwoStageByTokens(TokenIndexTests):
-    plugin = MultiVectorTwoStage(candidates=60, by="tokens", nearest=100)
-    exact = False
-    recall = 0.9
 
 
 class TestPq(TokenIndexTests):
@@ -71,8 +55,6 @@ pytest.importorskip("faiss")
 
 BACKENDS = {
     "exact": "multi-vector",
-    "staged": {"name": "multi-vector-two-stage", "candidates": 60},
-    "tokens": {"name": "multi-vector-two-stage", "candidates": 60, "by": "tokens", "nearest": 500},
     "coded": {"name": "multi-vector-pq", "subvectors": 16, "centroids": 8, "probes": 8, "candidates": 60},
 }
 
@@ -81,7 +63,6 @@ def test_what_eight_million_passages_take() -> None:
     passages, tokens = 8_800_000, 8_800_000 * 70
     exact = MultiVector().disk_bytes(passages, tokens, 128)
     assert exact == tokens * 512  # 315 GB
-    assert MultiVectorTwoStage().disk_bytes(passages, tokens, 128) - exact == passages * 512
     coded = MultiVectorPq().disk_bytes(passages, tokens, 128)
     assert coded == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
 

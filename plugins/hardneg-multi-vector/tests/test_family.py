@@ -68,18 +68,6 @@ def test_queries_are_filled_and_punctuation_of_documents_is_left_out(encoder):
     assert counts.tolist() == [4, 4, 3]
 
 
-def test_vectors_do_not_depend_on_the_batch(encoder):
-    texts = [*DOCUMENTS, *(f"passage {'and more ' * (n % 7)}{n}" for n in range(30))]
-    one, other = encoder.encode(texts, "document", EncodeOptions(64, "fp32")), encoder.encode(texts, "document", FP32)
-    np.testing.assert_array_equal(one.offsets, other.offsets)
-    np.testing.assert_allclose(one.vectors, other.vectors, atol=1e-5)
-
-
-def test_no_texts(encoder):
-    found = encoder.encode([], "document")
-    assert len(found) == 0 and found.vectors.shape == (0, 16)
-
-
 def test_a_saved_model_opens_here_and_in_sentence_transformers(encoder, tmp_path):
     encoder.save(tmp_path / "saved")
     opened = load_learner(tmp_path / "saved", "cpu")

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hardneg_multi_vector.encoding import EXPANDED, Expansion, VectorAToken, maxsim
+from hardneg_multi_vector.encoding import EXPANDED, VectorAToken, expanded, maxsim
 from hardneg_multi_vector.indexes import MultiVector
 from hardneg_multi_vector.maxsim import MultiVectorSearcher, block_scores, maxsim_matrix, maxsim_pairs
 from hardneg_multi_vector.store import TokenStore, TokenVectors
@@ -79,9 +80,12 @@ def _tokens(left: bool = False) -> Tokens:
     return Tokens({"input_ids": ids, "attention_mask": mask}, np.array([0, 3, 8]), {"input_ids": 0}, left, 0)
 
 
+MASKS = SimpleNamespace(mask_token_id=99)
+
+
 @pytest.mark.parametrize("attended", [False, True])
 def test_a_short_query_is_filled_and_a_long_one_stays(attended: bool) -> None:
-    found = Expansion(4, 99, attended).expand(_tokens())
+    found = expanded(_tokens(), MASKS, {"length": 4, "token": None, "attend": attended})
     assert found.offsets.tolist() == [0, 4, 9]
     assert found.columns["input_ids"].tolist() == [2, 7, 3, 99, 2, 8, 9, 6, 3]
     assert found.columns["attention_mask"].tolist() == [1, 1, 1, int(attended), 1, 1, 1, 1, 1]
@@ -89,7 +93,7 @@ def test_a_short_query_is_filled_and_a_long_one_stays(attended: bool) -> None:
 
 
 def test_tokens_go_before_the_text_where_padding_does() -> None:
-    found = Expansion(5, 99, False).expand(_tokens(left=True))
+    found = expanded(_tokens(left=True), MASKS, {"length": 5, "token": None, "attend": False})
     assert found.columns["input_ids"].tolist() == [99, 99, 2, 7, 3, 2, 8, 9, 6, 3]
 
 

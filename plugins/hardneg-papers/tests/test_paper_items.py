@@ -99,26 +99,3 @@ def test_the_preset_looks_at_the_queries_of_the_item(way: str, queries: str) -> 
     for name in queries.split(", "):
         assert SPLITS[name] in seen, (way, seen)
         assert source in DATASETS.get(name, (source,)), (way, source)
-
-
-def test_the_papers_claims_are_counted_as_their_table_has_them() -> None:
-    claims = METHODS.parent / "results" / "claims.md"
-    index = METHODS.parents[3] / "docs" / "what-we-found.md"
-    rows = [
-        line.split(" | ") for line in claims.read_text("utf-8").splitlines() if re.match(r"\| \d+[ab]? \| [A-Z]", line)
-    ]
-    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"]
-    holds = [row for row in rows if "holds" in row[3]]
-    once = [row for row in holds if row[4].startswith("1,")]
-    fails = [row for row in rows if row not in holds and "does not hold" in row[3]]
-    assert len(rows) == 20 and {int(row[0].strip("| ab")) for row in rows} == {*range(1, 19)}
-    several, single, none, rest = (
-        words[count] for count in (len(holds) - len(once), len(once), len(fails), len(rows) - len(holds) - len(fails))
-    )
-    for text in (" ".join(path.read_text("utf-8").split()) for path in (claims, index)):
-        assert re.search(
-            rf"{several} of the twenty(?: rows)? hold under (?:their )?conditions, with several seeds", text
-        )
-        assert re.search(
-            rf"{single}(?: hold)? in one training each[,;] {none} do not hold here[,;] (?:and )?{rest} are", text
-        )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hardneg_papers.analyses.overlaps import Unjudged
+from hardneg_papers.analyses.runs import Unjudged
 from recipe.recipes import with_a_paper_preset
 
 from hardneg.evaluation.metrics import evaluate, means

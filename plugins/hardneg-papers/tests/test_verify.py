@@ -1,4 +1,4 @@
-"""`recipe verify`: a run folder beside the bands of its recipe."""
+"""`recipe verify`: a run folder beside the bands of its recipe, by hand-computed numbers."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 import yaml
-from hardneg_papers.command import bands_file, record, tree_differences, verify
+from hardneg_papers.command import (
+    LEVEL,
+    ROUNDING,
+    Band,
+    bands_file,
+    bands_of,
+    check_bands,
+    record,
+    tree_differences,
+    verify,
+)
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
@@ -14,6 +24,49 @@ from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.recipe.yaml_load import shipped_recipes
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK, METRICS
+
+
+def test_the_half_width_is_that_of_a_prediction_interval() -> None:
+    """t(.975; 4) = 2.776445: for one new training .01 * 2.776445 * sqrt(1 / 5 + 1), for five sqrt(1 / 5 + 1 / 5)."""
+    band = Band(0.5, 0.01, 5)
+    assert band.half_width(1, 0.05) == pytest.approx(0.0304144, abs=1e-7)
+    assert band.half_width(5, 0.05) == pytest.approx(0.0175598, abs=1e-7)
+
+
+def test_what_no_seed_changes_has_room_for_rounding_alone() -> None:
+    assert Band(0.5, 0.0, 1).half_width(1, LEVEL) == ROUNDING
+    assert Band(0.5, 1e-9, 5).half_width(1, LEVEL) == ROUNDING
+
+
+def measured(star: list[float], bm25: float = 0.4) -> Measured:
+    scores = {seed: {"mrr@10": {"a": value - 0.1, "b": value + 0.1}} for seed, value in enumerate(star)}
+    means = {"mrr@10": {"a": sum(star) / len(star) - 0.1, "b": sum(star) / len(star) + 0.1}}
+    results = {"STAR": means, "BM25": {"mrr@10": {"a": bm25, "b": bm25}}}
+    return Measured(results, by_seed={"STAR": scores} if len(star) > 1 else {})
+
+
+def test_bands_hold_the_mean_and_the_deviation_between_seeds() -> None:
+    bands = bands_of(measured([0.5, 0.52, 0.54]))
+    assert bands["STAR"]["mrr@10"].mean == pytest.approx(0.52)
+    assert bands["STAR"]["mrr@10"].deviation == pytest.approx(0.02)
+    assert bands["STAR"]["mrr@10"].seeds == 3
+    assert bands["BM25"]["mrr@10"] == Band(0.4, 0.0, 1)
+
+
+def test_each_value_is_compared_with_the_band_for_its_number_of_seeds() -> None:
+    bands = bands_of(measured([0.5, 0.51, 0.52, 0.53, 0.54]))
+    one, many = check_bands(measured([0.53]), bands)[0], check_bands(measured([0.53, 0.53, 0.53, 0.53]), bands)[0]
+    assert (one.seeds, many.seeds) == (1, 4)
+    assert one.high - one.low > many.high - many.low
+    assert one.inside
+    far = check_bands(measured([0.9], bm25=0.402), bands)
+    assert [row.inside for row in far] == [False, False]
+
+
+def test_a_system_or_a_metric_that_the_run_lacks_has_no_row() -> None:
+    bands = {"ANCE": {"mrr@10": Band(0.5, 0.01, 5)}, "BM25": {"recall@100": Band(0.5, 0.0, 1)}}
+    assert check_bands(measured([0.5]), bands) == []
+
 
 TREE: dict[str, Any] = {
     "title": "small",
@@ -55,7 +108,7 @@ def recipe(tmp_path: Path) -> Path:
 def test_a_run_of_another_seed_is_inside(recipe: Path, tmp_path: Path) -> None:
     verified = verify(str(recipe), run_folder(tmp_path / "again", [0.525]))
     assert verified.holds
-    assert [row.seeds for row in verified.checked] == [1]
+    assert [row.seeds for row in verified.values] == [1]
 
 
 def test_a_value_outside_its_band_is_seen(recipe: Path, tmp_path: Path) -> None:
@@ -65,17 +118,17 @@ def test_a_value_outside_its_band_is_seen(recipe: Path, tmp_path: Path) -> None:
 def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "longer", [0.52], steps=50, keys={"dataset": "d2"})
     write_metrics(folder / METRICS, Measured({"ANCE": {"mrr@10": {"q": 0.52}}}))
-    assert verify(str(recipe), folder).differences == (
+    assert verify(str(recipe), folder).differences == [
         "stages.star.options.max_steps: 50; the recipe has 5",
         "dataset: the collection is another (d2; the bands' is d1)",
         "metrics.json: no system 'STAR'",
-    )
+    ]
 
 
 def test_a_metric_that_the_run_lacks_is_named(recipe: Path, tmp_path: Path) -> None:
     folder = run_folder(tmp_path / "other", [0.52])
     write_metrics(folder / METRICS, Measured({"STAR": {"ndcg@10": {"q": 0.52}}}))
-    assert verify(str(recipe), folder).differences == ("metrics.json: no metric 'mrr@10' of 'STAR'",)
+    assert verify(str(recipe), folder).differences == ["metrics.json: no metric 'mrr@10' of 'STAR'"]
 
 
 def test_bands_of_another_device_or_none_are_refused(recipe: Path, tmp_path: Path) -> None:
@@ -121,7 +174,7 @@ def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> Non
     keys = {"dataset": "d1", "scores": "new"}
     assert verify(str(recipe), run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
     told = "metrics.json: of a run with other settings; run the recipe to its end"
-    assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == (told,)
+    assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == [told]
 
 
 def test_a_run_of_another_preset_is_refused(recipe: Path, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A run folder retrieves what its own searches found."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,7 @@ import pyterrier as pt
 import pytest
 from hardneg_pyterrier import Retriever, Run
 from recipe.recipes import plan_in, small_collection
-from tiny import BY_FAMILY, tiny_encoder, tiny_masked_lm, tiny_multi_vector
+from tiny import tiny_encoder
 
 from hardneg.formats.runs import read_run
 from hardneg.recipe.execute import Options, Watcher, execute
@@ -20,33 +19,24 @@ from hardneg.store.artifacts import Store
 pytestmark = pytest.mark.slow
 
 _DEPTH = 10
-_KINDS: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
-    "dense": (tiny_encoder, {}, {"name": "hnsw", "m": 8}),
-    "sparse": (tiny_masked_lm, {"encoder": "sparse"}, {"name": "sparse"}),
-    "tokens": (tiny_multi_vector, {}, {"name": "multi-vector"}),
-}
-if "multi-vector" not in BY_FAMILY:
-    del _KINDS["tokens"]
-
-
-def _finish(folder: Path, kind: str) -> tuple[Path, Path]:
-    """A run folder and its store: an index of what a model made, one built of it, and one of segments if dense."""
-    maker, options, backend = _KINDS[kind]
-    made = {"vectors": {"stage": "encode"}, "built": {"stage": "index", "backend": backend, "vectors": "vectors"}}
-    if kind == "dense":
-        made["segments"] = {"stage": "encode", "segments": {"length": 6, "count": 3}}
-        made["bm25"] = {"stage": "index", "backend": "bm25"}
-    searches = {f"{name}-run": {"stage": "search", "index": name, "depth": _DEPTH} for name in made}
-    model = {"name": str(maker(folder / "model")), "query_length": 16, **options}
-    tree = {"dataset": f"beir:{small_collection(folder / 'data')}", "model": model, "stages": {**made, **searches}}
-    plan, store = plan_in(folder, tree), Store(folder / "store")
-    publish(plan, execute(plan, store, Options(device="cpu"), Watcher()).artifacts, store, folder / "out")
-    return folder / "out", store.root
 
 
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return _finish(tmp_path_factory.mktemp("dense"), "dense")
+    """A run folder and its store: an index of what a model made, one built of it, one of segments, and BM25."""
+    folder = tmp_path_factory.mktemp("dense")
+    made = {
+        "vectors": {"stage": "encode"},
+        "built": {"stage": "index", "backend": {"name": "hnsw", "m": 8}, "vectors": "vectors"},
+        "segments": {"stage": "encode", "segments": {"length": 6, "count": 3}},
+        "bm25": {"stage": "index", "backend": "bm25"},
+    }
+    searches = {f"{name}-run": {"stage": "search", "index": name, "depth": _DEPTH} for name in made}
+    model = {"name": str(tiny_encoder(folder / "model")), "query_length": 16}
+    tree = {"dataset": f"beir:{small_collection(folder / 'data')}", "model": model, "stages": {**made, **searches}}
+    plan, store = plan_in(folder, tree), Store(folder / "store")
+    publish(plan, execute(plan, store, Options(device="cpu"), Watcher()).artifacts, store, folder / "out")
+    return folder / "out", store.root
 
 
 def _check(found: pd.DataFrame, path: Path) -> None:
@@ -61,16 +51,6 @@ def _check(found: pd.DataFrame, path: Path) -> None:
 @pytest.mark.parametrize("stage", ["vectors", "built", "segments", "bm25"])
 def test_each_index_of_a_run_folder(dense: tuple[Path, Path], queries: pd.DataFrame, stage: str):
     out, store = dense
-    retriever = Retriever(out, index=stage, depth=_DEPTH, store=store, device="cpu")
-    _check(retriever(queries), out / "runs" / f"{stage}-run.trec.gz")
-
-
-@pytest.mark.parametrize("kind", [kind for kind in _KINDS if kind != "dense"])
-@pytest.mark.parametrize("stage", ["vectors", "built"])
-def test_weights_of_terms_and_a_vector_a_token(tmp_path: Path, queries: pd.DataFrame, kind: str, stage: str):
-    if kind == "sparse":
-        pytest.importorskip("hardneg_sparse")
-    out, store = _finish(tmp_path, kind)
     retriever = Retriever(out, index=stage, depth=_DEPTH, store=store, device="cpu")
     _check(retriever(queries), out / "runs" / f"{stage}-run.trec.gz")
 

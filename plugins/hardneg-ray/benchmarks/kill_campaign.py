@@ -22,9 +22,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
+from hardneg_ray.testing import Squares
 
 from hardneg.runtime.progress import Silent
-from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import StageContext
 
 STAGE = Squares(count=180, size=3)

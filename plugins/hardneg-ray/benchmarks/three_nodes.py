@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hardneg_ray.engine import Ray
+from hardneg_ray.testing import Squares
 from ray.cluster_utils import Cluster
 
 from hardneg.runtime.progress import Silent
-from hardneg.testing.engines import Squares
 from hardneg.verbs.shared.context import StageContext
 
 STAGE = Squares(count=120, size=2, pause=0.5)

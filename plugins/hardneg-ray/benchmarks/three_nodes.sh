@@ -3,9 +3,8 @@
 #
 #   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill] [shards]
 #
-# The first has the command and Ray's head, the others an actor each. The third does not see the store of the first:
-# its inputs and its blocks travel. With `kill` the second one's Ray is killed after its first block. With `shards` the
-# index is in two.
+# The first has the command and Ray's head, the others an actor each; all see one store. With `kill` the second one's Ray
+# is killed after its first block. With `shards` the index is in two.
 # Needs root, iproute2 and the environment of `make test`. PYTHON names its interpreter; the default is .venv/bin/python.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -55,10 +54,9 @@ path.write_text(yaml.safe_dump(tree, sort_keys=False))
 PYTHON
 cd "$work"
 
-# a machine's own /tmp/ray; the third one's store is another file system too
+# a machine's own /tmp/ray
 here() {
   local hidden='mount -t tmpfs none /tmp/ray'
-  [ "$1" != 2 ] || hidden+="; mount -t tmpfs none $work/store; export HARDNEG_STORE=$work/store-c"
   ip netns exec "${hosts[$1]}" unshare -m bash -c "$hidden; exec \"\$@\"" host "${@:2}" 2>&1 | sed -u "s/^/[host $1] /"
 }
 # Ray gives a machine thirty seconds to come up: a busy one is started again

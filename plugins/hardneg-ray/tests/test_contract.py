@@ -2,8 +2,7 @@
 
 import pytest
 from hardneg_ray.engine import Ray
-
-from hardneg.testing import EngineTests
+from hardneg_ray.testing import EngineTests
 
 pytestmark = pytest.mark.slow  # its processes import torch
 
@@ -11,8 +10,3 @@ pytestmark = pytest.mark.slow  # its processes import torch
 @pytest.mark.usefixtures("cluster")
 class TestRay(EngineTests):
     plugin = Ray(actors=2, num_cpus=1, losses=2)
-
-
-@pytest.mark.usefixtures("cluster")
-class TestBlocksThatTravel(EngineTests):
-    plugin = Ray(actors=1, num_cpus=1, shared=False)

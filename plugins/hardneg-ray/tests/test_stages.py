@@ -19,23 +19,18 @@ from hardneg.verbs.shared.context import Engine, Local, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
 BLOCKS = {"index": 3, "run": 5, "mined": 5, "ranked": 6}
-SEEN = {"index": True, "run": False, "mined": True, "ranked": False}
-"""Whether actors see the folder of a stage, or what they make travels, where they are two; where one, the reverse."""
 
 
 @dataclass(frozen=True)
-class BothWays:
-    """Ray with so many actors, which see the folders of some stages and not those of others."""
+class Checked:
+    """Ray, where each block is still to be made, and there are as many as are said."""
 
     version: ClassVar[int] = 1
-    actors: int
-    seen: Mapping[str, bool]
 
     def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
-        """Each block is still to be made, and there are as many as are said."""
         blocks = context.spec.blocks(context)
         assert (len(blocks.sizes), blocks.finished()) == (BLOCKS[context.name], set())
-        return Ray(actors=self.actors, num_cpus=1, shared=self.seen.get(context.name, True)).make(context)
+        return Ray(actors=2, num_cpus=1).make(context)
 
 
 def artifacts(plan: Plan, store: Path, engine: Engine) -> dict[str, Artifact]:
@@ -60,10 +55,8 @@ def own(work: Path) -> dict[str, Artifact]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.parametrize("actors", [2, 1])
-def test_actors_make_the_bytes_of_one_process(work, own, actors, tmp_path):
-    seen = SEEN if actors > 1 else {stage: not seen for stage, seen in SEEN.items()}
-    theirs = artifacts(make_plan(load_recipe(work)), tmp_path / "store", BothWays(actors, seen))
+def test_actors_make_the_bytes_of_one_process(work, own, tmp_path):
+    theirs = artifacts(make_plan(load_recipe(work)), tmp_path / "store", Checked())
     assert set(BLOCKS) <= set(own) == set(theirs)
     for stage, artifact in own.items():
         assert theirs[stage].files == artifact.files and artifact.files, stage

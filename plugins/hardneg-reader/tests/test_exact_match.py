@@ -1,7 +1,7 @@
 """Exact match and F1, by hand."""
 
 import pytest
-from hardneg_reader.exact_match import exact_match, f1, normalised
+from hardneg_reader.read import exact_match, f1, normalised
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from hardneg_reader.answering import WINDOW, Answer, Question, ReadOptions, read
-from hardneg_reader.options import ReaderSpec
-from hardneg_reader.reader import Reader
-from hardneg_reader.spans import best_spans
+from hardneg_reader.reader import Reader, best_spans
+from hardneg_reader.train_reader import ReaderSpec
 
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.records.errors import ModelError

@@ -9,7 +9,7 @@ from typing import Any
 
 import forked
 import pytest
-from hardneg_reader.exact_match import exact_match, f1
+from hardneg_reader.read import exact_match, f1
 from recipe.questions import questions
 from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
 

@@ -4,7 +4,7 @@ from math import exp, log
 
 import pytest
 import torch
-from hardneg_reader.spans import best_spans, log_probabilities, span_log_likelihood
+from hardneg_reader.reader import best_spans, log_probabilities, span_log_likelihood
 from hardneg_reader.training import ReadingLoss, ReadingScores, padded_spans
 
 STARTS = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.2, 0.2]], dtype=torch.float64).log()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
+from hardneg_reader.reader import ANSWERABLE, PassageTokens, tokenise_passages
 
 from hardneg.formats.answer_matching import answer_spans
 from hardneg.records.types import Document

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 from hardneg_reader.answering import Question
-from hardneg_reader.data import Answered, ReadingData, reading_data
-from hardneg_reader.options import ReaderOptions, ReaderSpec
 from hardneg_reader.reader import Reader
-from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_validation
+from hardneg_reader.train_reader import ReaderOptions, ReaderSpec
+from hardneg_reader.training import ReaderTraining, ReadingData, ReadingLoss, reading_data, reading_validation
 from processes import launch
 from test_distributed import Watched
 
@@ -53,7 +52,7 @@ def toy_data(reader: Reader, corpus: Corpus) -> ReadingData:
     lists = {"q0": ["none", "late", "old", "told", "again"], "q1": ["noise", "blue", "none"], "q2": ["again", "noise"]}
     lists |= {"q3": ["noise", "none"], "q4": []}
     asked = [Question(query_id, "what is it", corpus.rows(doc_ids)) for query_id, doc_ids in lists.items()]
-    return reading_data(reader, corpus, asked, Answered(ANSWERS, {"q0": ["told", "old"]}))
+    return reading_data(reader, corpus, asked, ANSWERS, {"q0": ["told", "old"]})
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +96,7 @@ def test_the_loss_of_a_batch_is_that_of_its_passages(reader: Reader, data: Readi
 def test_without_any_answer_there_is_nothing_to_learn(reader: Reader, data: ReadingData) -> None:
     corpus = data.examples.corpus
     asked = [Question("q3", "what is it", corpus.rows(["noise", "none"]))]
-    nothing = reading_data(reader, corpus, asked, Answered(ANSWERS, {}))
+    nothing = reading_data(reader, corpus, asked, ANSWERS, {})
     with pytest.raises(TrainingError, match="no query can be trained on: 1 queries without positives"):
         ReaderTraining(reader, nothing, ReaderOptions(**OPTIONS))
 

@@ -1,6 +1,5 @@
 """The verbs before they run: what they ask of a recipe, what a plan says of them, what the installation lacks."""
 
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -8,16 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_tree
+from recipe.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.contract import BASE
 from hardneg.recipe.estimate import estimate
-from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import names
-from hardneg.recipe.yaml_load import find_recipe
 from hardneg.records.errors import RecipeError
-from hardneg.registry.plugins import KINDS
 from hardneg.store.artifacts import Store
 
 READER = {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"}
@@ -54,22 +50,6 @@ def test_a_run_of_another_split_does_not_judge(tmp_path: Path, tiny_model: Path)
     tree = tree_with(tmp_path, tiny_model, judged={**READER, "validation_run": "start-test"})
     with pytest.raises(RecipeError, match=r"stages\.judged.validation_run: 'start-test' is of split test"):
         recipe_in(tmp_path, tree)
-
-
-@NEEDS_PAPERS
-@pytest.mark.parametrize("preset", ["demo", "paper"])
-def test_without_the_package_the_recipe_says_what_to_install(monkeypatch: pytest.MonkeyPatch, preset: str) -> None:
-    source = find_recipe("rocketqa-nq")
-    installed = [point for kind in KINDS for point in importlib.metadata.entry_points(group=f"hardneg.{kind}")]
-    others = importlib.metadata.EntryPoints(point for point in installed if point.dist.name != "hardneg-reader")
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda: others)
-    with pytest.raises(RecipeError) as caught:
-        load_recipe(source, preset)
-    [line] = caught.value.problems
-    assert line.endswith(
-        "is in package hardneg-reader, which is not installed: "
-        "pip install ./plugins/hardneg-reader, from a checkout of hardneg"
-    )
 
 
 def test_planning_loads_no_network_library() -> None:

@@ -49,15 +49,6 @@ def test_a_score_of_zero_or_less_is_no_hit(tmp_path):
     assert searcher.search(rows_of([{0: 1.0, 1: -1.0}]), 3).rows.tolist() == [[1, -1, -1]]
 
 
-def test_it_gives_what_it_holds(tmp_path):
-    searcher = open_store(write(tmp_path, _DOCUMENTS))
-    held = searcher.encoded(np.array([3, 1, 3]))
-    assert isinstance(held, SparseRows)
-    assert np.array_equal(_dense(held), _dense(rows_of(_DOCUMENTS))[[3, 1, 3]])
-    with pytest.raises(UsageError, match="from 0 to 4"):
-        searcher.encoded(np.array([-1]))
-
-
 def test_queries_of_another_kind_are_refused(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     for queries in (["text"], np.ones((1, 5), np.float32)):

@@ -121,13 +121,6 @@ def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
     check_equal(encoder, SparseEncoder(str(tmp_path / "old"), device="cpu"))
 
 
-def test_weights_of_a_querys_terms_learn(folder: Path) -> None:
-    encoder = load_learner(sparse(folder, queries="terms"), "cpu")
-    encoder.embed(encoder.features(["ab"], "query"), "query").sum().backward()
-    gradient = route(encoder.module, "query")[0].weight.grad
-    assert gradient is not None and int((gradient != 0).sum()) == int(gradient.sum()) > 0
-
-
 def test_a_dense_model_gets_a_head(dense: Path) -> None:
     """Logits are inner products of the layer-normed outputs with the embeddings, less 4.5 times the mean norm."""
     encoder = load_learner(sparse(dense), "cpu")

@@ -1,6 +1,6 @@
 import numpy as np
 import torch
-from hardneg_sparse.store import SparseRows, SparseStore
+from hardneg_sparse.store import SparseRows
 from hardneg_sparse.weights import TermWeights
 
 WEIGHTS = TermWeights(["a", "b", "c", "d"])
@@ -34,16 +34,6 @@ def test_scores_are_inner_products():
     assert lists.tolist() == [[4, 0], [1, 0]]
     lists[0].sum().backward()
     assert queries.grad is not None and queries.grad.tolist() == [[0, 2, 0, 1], [0, 0, 0, 0]]
-
-
-def test_they_are_stored_with_what_the_terms_are(tmp_path):
-    rows = ["x", "y", "z"]
-    with WEIGHTS.writer(tmp_path, rows, 4) as writer:  # type: ignore[arg-type]
-        writer.write(WEIGHTS.collect(TENSOR))
-        writer.write_doc_ids(rows)
-        writer.close()
-    store = SparseStore.open(tmp_path)
-    assert same(store.read(0, 3), WEIGHTS.collect(TENSOR)) and store.terms == WEIGHTS.terms
 
 
 def same(one: SparseRows, other: SparseRows) -> bool:

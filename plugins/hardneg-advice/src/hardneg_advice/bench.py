@@ -21,23 +21,23 @@ from hardneg.plugin import (
     read_metrics,
     recipe_text,
     resolve_model,
+    training_stage,
 )
-from hardneg_advice.bench_rows import Measurements, as_markdown, content_of
-from hardneg_advice.file_faults import FileFaults, file_faults
-from hardneg_advice.protocol import (
-    HARDNESS,
-    MARGIN,
-    METRIC,
-    OTHER_RATES,
-    REPORT,
-    SCORES,
-    STATIC_RATES,
-    TRAINED,
-    Protocol,
-)
+from hardneg_advice.bench_rows import BASELINES, IN_BATCH, METRIC, RANDOM, as_markdown, content_of, file_faults
+from hardneg_advice.recommend import OTHER_RATES, STATIC_RATES, TEMPERATURE
+from hardneg_advice.rule import SHIPPED
 
 BENCH, TABLE = "bench.json", "bench.md"
-_VERSION = 1
+SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
+TRAINED = {"max_steps": 400, "batch_size": 32}
+"""Of each arm, by default."""
+MARGIN = 0.015
+"""Within which systems are equivalent."""
+_VERSION = 2
+_DEPTH, _TOKENS = 1000, 128
+_OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
+_INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
+"""Options that set in another way what others set."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -47,7 +47,6 @@ def _shown(rates: Sequence[float]) -> str:
 _TRAINED = " and ".join(f"{name}={value}" for name, value in TRAINED.items())
 _RATES = f"A learning rate to try on dev queries; default {_shown(STATIC_RATES)} for a static model, else "
 _OPTION = replace(arguments.TRAIN_OPTION, help=f"{arguments.TRAIN_OPTION.help[:-1]}; default {_TRAINED}.")
-_MARGIN = arguments.Arg("Systems are equivalent where their means surely differ by less than this.")
 _FORM = arguments.Arg(f"Their form: {', '.join(forms.NAMES)}.", words=forms.NAMES)
 Files = Annotated[
     str | Path | Sequence[str | Path] | Mapping[str, str | Path],
@@ -75,7 +74,6 @@ def bench(
     options: Annotated[Mapping[str, Any], _OPTION] = {},
     seeds: Annotated[int, arguments.Arg("How often each arm is trained: twice or more.", least=2)] = 5,
     rates: Rates = (),
-    equivalence_margin: Annotated[float, _MARGIN] = MARGIN,
     **where: Unpack[arguments.Where],
 ) -> "BenchResult":
     """Judge files of negatives, mined by any program: train with them, and compare with random and in-batch ones.
@@ -93,31 +91,48 @@ def bench(
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
     workplace, files = Workplace.of(where, bench), _files(negatives)
-    given, tried = argument_values.mapping_of("options", options), _numbers(rates)
+    given = argument_values.mapping_of("options", options)
+    tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
+    if not all(0 < rate < float("inf") for rate in tried):
+        raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {_shown(tried)}", "rates")
     if argument_values.whole_number("seeds", seeds) < 2:
         raise UsageError("{seeds}: the tests need at least 2", "seeds")
     if "learning_rate" in given:
         raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
-    protocol = Protocol(files, form, given, int(seeds), equivalence_margin)
+    protocol = Protocol(files, form, given, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
     recipe = workplace.recipe(bench, dataset, model, protocol.tree, reading)
     protocol = replace(protocol, recipe=recipe)
     plan = workplace.begin(protocol.filled, [*files.values()])
     collection = StoredCollection.open(workplace.make(plan, "dataset").artifacts["dataset"].path)
     faults = {label: file_faults(path, form, collection) for label, path in files.items()}
-    tuning, on_dev = _tuned(protocol, tried or _usual_rates(plan.recipe.model), workplace)
-    best = {label: max(by_rate, key=lambda rate: by_rate[rate]) for label, by_rate in on_dev.items()}
-    final = replace(protocol, rates=best)
-    outcome = workplace.make_later("bench", chosen := final.filled.plan(workplace.tell), REPORT)
-    steps = ["dataset", SCORES, HARDNESS, REPORT, *map(final.negatives_of, final.files)]
+    if not tried:
+        static = getattr(resolve_model(plan.recipe.model, fetch=True).family, "tables", False)
+        tried = [*(STATIC_RATES if static else OTHER_RATES)]
+    tuning, on_dev = _tuned(protocol, tried, workplace)
+    final = replace(protocol, rates={label: max(means, key=means.__getitem__) for label, means in on_dev.items()})
+    chosen = final.filled.plan(workplace.tell)
+    artifacts = workplace.make_later("bench", chosen, REPORT).artifacts
+    steps = ["dataset", SCORES, HARDNESS, REPORT, *map(final.negatives_of, files)]
     origin = {
         "stage": "bench",
         "version": _VERSION,
-        "inputs": {name: outcome.artifacts[name].key for name in steps},
-        "options": {"tuning": tuning, "files": [*final.files]},
+        "inputs": {name: artifacts[name].key for name in steps},
+        "options": {"tuning": tuning, "files": [*files]},
         "name": "bench",
     }
-    write = partial(_write, final, chosen.recipe.tree, outcome.artifacts, faults, on_dev)
+    shared = {
+        "student": recipe.model,
+        "options": {name: each for name, each in final.trained.items() if name in {*TRAINED, *given}},
+        "seeds": final.seeds,
+        "learning_rates": tried,
+        "chosen_by": f"{METRIC} on dev queries, seed 1",
+        "equivalence_margin": MARGIN,
+        "settings": [*recipe.settings],
+    }
+    mined = {label: artifacts[final.negatives_of(label)].facts for label in files}
+    rows = {label: {"file": faults[label], "facts": mined[label]} for label in files}
+    write = partial(_write, chosen.recipe.tree, artifacts, {"protocol": shared}, rows, on_dev)
     artifact = keep_result(workplace.store, "bench", origin, write)
     return BenchResult("bench", artifact.key, artifact.path, artifact.facts)
 
@@ -130,28 +145,95 @@ def _files(value: Any) -> dict[str, Path]:
     if lost := [str(path) for path in paths if not path.is_file()]:
         raise UsageError(f"{{negatives}}: no file {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
-    labels = {path.name if names[path.name] == 1 else str(path): path for path in paths}
-    if len(labels) < len(paths):
-        raise UsageError("{negatives}: a file is given twice; give each once", "negatives")
-    return labels
+    return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 
 
-def _numbers(rates: Any) -> list[float]:
-    """Learning rates in order. Raises UsageError where one is no number above 0."""
-    several = [rates] if isinstance(rates, int | float | str) else [*rates]
-    try:
-        numbers = {float(rate) for rate in several}
-    except (TypeError, ValueError):
-        numbers = {float("nan")}
-    if not all(0 < rate < float("inf") for rate in numbers):
-        raise UsageError(f"{{rates}}: learning rates are numbers above 0, not {', '.join(map(str, several))}", "rates")
-    return sorted(numbers)
+@dataclass(frozen=True)
+class Protocol:
+    """One student, loss and protocol, and arms that differ in their negatives alone: `in-batch`, `random`, and files.
 
+    Each arm scores as many documents a query: `in-batch` has a positive of another query where the others have a mined
+    negative. files: of negatives, by the label of their row. recipe: what the command makes recipes from, of which
+    this fills the stages. options: of all trainings. rates: the learning rate of each arm, else the usual one. tuning:
+    whether it is the one that rates are chosen by: one seed, measured on the dev queries.
+    """
 
-def _usual_rates(model: Any) -> list[float]:
-    """Learning rates to choose from: of a table of token vectors a thousand times those of a transformer."""
-    static = getattr(resolve_model(model, fetch=True).family, "tables", False)
-    return [*(STATIC_RATES if static else OTHER_RATES)]
+    files: Mapping[str, Path]
+    form: str
+    options: Mapping[str, Any]
+    seeds: int
+    recipe: Any = None
+    rates: Mapping[str, float] = field(default_factory=dict)
+    tuning: bool = False
+
+    def __post_init__(self) -> None:
+        if taken := {*BASELINES, SHIPPED} & {*self.files}:
+            raise UsageError(f"negatives: {taken.pop()!r} is a row of its own; name the file otherwise")
+
+    @property
+    def stages(self) -> dict[str, str]:
+        """The stage that trains each arm, by the label of its row."""
+        files = {label: f"file-{number}" for number, label in enumerate(self.files, 1)}
+        return {**{label: label for label in BASELINES}, **files}
+
+    def negatives_of(self, label: str) -> str:
+        """The stage that reads a file's negatives."""
+        return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
+
+    @property
+    def trained(self) -> dict[str, Any]:
+        """All options of a training but the rate that is chosen."""
+        replaced = {usual for given, usual in _INSTEAD.items() if given in self.options}
+        return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The stages as YAML has them."""
+        of_split = {"split": "dev"} if self.tuning else {}
+        search = {"stage": "search", "depth": _DEPTH, **of_split}
+        top = {"name": "topk", "depth": 10}
+        drawn = {"stage": "mine", "positives_of_others": 10, "miner": top}
+        stages: dict[str, Any] = {
+            "start-index": {"stage": "encode"},
+            "start-test": {**search, "index": "start-index"},
+            "start-train": {**search, "index": "start-index", "split": "train", "depth": 210, "positives": True},
+            self.negatives_of(RANDOM): {"stage": "mine", "miner": {"name": RANDOM, "count": 10}},
+            self.negatives_of(IN_BATCH): drawn,
+        }
+        for label, path in self.files.items():
+            reading = {"file": str(path), "form": self.form, "miner": {**top, "depth": _DEPTH}, "fill_to": 1}
+            stages[self.negatives_of(label)] = {"stage": "mine", **reading}
+        for label, name in self.stages.items():
+            rate = {"learning_rate": self.rates[label]} if label in self.rates else {}
+            arm = {"negatives": self.negatives_of(label), "loss": {"name": "infonce", "temperature": TEMPERATURE}}
+            stages |= {
+                name: training_stage(arm, {**self.trained, **rate}),
+                f"{name}-index": {"stage": "encode", "model": name},
+                f"{name}-test": {**search, "index": f"{name}-index"},
+            }
+        runs = {label: f"{name}-test" for label, name in self.stages.items()}
+        runs = {**{label: runs.pop(label) for label in BASELINES}, SHIPPED: "start-test", **runs}
+        metrics = [METRIC, "recall@100", "recall@1000"]
+        measured = {"baselines": [*BASELINES], "metrics": metrics, "equivalence_margin": MARGIN}
+        negatives = {label: self.negatives_of(label) for label in (RANDOM, *self.files)}
+        hardness = {HARDNESS: {"negatives": negatives, "run": "start-train"}}
+        analyses = {"the student as shipped": HARDNESS}
+        return stages | {
+            SCORES: {"stage": "evaluate", "runs": runs, **measured, "by_group": "where_known", **of_split},
+            HARDNESS: {"stage": "analyze", "split": "train", "analysis": hardness},
+            REPORT: {"stage": "report", "evaluation": SCORES, "analyses": analyses, "training": self.stages},
+        }
+
+    @property
+    def filled(self) -> Any:
+        """The command's recipe with these stages."""
+        top = {
+            "title": "Bench for negatives",
+            "model": {"query_length": _TOKENS, "document_length": _TOKENS},
+            "seeds": [*range(1, 2 if self.tuning else self.seeds + 1)],
+            "outputs": {"model": RANDOM, "index": f"{RANDOM}-index"},
+        }
+        return replace(self.recipe, stages=self.tree, top=top)
 
 
 def _tuned(
@@ -161,8 +243,7 @@ def _tuned(
     keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
     for rate in rates:
         tried = replace(protocol, rates=dict.fromkeys(protocol.stages, rate), tuning=True)
-        plan = tried.filled.plan(workplace.tell)
-        scores = workplace.make_later("bench", plan, SCORES).artifacts[SCORES]
+        scores = workplace.make_later("bench", tried.filled.plan(workplace.tell), SCORES).artifacts[SCORES]
         keys[str(rate)], results = scores.key, read_metrics(scores.path / "metrics.json").results
         for label in protocol.stages:
             on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]
@@ -170,10 +251,10 @@ def _tuned(
 
 
 def _write(
-    protocol: Protocol,
     tree: Mapping[str, Any],
     artifacts: Mapping[str, Any],
-    faults: Mapping[str, FileFaults],
+    head: Mapping[str, Any],
+    files: Mapping[str, Mapping[str, Any]],
     on_dev: Mapping[str, Mapping[float, float]],
     folder: Path,
 ) -> Mapping[str, Any]:
@@ -181,14 +262,13 @@ def _write(
     for name in ("report.html", "report.md", "queries.tsv"):
         atomic_write.link_file(artifacts[REPORT].path / name, folder / name)
     atomic_write.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
-    mined = {label: artifacts[protocol.negatives_of(label)].facts for label in protocol.files}
+    metrics = json.loads((folder / "metrics.json").read_text("utf-8"))
     hardness = json.loads((artifacts[HARDNESS].path / f"{HARDNESS}.json").read_text("utf-8"))
-    measured = Measurements(json.loads((folder / "metrics.json").read_text("utf-8")), hardness, faults, mined, on_dev)
-    content = content_of(protocol, measured)
+    content = {**head, **content_of(files, metrics, hardness, on_dev)}
     atomic_write.replace_text(folder / BENCH, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     atomic_write.replace_text(folder / TABLE, as_markdown(content))
     atomic_write.replace_text(folder / "recipe.yaml", recipe_text(tree))
-    return {"rows": len(protocol.files)}
+    return {"rows": len(files)}
 
 
 @dataclass(frozen=True)

@@ -1,86 +1,110 @@
-"""The rows of a bench, as JSON and as a table."""
+"""The rows of a bench: what is wrong in a file of negatives, and what training with it comes to."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from hardneg.plugin import means, numbers
-from hardneg_advice.file_faults import FileFaults
+from hardneg.plugin import DataError, ListsOfFile, StoredCollection, means, numbers, qrels_files
 from hardneg_advice.planted import percent
-from hardneg_advice.protocol import BASELINES, METRIC, RANDOM, TRAINED, Protocol
 
+IN_BATCH, RANDOM = "in-batch", "random"
+BASELINES = (IN_BATCH, RANDOM)
+METRIC = "mrr@10"
+"""What learning rates are chosen by."""
+_TRAIN = "train"
+_COUNTS = ("queries", "negatives", "labelled", "withheld", "taken", "seen")
 _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """What rows are made of.
+def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
+    """What is counted in a file of negatives, of the training queries, in one pass.
 
-    metrics: the evaluation's JSON. hardness: by label, as that analysis has it. faults: by file's label. mined: facts
-    of the negatives that were trained with. on_dev: by arm and learning rate the mean on the dev queries.
+    queries: with a negative. negatives: theirs, all. labelled: negatives that the qrels call relevant to their own
+    query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: of those,
+    how many the file has as a negative. elsewhere: by other split, negatives that are relevant to its queries; seen: to
+    those of any. left_out: what of the file is not counted, by reason. Shares: of the negatives; `taken_share` of the
+    withheld positives, None where there are none.
+
+    Raises:
+        UsageError, DataError: as `ListsOfFile`, or there are no negatives of these queries in the file.
     """
-
-    metrics: Mapping[str, Any]
-    hardness: Mapping[str, Any]
-    faults: Mapping[str, FileFaults]
-    mined: Mapping[str, Mapping[str, Any]]
-    on_dev: Mapping[str, Mapping[float, float]]
-
-
-def content_of(protocol: Protocol, measured: Measurements) -> dict[str, Any]:
-    """`protocol`, what all rows share; `baselines`, the rows beside; `rows`, one a file."""
-    evaluated, rates = measured.metrics, [*measured.on_dev[RANDOM]]
-    shared = {
-        "student": protocol.recipe.model,
-        "options": {name: each for name, each in protocol.trained.items() if name in {*TRAINED, *protocol.options}},
-        "seeds": protocol.seeds,
-        "learning_rates": rates,
-        "chosen_by": f"{METRIC} on dev queries, seed 1",
-        "equivalence_margin": protocol.equivalence_margin,
-        "settings": [*protocol.recipe.settings],
+    lists, counts = ListsOfFile(path, form, collection, _TRAIN), Counter[str]()
+    known, hidden = qrels_files.positives(collection.all_qrels()), qrels_files.positives(collection.withheld())
+    relevant = {
+        split: frozenset[str]().union(*qrels_files.positives(collection.qrels(split)).values())
+        for split in collection.splits
+        if split != _TRAIN
     }
-    beside = {label: _trained(label, protocol, measured) for label in BASELINES}
-    shipped = {label: {"metrics": evaluated["metrics"][label]} for label in evaluated["metrics"]}
-    others = {label: each for label, each in shipped.items() if label not in protocol.stages}
-    rows = [_row(label, protocol, measured) for label in protocol.files]
-    return {"protocol": shared, "baselines": {**others, **beside}, "rows": rows}
-
-
-def _row(label: str, protocol: Protocol, measured: Measurements) -> dict[str, Any]:
-    """One file's row; `trained_with`: what is left when known positives and their copies are dropped."""
-    facts = {name: count for name, count in measured.mined[label].items() if isinstance(count, int)}
-    tests = measured.metrics["over_seeds"]
+    others = {split: documents for split, documents in relevant.items() if documents}
+    anywhere = frozenset[str]().union(*others.values())
+    for query_id, ranked in lists.listed(collection.queries(_TRAIN).query_ids, {}):
+        negatives = set(ranked["file"].doc_ids)
+        counts["queries"] += bool(negatives)
+        counts["negatives"] += len(negatives)
+        counts["labelled"] += len(negatives.intersection(known.get(query_id, ())))
+        counts["withheld"] += len(hidden.get(query_id, ()))
+        counts["taken"] += len(negatives.intersection(hidden.get(query_id, ())))
+        counts.update({f"of {split}": len(negatives & documents) for split, documents in others.items()})
+        counts["seen"] += len(negatives & anywhere)
+    if not counts["negatives"]:
+        raise DataError(f"{path}: has no negatives of queries of split {_TRAIN}: name its own collection and form")
     return {
-        "negatives": label,
-        "file": measured.faults[label].to_json(),
-        "trained_with": dict(sorted(facts.items())),
-        "hardness": measured.hardness[label],
-        **_trained(label, protocol, measured),
-        "effect": {
-            baseline: {
-                each["metric"]: {name: each[name] for name in _TESTED}
-                for each in tests
-                if (each["system"], each["baseline"]) == (label, baseline)
-            }
-            for baseline in BASELINES
-        },
+        **{name: counts[name] for name in _COUNTS},
+        "elsewhere": {split: counts[f"of {split}"] for split in others},
+        "left_out": dict(sorted(lists.counts.items())),
+        "labelled_share": counts["labelled"] / counts["negatives"],
+        "seen_share": counts["seen"] / counts["negatives"],
+        "taken_share": counts["taken"] / counts["withheld"] if counts["withheld"] else None,
     }
 
 
-def _trained(label: str, protocol: Protocol, measured: Measurements) -> dict[str, Any]:
+def content_of(
+    files: Mapping[str, Mapping[str, Any]],
+    metrics: Mapping[str, Any],
+    hardness: Mapping[str, Any],
+    on_dev: Mapping[str, Mapping[float, float]],
+) -> dict[str, Any]:
+    """`baselines`, the rows beside; `rows`, one a file.
+
+    files: by label what was counted in one, and the facts of the negatives that were trained with: what is left when
+    known positives and their copies are dropped. metrics: the evaluation's JSON. hardness: by label, as that analysis
+    has it. on_dev: by arm and learning rate the mean on the dev queries.
+    """
+    means_of = metrics["metrics"]
+    shipped = {label: {"metrics": means_of[label]} for label in means_of if label not in on_dev}
+    trained = {label: _trained(metrics, label, by_rate) for label, by_rate in on_dev.items()}
+    rows = [
+        {
+            "negatives": label,
+            "file": file["file"],
+            "trained_with": {name: n for name, n in sorted(file["facts"].items()) if isinstance(n, int)},
+            "hardness": hardness[label],
+            **trained[label],
+            "effect": {baseline: _effect(metrics["over_seeds"], label, baseline) for baseline in BASELINES},
+        }
+        for label, file in files.items()
+    ]
+    return {"baselines": {**shipped, **{label: trained[label] for label in BASELINES}}, "rows": rows}
+
+
+def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
     """The rate, whether it is the lowest or highest of several, and the metrics with their deviation over seeds."""
-    by_rate, by_seed = measured.on_dev[label], measured.metrics["per_seed"][label]
-    rate, seeds = protocol.rates[label], {seed: means(scores) for seed, scores in by_seed.items()}
+    rate = max(by_rate, key=by_rate.__getitem__)
+    seeds = [means(scores) for scores in metrics["per_seed"][label].values()]
     return {
         "learning_rate": rate,
         "at_the_end_of_the_grid": len(by_rate) > 1 and rate in (min(by_rate), max(by_rate)),
         "on_dev": {f"{each:g}": mean for each, mean in by_rate.items()},
-        "metrics": measured.metrics["metrics"][label],
-        "deviations": {
-            metric: stdev(scores[metric] for scores in seeds.values()) for metric in measured.metrics["metrics"][label]
-        },
+        "metrics": metrics["metrics"][label],
+        "deviations": {metric: stdev(seed[metric] for seed in seeds) for metric in metrics["metrics"][label]},
     }
+
+
+def _effect(tests: Sequence[Mapping[str, Any]], label: str, baseline: str) -> dict[str, Any]:
+    own = (test for test in tests if (test["system"], test["baseline"]) == (label, baseline))
+    return {test["metric"]: {name: test[name] for name in _TESTED} for test in own}
 
 
 def as_markdown(content: Mapping[str, Any]) -> str:
@@ -88,6 +112,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
     protocol, rows = content["protocol"], content["rows"]
     steps = ", ".join(f"{name} {value}" for name, value in protocol["options"].items())
     rates = ", ".join(f"{rate:g}" for rate in protocol["learning_rates"])
+    arms = {**content["baselines"], **{row["negatives"]: row for row in rows}}
     lines = [
         "# Bench for negatives",
         "",
@@ -97,21 +122,20 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         "",
         *_table([_FILE, *map(_file_cells, rows)]),
         "",
-        *_table([_EFFECT, *_effects(content)]),
+        *_table([_EFFECT, *_effects(arms)]),
         "",
         f"Effects: t-test over queries and seeds, 95% interval without a correction, p after Holm's; equivalent within "
         f"±{protocol['equivalence_margin']:g}. In brackets the deviation over seeds.",
     ]
-    return "\n".join([*lines, *_notes(content)]) + "\n"
+    return "\n".join([*lines, *_notes(arms)]) + "\n"
 
 
 def _answer(row: Mapping[str, Any]) -> str:
     """What training with a file comes to, in a sentence."""
-    against = []
-    for baseline in BASELINES:
-        test = row["effect"][baseline].get(METRIC)
-        if test:
-            against.append(f"{numbers.signed(test['difference'])} over {baseline} ({test['verdict']})")
+    tests = {baseline: row["effect"][baseline][METRIC] for baseline in BASELINES}
+    against = (
+        f"{numbers.signed(test['difference'])} over {label} ({test['verdict']})" for label, test in tests.items()
+    )
     return f"**{row['negatives']}**: {METRIC} {'; '.join(against)}.\n"
 
 
@@ -140,13 +164,9 @@ def _file_cells(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _arms(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    return {**content["baselines"], **{row["negatives"]: row for row in content["rows"]}}
-
-
-def _effects(content: Mapping[str, Any]) -> Iterator[list[str]]:
+def _effects(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[list[str]]:
     """A row a metric and arm; the baselines have no tests."""
-    for label, each in _arms(content).items():
+    for label, each in arms.items():
         rate = f"{each['learning_rate']:g}" if "learning_rate" in each else "–"
         for metric, mean in each["metrics"].items():
             deviation = f" ({numbers.number(each['deviations'][metric])})" if "deviations" in each else ""
@@ -159,12 +179,13 @@ def _effects(content: Mapping[str, Any]) -> Iterator[list[str]]:
             yield [label, rate, metric, numbers.number(mean) + deviation, *cells]
 
 
-def _notes(content: Mapping[str, Any]) -> Iterator[str]:
+def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """What a reader must know beside the figures."""
-    for label, each in _arms(content).items():
+    for label, each in arms.items():
         counts = dict(each["file"]["left_out"]) if "file" in each else {}
-        filled = each.get("trained_with", {}).get("queries with random negatives", 0)
-        counts["queries that got a random negative"] = filled
+        counts["queries that got a random negative"] = each.get("trained_with", {}).get(
+            "queries with random negatives", 0
+        )
         yield from (f"\n{label}: {reason}: {count:,}." for reason, count in counts.items() if count)
         if each.get("at_the_end_of_the_grid"):
             yield f"\n{label}: its learning rate is at the end of the grid; another may do better."

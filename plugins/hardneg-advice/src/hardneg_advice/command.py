@@ -13,17 +13,17 @@ from hardneg.plugin import Command, Target, UsageError, atomic_write, say
 from hardneg_advice import bench as _bench
 from hardneg_advice import diagnose as _diagnose
 from hardneg_advice import recommend as _recommend
-from hardneg_advice.diagnose import Diagnosis
 
 _SHOWN = ("settings", "store", "device")
 _JSON = typer.Option(False, "--json", help="Print JSON and nothing else.")
-_RECIPE = "The recipe to write, NAME.yaml; figures of the same name go beside it."
 
 
 class RecommendCommand(Command):
-    """Writes a recipe with the negatives that it was written for, and figures of why."""
+    """Writes a recipe with the negatives that it was written for, and says why."""
 
-    output = typer.Option("recommended.yaml", "--output", "-o", help=_RECIPE, rich_help_panel="What is written")
+    output = typer.Option(
+        "recommended.yaml", "--output", "-o", help="The recipe to write, NAME.yaml.", rich_help_panel="What is written"
+    )
 
     def options(self) -> Iterator[Parameter]:
         """As others, and JSON."""
@@ -31,26 +31,21 @@ class RecommendCommand(Command):
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
     def targets(self, args: Mapping[str, Any]) -> list[Target]:
-        """The recipe and the figures beside it."""
+        """The recipe."""
         if args["output"].suffix != ".yaml":
             raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
-        return [Target(path) for path in (args["output"], *_figures(args["output"]))]
+        return [Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, workplace: Any) -> None:
-        """Write them, and tell what was chosen, and why."""
+        """Write it, and tell what was chosen, and why."""
         output = args["output"]
         with replace(workplace.outputs, keys=result.keys).laid_out():
             atomic_write.replace_text(output, result.recipe(output))
-            result.draw(_figures(output))
         if args["as_json"]:
             return say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         say(result.answer())
         self.show(result.section())
         say(f"{output}: hardneg recipe run {output}")
-
-
-def _figures(recipe: Path) -> list[Path]:
-    return [recipe.with_suffix(form) for form in (".png", ".svg")]
 
 
 class BenchCommand(Command):
@@ -79,16 +74,13 @@ def diagnose(
     Example: hardneg diagnose runs/star-passage-demo
     """
     diagnosis = _diagnose(folder, store)
-    say(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1) if as_json else "\n".join(_lines(diagnosis)))
-
-
-def _lines(diagnosis: Diagnosis) -> Iterator[str]:
-    """How many checks are suspect, then each, those that are first."""
+    if as_json:
+        return say(json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1))
     unknown = sum(each.state == "unknown" for each in diagnosis.results)
-    yield f"{len(diagnosis.suspect)} of {len(diagnosis.results)} checks suspect, {unknown} unknown"
+    say(f"{len(diagnosis.suspect)} of {len(diagnosis.results)} checks suspect, {unknown} unknown")
     states = ("suspect", "unknown", "fine")
     for each in sorted(diagnosis.results, key=lambda each: states.index(each.state)):
         subject = f" ({each.subject})" if each.subject else ""
-        yield f"{each.state:<7}  {each.check}{subject}: {each.sentence}"
+        say(f"{each.state:<7}  {each.check}{subject}: {each.sentence}")
         if each.advice:
-            yield f"         -> {each.advice}"
+            say(f"         -> {each.advice}")

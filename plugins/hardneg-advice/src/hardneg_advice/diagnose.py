@@ -1,168 +1,81 @@
 """`hardneg.diagnose`: all checks of a finished run."""
 
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from operator import methodcaller
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
+    FlatVectors,
     HardnegError,
-    ModelError,
-    Negatives,
     PluginSetting,
     RankedList,
-    Side,
-    StoredCollection,
-    Trait,
     argument_values,
     configure,
     layout,
-    model_files,
+    measurements,
+    significance,
     usual_store,
 )
-from hardneg_advice.finished_run import DATASET, CheckResult, Figures, FinishedRun, sample
+from hardneg_advice.finished_run import START, FinishedRun, sample
 from hardneg_advice.planted import scores_of
-from hardneg_advice.trained import TRAININGS, collapse, learning_curve, outcome, trained_indexes, trained_rows
 
-TRAIN = "train"
+TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
 """A weak start model has many above; with 60 % mined negatives still helped (recipe `dose-start`, a static model)."""
 MOST_HIDDEN = 0.5
-MOST_SEEN = 0.5
+MOST_FALL = 0.01
+MOST_CLOSER = 0.2
+LEAST_KEPT = 1 / 3
+"""Trainings in small batches on mined negatives kept half, and helped (recipe `dose-batches`)."""
 _EACH = 20
-MOST_CUT: dict[Side, float] = {"query": 0.05, "document": 0.5}
-_AT_ONCE = 32
-_SIDES: tuple[Side, ...] = ("query", "document")
-_SEEN = "negatives relevant to queries of "
-_NOT_LISTED = RankedList([], np.empty(0, np.float32))
+_PARTS = 5
+_LEAST_STEPS = 20
+_ERRORS = 3.0
+_ELSE = "see what else is suspect; `hardneg recommend` trains at several rates beside the model as shipped"
+_LOWER = "lower options.learning_rate to a third, or train fewer steps; see whether warmup_steps covers a tenth of them"
+_WATCH = "; `validation` with options.evaluate_every shows on dev when it turns"
+Figures = dict[str, float | int | str]
+Points = list[tuple[float, float]]
 
 
-def training_sets(run: FinishedRun) -> Sequence[str]:
-    """The stages whose collections trainings read."""
-    trainings = run.stages(*TRAININGS)
-    return list(dict.fromkeys(maker for name in trainings for maker in run.datasets_of(name))) or [DATASET]
+@dataclass(frozen=True)
+class CheckResult:
+    """What one check says of one subject.
 
-
-def shared_queries(run: FinishedRun, maker: str) -> CheckResult:
-    """The queries of other splits whose text is that of a training query, but for case and spaces.
-
-    They are those of the collection itself, or, where a stage wrote it and no evaluation reads it, of the recipe's
-    dataset.
+    state: `unknown` where the check could not be made, or decides nothing. figures: as JSON holds them. advice: what to
+    change; empty where there is nothing to. check: its name. subject: a stage or a row of the metrics.
     """
-    own = {*run.recipe.collections, *(run.dataset_of(name) for name in run.stages("evaluate"))}
-    training, tested = run.collection(maker), run.collection(maker if maker in own else DATASET)
-    splits = [name for name in tested.splits if name != TRAIN and not name.startswith(f"{TRAIN}.")]
-    if TRAIN not in training.splits or not splits:
-        return CheckResult("unknown", "there is no split train, or none beside it")
-    known, figures, parts = {*_folded(training, TRAIN)}, Figures(), []
-    for split in splits:
-        texts = _folded(tested, split)
-        figures[split] = count = sum(text in known for text in texts)
-        parts.append(f"{count:,} of {len(texts):,} of {split}")
-    return CheckResult.of(
-        any(figures.values()),
-        f"queries with the text of a training query: {', '.join(parts)}",
-        figures,
-        "what is measured there is partly memory: take these queries out of train, or out of the other split; "
-        "`hardneg data check` lists them",
-    )
 
+    state: Literal["suspect", "fine", "unknown"]
+    sentence: str
+    figures: Figures = field(default_factory=dict)
+    advice: str = ""
+    check: str = ""
+    subject: str = ""
 
-def _folded(collection: StoredCollection, split: str) -> list[str]:
-    texts = collection.queries(split).texts
-    return [" ".join(unicodedata.normalize("NFKC", text).casefold().split()) for text in texts]
-
-
-def cut_texts(run: FinishedRun, side: Side) -> CheckResult:
-    """The share of a sample of documents, or of training queries, that has more tokens than the model reads."""
-    if side == "document" and any(
-        Trait.SEGMENTS in run.recipe.view(name).traits(name) for name in run.stages("encode")
-    ):
-        return CheckResult("fine", "documents are cut into segments, which are all read")
-    folder, spec = run.model()
-    most = spec.query_length if side == "query" else spec.document_length
-    prompt = spec.query_prompt if side == "query" else spec.document_prompt
-    lengths = _lengths(folder, side, [f"{prompt or ''}{text}" for text in _sampled(run, side)])
-    if not len(lengths):
-        return CheckResult("unknown", f"there is no {side} to count tokens of")
-    share, middle = float((lengths > (most or 0)).mean()), float(np.median(lengths))
-    line = f"{share:.1%} of {len(lengths):,} texts are longer than the {most} tokens read; the median has {middle:.0f}"
-    figures: Figures = {"share": share, "texts": len(lengths), "length": most or 0, "median": middle}
-    advice = f"set model.{side}_length higher" + (", or cut documents with `segments`" if side == "document" else "")
-    shipped = getattr(run.recipe.models.of(run.recipe.model).full, f"{side}_length")
-    if share > MOST_CUT[side] and (most or 0) >= (shipped or 0):
-        return CheckResult(
-            "unknown", f"{line}; the model as shipped reads no more, so both are limited", figures, advice
-        )
-    return CheckResult.of(share > MOST_CUT[side], line, figures, advice)
-
-
-def _sampled(run: FinishedRun, side: Side) -> list[str]:
-    collection = run.collection(training_sets(run)[0])
-    if side == "document":
-        return collection.corpus.contents(sample(len(collection.corpus), "documents"))
-    texts = collection.queries(TRAIN).texts
-    return [texts[row] for row in sample(len(texts), "texts of queries").tolist()]
-
-
-def _lengths(folder: Path, side: Side, texts: Sequence[str]) -> NDArray[np.int64]:
-    """The tokens of each text, special ones included: int64 [n]. Raises ModelError without a fast tokenizer."""
-    from tokenizers import Tokenizer
-
-    folders = [*model_files.module_folders(folder), folder]
-    paths = [at / "tokenizer.json" for at in sorted(folders, key=lambda at: not at.name.startswith(side))]
-    path = next((each for each in paths if each.is_file()), None)
-    if path is None:
-        raise ModelError(f"model {folder}: has no tokenizer.json, by which texts could be counted")
-    tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    blocks = (tokenizer.encode_batch(texts[start : start + _AT_ONCE]) for start in range(0, len(texts), _AT_ONCE))
-    return np.array([len(encoded.ids) for block in blocks for encoded in block], np.int64)
-
-
-def unused_prompts(run: FinishedRun, _: str) -> CheckResult:
-    """Prompts that the start model declares and the recipe does not use; or that training changed."""
-    start = run.recipe.models.of(run.recipe.model)
-    used, problems = start.full, []
-    declared = {name: text for name, text in start.contract.prompts.items() if text}
-    if declared and not (used.query_prompt or used.document_prompt):
-        problems.append(f"the model declares the prompts {', '.join(declared)}, and the recipe uses none")
-    fine = "the model declares no prompts, and none are used"
-    if used.query_prompt or used.document_prompt:
-        fine = f"prompts are used: {used.query_prompt!r} for queries, {used.document_prompt!r} for documents"
-    if layout.MODEL_FOLDER in run.recipe.outputs:
-        trained = run.model()[1]
-        problems += [
-            f"the {side}_prompt of the trained model is {getattr(trained, f'{side}_prompt')!r}, that of the start "
-            f"model {getattr(used, f'{side}_prompt')!r}"
-            for side in _SIDES
-            if getattr(trained, f"{side}_prompt") != getattr(used, f"{side}_prompt")
-        ]
-    return CheckResult.of(
-        bool(problems),
-        "; ".join(problems) or fine,
-        {"declared": len(declared), "query_prompt": used.query_prompt, "document_prompt": used.document_prompt},
-        "leave model.query_prompt and model.document_prompt out, so that the model's own are used, or choose one by "
-        "name (`{name: NAME}`); train and search with the same",
-    )
+    @classmethod
+    def of(cls, suspect: bool, sentence: str, figures: Figures, advice: str) -> "CheckResult":
+        """Suspect, with what to change, or fine."""
+        return cls("suspect", sentence, figures, advice) if suspect else cls("fine", sentence, figures)
 
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
     """The share of the first 20 negatives of a query whose text nearly equals that of a positive of it."""
-    mined, copies, count = run.mined(stage), 0, 0
-    near = configure("filters", PluginSetting("near-copies", {}))
+    copies, count, near = 0, 0, configure("filters", PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
-    for row in mined.negatives:
+    for row in run.mined(stage):
         listed = RankedList(row.negatives[:_EACH], row.scores[:_EACH])
         candidates = Candidates(row.query_id, row.positives, {"": listed}, corpus.doc_ids)
         [reasons] = near.reasons([candidates], texts)
@@ -179,7 +92,7 @@ def near_copies(run: FinishedRun, stage: str) -> CheckResult:
 def above_positive(run: FinishedRun, stage: str) -> CheckResult:
     """The share of negatives with a higher score than the best positive of their query, where the run lists one."""
     compared, above = 0, 0
-    for row, ranked in _listed(run, stage):
+    for row, ranked in run.listed(stage):
         best = np.nan_to_num(scores_of(row.positives, ranked), nan=-np.inf).max(initial=-np.inf)
         scores = scores_of(row.negatives, ranked)
         if np.isfinite(best):
@@ -199,10 +112,8 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
     """The share of queries without a positive in the list that was mined from."""
-    rows, lists = _listed(run, stage), run.mined(stage).lists.values()
-    depth = max((len(ranked.doc_ids) for ranked in lists), default=0)
-    if not depth:
-        return CheckResult("unknown", f"{stage} has no run that it mines from")
+    rows = list(run.listed(stage))
+    depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
     share = hidden / max(len(rows), 1)
     return CheckResult.of(
@@ -214,64 +125,176 @@ def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
     )
 
 
-def seen_documents(run: FinishedRun, stage: str) -> CheckResult:
-    """The share of negatives that are relevant to queries of another split, as mining has counted them."""
-    facts = run.artifact(stage).facts
-    count = facts.get("negatives", 0)
-    counts = {name.removeprefix(_SEEN): int(seen) for name, seen in facts.items() if name.startswith(_SEEN)}
-    if not counts or not count:
-        return CheckResult("unknown", "mining has counted no positives of other splits")
-    parts = [f"{seen / count:.1%} are relevant to queries of {split}" for split, seen in counts.items()]
+def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
+    """Whether the loss rises, or validation falls after its best; of several seeds the mean curve.
+
+    The loss rises where the mean of its last fifth is above that of its lowest fifth by three standard errors and a
+    tenth. Negatives that are mined anew make it rise by design. A loss that falls excludes nothing: validation counts.
+    """
+    curves = _curves(run, stage)
+    figures, problems, said = Figures(), list[str](), list[str]()
+    losses = [value for _, value in curves.pop("loss", [])]
+    if len(losses) >= _LEAST_STEPS and run.recipe.stages[stage].stage != "train-refreshed":
+        size = len(losses) // _PARTS
+        parts = np.asarray(losses[len(losses) - size * _PARTS :], np.float64).reshape(_PARTS, size)
+        means, errors = parts.mean(axis=1), parts.var(axis=1, ddof=1) / size
+        low = int(means.argmin())
+        lowest, last = float(means[low]), float(means[-1])
+        risen = last - lowest > _ERRORS * (errors[-1] + errors[low]) ** 0.5 and last > 1.1 * lowest
+        figures |= {"lowest_loss": lowest, "last_loss": last}
+        line = f"the mean loss of the last fifth of the steps is {last:.4g}, of the lowest fifth {lowest:.4g}"
+        (problems if risen else said).append(line)
+    if curves:
+        wanted = getattr(getattr(run.recipe.stages[stage], "options", None), "metric", "")
+        metric = wanted if wanted in curves else next(iter(curves))
+        (step, best), (end, last) = max(curves[metric], key=lambda point: point[1]), curves[metric][-1]
+        figures |= {"metric": metric, "best": best, "best_step": int(step), "last": last}
+        line = f"{metric} on dev is {best:.4f} at its best, at step {step:,.0f}, and {last:.4f} at step {end:,.0f}"
+        (problems if best - last > MOST_FALL else said).append(line)
+    if problems or _watched(curves):
+        return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
+    said.append("without a dev curve a rate too high or too many steps cannot be excluded, as the loss falls then too")
+    return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
+
+
+def _curves(run: FinishedRun, stage: str) -> dict[str, Points]:
+    """The loss and the dev metrics by step, of several seeds the mean of those that have the step."""
+    values: dict[str, dict[float, list[float]]] = {}
+    for name in run.copies(stage):
+        lines = (run.artifact(name).path / layout.HISTORY).read_text("utf-8").splitlines()
+        for measured, points in measurements([json.loads(line) for line in lines]).items():
+            for step, value in points:
+                values.setdefault(measured, {}).setdefault(step, []).append(value)
+    return {name: [(step, fmean(steps[step])) for step in sorted(steps)] for name, steps in values.items()}
+
+
+def _watched(curves: Mapping[str, Points]) -> bool:
+    """Whether dev was measured during a training, and not in its end alone."""
+    return any(len(points) > 1 for name, points in curves.items() if name != "loss")
+
+
+def trained_rows(run: FinishedRun) -> list[str]:
+    """The rows of the metrics that are searches with trained models."""
+    return [label for label, encoder in _encoders(run).items() if encoder != START]
+
+
+def outcome(run: FinishedRun, label: str) -> CheckResult:
+    """Whether a trained model is better or worse than the start model, by the first metric, over seeds if there are."""
+    encoders, measured = _encoders(run), run.measured
+    shipped = next((row for row, encoder in encoders.items() if encoder == START), "")
+    if not {label, shipped} <= measured.results.keys():
+        return CheckResult("unknown", "the metrics have no row of the start model: search and evaluate that too")
+    metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
+    if metric is None:
+        return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
+    tests: list[Any] = [*measured.over_seeds, *measured.comparisons]
+    of_both = (test for test in tests if {test.system, test.baseline} == {label, shipped} and test.metric == metric)
+    if (test := next(of_both, None)) is None:
+        scores = {name: measured.results[name][metric] for name in (shipped, label)}
+        design = significance.Design(measured.equivalence_margin, measured.query_groups)
+        test = significance.compare(scores, metric, [shipped], design=design)[0]
+    difference = test.difference if test.system == label else -test.difference
+    decided, queries = significance.verdict(test, measured.significance_level), len(measured.results[label][metric])
+    figures: Figures = {"metric": metric, "baseline": shipped, "difference": difference}
+    figures |= {"verdict": decided, "queries": queries}
+    line = f"{metric} is {difference:+.4f} against {shipped} over {queries:,} queries"
+    if seeds := getattr(test, "seeds", None):
+        line += f" and {max(seeds)} seeds"
+    if decided == "difference":
+        advice = f"first {_LOWER}{_WATCH}; then {_ELSE}"
+        with suppress(HardnegError, OSError):
+            advice = _ELSE if _watched(_curves(run, encoders[label])) else advice
+        return CheckResult.of(difference < 0, f"{'better' if difference > 0 else 'worse'}: {line}", figures, advice)
+    if decided == "equivalent":
+        return CheckResult("suspect", f"equivalent, so it did not help: {line}", figures, _ELSE)
+    advice = "undecided is not worse: evaluate on more queries, and train with several `seeds`"
+    return CheckResult("unknown", f"undecided: {line}", figures, advice)
+
+
+def _encoders(run: FinishedRun) -> dict[str, str]:
+    """By row of an evaluation: the training, or `start`, whose model encodes the queries of its search."""
+    encoders = dict[str, str]()
+    for name in run.stages("evaluate"):
+        for label, runs in run.recipe.stages[name].runs.items():
+            first = run.recipe.stages.get(runs if isinstance(runs, str) else next(iter(runs.values())))
+            index = getattr(first, "index", None) if getattr(first, "stage", "") == "search" else None
+            if index and (encoder := run.encoder_of(index)):
+                encoders.setdefault(label, encoder)
+    return encoders
+
+
+def trained_indexes(run: FinishedRun) -> list[str]:
+    """The indexes that trained models have encoded."""
+    return [name for name in run.stages("encode") if run.encoder_of(name) not in ("", START)]
+
+
+def collapse(run: FinishedRun, index: str) -> CheckResult:
+    """The mean cosine of pairs of documents and their effective dimensions, beside those of the start model's index."""
+    starts = [name for name in run.stages("encode") if run.encoder_of(name) == START]
+    if not starts:
+        return CheckResult("unknown", "the recipe encodes no index with the start model to compare with")
+    first = next((name for name in starts if run.dataset_of(name) == run.dataset_of(index)), starts[0])
+    (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
-        max(counts.values()) > MOST_SEEN * count,
-        f"of {count:,} negatives {', '.join(parts)}",
-        {"negatives": count, **counts},
-        "training pushes these documents away, and they are what is measured: leave them out by the filter documents "
-        "(`filters: [{name: documents, of: train}]`)",
+        after - before > MOST_CLOSER or narrow < LEAST_KEPT * wide,
+        f"the mean cosine of two documents is {after:.3f} ({first}: {before:.3f}), their effective dimensions are "
+        f"{narrow:.1f} ({wide:.1f})",
+        {"cosine": after, "start_cosine": before, "dimensions": narrow, "start_dimensions": wide},
+        "the vectors collapse: lower the rate, raise the temperature of the loss or the batch, and take fewer or less "
+        "hard negatives",
     )
 
 
-def _listed(run: FinishedRun, stage: str) -> list[tuple[Negatives, RankedList]]:
-    mined = run.mined(stage)
-    return [(row, mined.lists.get(row.query_id, _NOT_LISTED)) for row in mined.negatives]
+def _spread(run: FinishedRun, stage: str) -> tuple[float, float]:
+    stored = FlatVectors.open(run.index(stage))
+    vectors = stored.gather(sample(len(stored), "vectors")).astype(np.float64)
+    return mean_cosine(vectors), effective_dimensions(vectors)
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check. subjects: what of a run it is made of, one result each; lacking: why there may be none."""
+def mean_cosine(vectors: NDArray[np.float64]) -> float:
+    """The mean cosine of all pairs of different rows; vectors: [n, d], n above 1. A row of zeros has cosine 0."""
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    units = vectors / np.where(norms > 0, norms, 1)
+    count = len(units)
+    return float((np.square(units.sum(axis=0)).sum() - np.square(units).sum()) / max(count * (count - 1), 1))
 
-    name: str
-    find: Callable[[FinishedRun, Any], CheckResult]
-    subjects: Callable[[FinishedRun], Sequence[str]]
-    lacking: str = ""
 
-    def results(self, run: FinishedRun) -> Iterator[CheckResult]:
-        """One a subject, unknown where something that it reads is missing or damaged."""
-        subjects = self.subjects(run)
-        if not subjects:
-            yield CheckResult("unknown", self.lacking, check=self.name)
-        for subject in subjects:
+def effective_dimensions(vectors: NDArray[np.float64]) -> float:
+    """The participation ratio of the eigenvalues of the covariance, tr(C)^2 / tr(C^2), between 1 and d; 0 of none.
+
+    Source: Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), equation 3.
+    """
+    centred = vectors - vectors.mean(axis=0)
+    covariance = centred.T @ centred
+    total = np.square(covariance).sum()
+    return float(np.trace(covariance) ** 2 / total) if total else 0.0
+
+
+_mined, _trainings = methodcaller("stages", "mine"), methodcaller("stages", *TRAININGS)
+_NO_NEGATIVES = "the recipe has no stage that mines"
+Check = tuple[Callable[[FinishedRun, str], CheckResult], Callable[[FinishedRun], Sequence[str]], str]
+CHECKS: dict[str, Check] = {
+    "outcome": (outcome, trained_rows, "the recipe evaluates no model that it trains"),
+    "near copies": (near_copies, _mined, _NO_NEGATIVES),
+    "above the positive": (above_positive, _mined, _NO_NEGATIVES),
+    "hidden positives": (hidden_positives, _mined, _NO_NEGATIVES),
+    "learning curve": (learning_curve, _trainings, "the recipe trains no encoder"),
+    "collapse": (collapse, trained_indexes, "the recipe encodes no index with a model that it trains"),
+}
+"""By name what makes a result of one subject, the subjects of a run, and why there may be none."""
+
+
+def _results(run: FinishedRun) -> Iterator[CheckResult]:
+    """One a check and subject, unknown where something that it reads is missing or damaged."""
+    for name, (check, subjects, lacking) in CHECKS.items():
+        if not (found := subjects(run)):
+            yield CheckResult("unknown", lacking, check=name)
+        for subject in found:
             try:
-                result = self.find(run, subject)
+                result = check(run, subject)
             except (HardnegError, OSError) as error:
                 result = CheckResult("unknown", f"could not be checked: {error}")
-            yield replace(result, check=self.name, subject=subject)
-
-
-_NO_NEGATIVES = "the recipe has no stage that mines"
-_mined, _trainings = methodcaller("stages", "mine"), methodcaller("stages", *TRAININGS)
-CHECKS = (
-    Check("outcome", outcome, trained_rows, "the recipe evaluates no model that it trains"),
-    Check("near copies", near_copies, _mined, _NO_NEGATIVES),
-    Check("above the positive", above_positive, _mined, _NO_NEGATIVES),
-    Check("hidden positives", hidden_positives, _mined, _NO_NEGATIVES),
-    Check("seen documents", seen_documents, _mined, _NO_NEGATIVES),
-    Check("shared queries", shared_queries, training_sets),
-    Check("texts cut", cut_texts, lambda run: _SIDES),
-    Check("prompts", unused_prompts, lambda run: [""]),
-    Check("learning curve", learning_curve, _trainings, "the recipe trains no encoder"),
-    Check("collapse", collapse, trained_indexes, "the recipe encodes no index with a model that it trains"),
-)
+            yield replace(result, check=name, subject=subject)
 
 
 @dataclass(frozen=True)
@@ -302,4 +325,4 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
         RecipeError: the recipe is not one of this hardneg's.
     """
     run = FinishedRun.open(argument_values.file_path(folder, "folder"), usual_store(store))
-    return Diagnosis(tuple(result for check in CHECKS for result in check.results(run)))
+    return Diagnosis(tuple(_results(run)))

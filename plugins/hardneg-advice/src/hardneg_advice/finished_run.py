@@ -1,10 +1,10 @@
-"""A finished run as checks read it (recipe, artifacts, collection, a sample of what was mined), and what they say."""
+"""A finished run as checks read it: recipe, artifacts, collection, and a sample of what was mined."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from hardneg.plugin import (
     ArtifactError,
     Measured,
-    ModelSpec,
     Negatives,
     RankedList,
     Store,
@@ -24,55 +23,18 @@ from hardneg.plugin import (
     negatives_files,
     read_lock,
     read_metrics,
-    resolve_model,
     run_files,
 )
 
 DATASET, START = "dataset", "start"
-State = Literal["suspect", "fine", "unknown"]
-Figures = dict[str, float | int | str]
-"""Of a check, as JSON holds them."""
-
 SAMPLED = 1_000
-"""The most queries, documents or vectors that a check looks at."""
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """What one check says of one subject.
-
-    check: its name. subject: a stage, a row of the metrics or a side; empty for the whole run. state: `unknown` where
-    the check could not be made, or decides nothing. advice: what to change; empty where there is nothing to.
-    """
-
-    state: State
-    sentence: str
-    figures: Figures = field(default_factory=dict)
-    advice: str = ""
-    check: str = ""
-    subject: str = ""
-
-    @classmethod
-    def of(cls, suspect: bool, sentence: str, figures: Figures, advice: str) -> "CheckResult":
-        """Suspect, with what to change, or fine."""
-        return cls("suspect", sentence, figures, advice) if suspect else cls("fine", sentence, figures)
+"""The most queries or vectors that a check looks at."""
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
     """Numbers below `count` drawn at random, ascending: all of them, or `SAMPLED`."""
     drawn = generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class MinedSample:
-    """Mined negatives of some queries, and the lists that they were mined from.
-
-    lists: by query; one that the run lacks is missing, all where it was not mined from a run.
-    """
-
-    negatives: Sequence[Negatives]
-    lists: Mapping[str, RankedList]
 
 
 @dataclass(frozen=True)
@@ -83,7 +45,6 @@ class FinishedRun:
     recipe: Any
     keys: Mapping[str, str]
     store: Store
-    _mined: dict[str, MinedSample] = field(default_factory=dict, repr=False)
 
     @classmethod
     def open(cls, folder: Path, store: Store) -> "FinishedRun":
@@ -119,61 +80,50 @@ class FinishedRun:
             raise ArtifactError(f"the store {self.store.root} lacks what {stage} made; name the store of the run")
         return artifact
 
-    def part(self, stage: str, part: str) -> Path:
-        """The folder of a model or an index, in the run folder or the store. Raises ArtifactError without one."""
-        if self.recipe.outputs.get(part) == stage and (self.folder / part).is_dir():
-            return self.folder / part
-        return Path(self.artifact(stage).path, self.recipe.stages[stage].parts.get(part, "."))
+    def index(self, stage: str) -> Path:
+        """The folder of an index, in the run folder or the store. Raises ArtifactError without one."""
+        if self.recipe.outputs.get("index") == stage and (self.folder / "index").is_dir():
+            return self.folder / "index"
+        return Path(self.artifact(stage).path, self.recipe.stages[stage].parts.get("index", "."))
 
     def dataset_of(self, stage: str) -> str:
         """The stage whose collection a stage reads: `dataset`, or one that makes a collection."""
         return str(self.recipe.stages[stage].dataset or DATASET)
 
-    def datasets_of(self, training: str) -> list[str]:
-        """The stages whose collections a training reads: one, or that of each of its sources."""
-        view = self.recipe.view(training)
-        inputs = {path: name for path, name, _ in view.stages[training].references()}
-        inputs |= view.stages[training].implied(view)
-        sources = [name for path, name in inputs.items() if path.startswith("datasets.") and path.endswith(".dataset")]
-        return sources or [self.dataset_of(training)]
-
-    def collection(self, maker: str = DATASET) -> StoredCollection:
+    def collection(self, maker: str) -> StoredCollection:
         """The collection that a stage made. Raises ArtifactError where the store lacks it."""
         return StoredCollection.open(self.artifact(maker).path)
-
-    def model(self) -> tuple[Path, ModelSpec]:
-        """The model that the recipe hands out, and its spec; without one that it begins with."""
-        if stage := self.recipe.outputs.get(layout.MODEL_FOLDER):
-            folder = self.part(stage, layout.MODEL_FOLDER)
-            return folder, resolve_model(ModelSpec(str(folder))).full
-        resolved = self.recipe.models.of(self.recipe.model)
-        return resolved.path, resolved.full
 
     def encoder_of(self, index: str) -> str:
         """`start`, the training or average whose model encodes the queries of an index, or nothing."""
         maker = self.recipe.view(index).query_model(index) if index in self.recipe.stages else None
-        return (
-            maker if maker and (maker == START or isinstance(self.recipe.stages.get(maker), ValidationOptions)) else ""
-        )
+        trained = isinstance(self.recipe.stages.get(maker), ValidationOptions)
+        return maker if maker and (maker == START or trained) else ""
 
-    def mined(self, stage: str) -> MinedSample:
-        """A sample of the queries of a mine stage, with the lists of the first run that it mined from.
+    def mined(self, stage: str) -> list[Negatives]:
+        """A sample of what a stage mined. Raises ArtifactError: the store lacks it."""
+        file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
+        return [file[row] for row in sample(len(file), "queries").tolist()]
+
+    def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
+        """The sample with the lists of the first run that it was mined from, empty where that lacks the query.
 
         Raises:
-            ArtifactError: the store lacks the negatives or the run.
+            ArtifactError: the store lacks the negatives or the run, or they were mined from none.
         """
-        if stage not in self._mined:
-            runs = list(self.recipe.stages[stage].runs.values())
-            file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
-            rows = [file[row] for row in sample(len(file), "queries").tolist()]
-            lists = _lists(self.artifact(runs[0]).path / layout.RUN, rows) if runs else {}
-            self._mined[stage] = MinedSample(rows, lists)
-        return self._mined[stage]
+        rows, runs = self.mined(stage), list(self.recipe.stages[stage].runs.values())
+        if not runs:
+            raise ArtifactError(f"{stage} has no run that it mines from")
+        lists = _lists(self.artifact(runs[0]).path / layout.RUN, {row.query_id for row in rows})
+        return ((row, lists.get(row.query_id, _NOT_LISTED)) for row in rows)
 
 
-def _lists(path: Path, rows: Sequence[Negatives]) -> dict[str, RankedList]:
+_NOT_LISTED = RankedList([], np.empty(0, np.float32))
+
+
+def _lists(path: Path, wanted: set[str]) -> Mapping[str, RankedList]:
     """The lists of these queries; the run is read as far as it has them."""
-    wanted, lists = {row.query_id for row in rows}, dict[str, RankedList]()
+    lists = dict[str, RankedList]()
     for query_id, ranked in run_files.stream_run(path):
         if query_id in wanted:
             lists[query_id] = ranked

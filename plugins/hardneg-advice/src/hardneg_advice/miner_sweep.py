@@ -1,10 +1,6 @@
 """Miners compared by the positives that they let in and by how hard their negatives are; one of them is chosen."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -20,27 +16,23 @@ from hardneg.plugin import (
     Option,
     Reference,
     Table,
-    figures,
+    Trait,
     intervals,
 )
-from hardneg_advice.planted import (
-    HALVES,
-    JUDGED,
-    ONE_VECTOR,
-    OWN,
-    FilterThresholds,
-    PlantedLists,
-    halves,
-    judged,
-    known_positives,
-    percent,
-    planted_lists,
-)
+from hardneg_advice.planted import HALVES, JUDGED, PlantedLists, halves, judged, known_positives, percent, planted_lists
 
 TOPK, WINDOW = "topk", "window"
-_THRESHOLD_OPTIONS = {"denoised": "below", "max-score": "highest", "pos-margin": "margin", "pos-percent": "share"}
-"""What each filter calls its threshold."""
-THRESHOLDS: dict[str, tuple[float, ...]] = {"pos-percent": (0.98, 0.95, 0.9), "pos-margin": (0.0, 0.05, 0.1)}
+SKIPS = (5, 10, 20, 50)
+THRESHOLDS = {"pos-percent": ("share", (0.98, 0.95, 0.9)), "pos-margin": ("margin", (0.0, 0.05, 0.1))}
+"""By filter what it calls its threshold, and which are tried."""
+WANTED, ENOUGH = 4, 0.95
+"""At least this share of the queries is to have so many negatives that are not planted."""
+LEAST_JUDGED = 50
+"""Halves are planted where fewer queries have several positives."""
+_ONE_VECTOR = dict.fromkeys(
+    (Trait.TEXTS, Trait.SEGMENTS, Trait.WEIGHTS, Trait.TOKEN_VECTORS),
+    "name one of an encoder with one vector a document",
+)
 _PLANTED = {
     JUDGED: (
         "Planted: of each of the {queries:,} queries with several judged positives, one stays known and the others are "
@@ -49,65 +41,40 @@ _PLANTED = {
     HALVES: (
         "Planted: too few queries have several judged positives, so into each of {queries:,} lists goes one half of a "
         "known positive, drawn, at the model's score. It stands for quotes, versions and overlapping cuts of what is "
-        "labelled. Other passages that answer in other words may get in more often: no judgement tells of them."
+        "labelled. Other passages that answer in other words may get in more often: no judgement tells of them. One is "
+        "planted a query, so the share among the negatives depends on the depth, and the share let in on the miner."
     ),
 }
+Miner = Mapping[str, Any]
+"""A miner with its options, as a recipe has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweptMiner:
-    """A miner with its options, known positives and their copies left out of all that it takes.
-
-    name: of the miner. depth: how many it takes of a query's list; of a window, the last rank. skip: the ranks before a
-    window. threshold: of a filter. by: the label of the scores that a filter decides by, empty for the list's own.
-    """
-
-    name: str
-    depth: int
-    skip: int = 0
-    threshold: float | None = None
-    by: str = OWN
-
-    @property
-    def way(self) -> tuple[Any, ...]:
-        """All but the depth."""
-        return self.name, self.skip, self.threshold, self.by
-
-    def setting(self, listed: int) -> dict[str, Any]:
-        """As a recipe has it, where lists are so many documents long."""
-        if self.name == TOPK:
-            return {"name": TOPK, "depth": self.depth}
-        if self.name == WINDOW:
-            return {"name": WINDOW, "skip": self.skip, "depth": self.depth}
-        return {"name": self.name, _THRESHOLD_OPTIONS[self.name]: self.threshold, "depth": listed, "count": self.depth}
-
-    def takes(self, lists: PlantedLists) -> NDArray[np.bool_]:
-        """Which documents of the lists it takes: bool [Q, C]."""
-        if self.name == WINDOW:
-            ranks = np.arange(lists.candidate.shape[1])
-            return lists.candidate & (ranks >= self.skip) & (ranks < self.depth)
-        fit = lists.candidate
-        if self.threshold is not None:
-            scores, positive = lists.by(self.by)
-            fit = fit & FILTER_RULES[self.name](self.threshold)(scores, positive[:, None])
-        return fit & (np.cumsum(fit, axis=1) <= self.depth)
-
-
-def swept(
-    depths: Sequence[int], skips: Sequence[int], thresholds: Mapping[str, Sequence[float]], labels: Sequence[str]
-) -> Iterator[SweptMiner]:
-    """All to try: the top, windows as long as each depth within the deepest, and each filter by each run's scores."""
-    yield from (SweptMiner(TOPK, depth) for depth in depths)
+def swept(depths: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """All to try: the top, windows as long as each depth within the deepest, and each filter."""
     last = max(depths)
-    yield from (SweptMiner(WINDOW, skip + depth, skip) for skip in skips for depth in depths if skip + depth <= last)
-    for name, values in thresholds.items():
-        for label in labels:
-            for value in values:
-                yield from (SweptMiner(name, depth, 0, value, label) for depth in depths)
+    yield from ({"name": TOPK, "depth": depth} for depth in depths)
+    for skip in SKIPS:
+        ends = (skip + depth for depth in depths if skip + depth <= last)
+        yield from ({"name": WINDOW, "skip": skip, "depth": end} for end in ends)
+    for name, (option, values) in THRESHOLDS.items():
+        for value in values:
+            yield from ({"name": name, option: value, "depth": last, "count": depth} for depth in depths)
 
 
-@dataclass(frozen=True, slots=True)
-class MinerEvidence:
+def takes(miner: Miner, lists: PlantedLists) -> NDArray[np.bool_]:
+    """Which documents of the lists a miner takes, known positives and their copies left out of all: bool [Q, C]."""
+    fit: NDArray[np.bool_] = lists.candidate
+    if miner["name"] == WINDOW:
+        ranks = np.arange(fit.shape[1])
+        return fit & (ranks >= miner["skip"]) & (ranks < miner["depth"])
+    if miner["name"] in THRESHOLDS:
+        rule = FILTER_RULES[miner["name"]](miner[THRESHOLDS[miner["name"]][0]])
+        fit = fit & rule(lists.scores, lists.positive[:, None])
+    taken: NDArray[np.bool_] = fit & (np.cumsum(fit, axis=1) <= depth_of(miner))
+    return taken
+
+
+def evidence(miner: Miner, lists: PlantedLists) -> dict[str, Any]:
     """What a miner takes; shares are None where there is nothing to divide by.
 
     let_in: of the planted positives, how many it takes. let_in_interval: the exact 95 % interval of that, in which a
@@ -116,109 +83,45 @@ class MinerEvidence:
     that of the query's known positive, the planted ones left out, as a mean over queries. enough: the share of
     queries with as many negatives as wanted. negatives: how many a query has in the mean.
     """
-
-    let_in: float | None
-    planted: float | None
-    hardness: float | None
-    enough: float
-    negatives: float
-    let_in_interval: tuple[float, float] | None = None
-
-
-def evidence(miner: SweptMiner, lists: PlantedLists, wanted: int) -> MinerEvidence:
-    """What a miner takes of the lists; queries have enough with `wanted` negatives that are not planted."""
-    taken = miner.takes(lists)
-    false = taken & lists.hidden
-    counts, wrong = taken.sum(axis=1), false.sum(axis=1)
+    taken = takes(miner, lists)
+    counts, wrong = taken.sum(axis=1), (taken & lists.hidden).sum(axis=1)
     true = counts - wrong
     gaps = np.where(taken & ~lists.hidden, lists.scores - lists.positive[:, None], 0).sum(axis=1)
     hardness = gaps[true > 0] / true[true > 0]
     let_in = _mean(wrong.sum(), lists.planted.sum())
-    ends = None if let_in is None else share_interval(let_in, int((lists.planted > 0).sum()))
-    return MinerEvidence(
-        let_in,
-        _mean((wrong[counts > 0] / counts[counts > 0]).sum(), (counts > 0).sum()),
-        _mean(np.nansum(hardness), np.isfinite(hardness).sum()),
-        float((true >= wanted).mean()),
-        float(counts.mean()),
-        ends,
-    )
+    return {
+        "let_in": let_in,
+        "let_in_interval": None if let_in is None else share_interval(let_in, int((lists.planted > 0).sum())),
+        "planted": _mean((wrong[counts > 0] / counts[counts > 0]).sum(), (counts > 0).sum()),
+        "hardness": _mean(np.nansum(hardness), np.isfinite(hardness).sum()),
+        "enough": float((true >= WANTED).mean()),
+        "negatives": float(counts.mean()),
+    }
 
 
-def share_interval(share: float, n: int) -> tuple[float, float] | None:
-    """The exact 95 % interval of a share of `n` independent cases; None where there are none.
+def share_interval(share: float, n: int) -> list[float]:
+    """The exact 95 % interval of a share of `n` independent cases, n above 0.
 
     Of no case among n it reaches up to 1 - .025^(1/n): three cases leave .71 open.
 
     Source: Clopper and Pearson, "The use of confidence or fiducial limits", Biometrika 1934.
     """
-    if n < 1:
-        return None
     count, beta = share * n, intervals.distributions().beta
     low = 0.0 if count <= 0 else float(beta.ppf(0.025, count, n - count + 1))
-    return low, 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))
+    return [low, 1.0 if count >= n else float(beta.ppf(0.975, count + 1, n - count))]
 
 
 def _mean(total: Any, count: Any) -> float | None:
     return float(total) / float(count) if count else None
 
 
-@dataclass(frozen=True)
-class ChoiceRule:
-    """By what a miner is chosen: the hardest negatives under these conditions.
-
-    most_planted: the highest share of planted positives among the negatives. least_queries: the lowest share of the
-    queries that have `wanted` negatives. most_let_in: the highest share of the planted positives that is taken.
-    """
-
-    most_planted: float = 0.01
-    least_queries: float = 0.95
-    wanted: int = 4
-    most_let_in: float = 1.0
-
-    def __str__(self) -> str:
-        let_in = f", that let in at most {100 * self.most_let_in:g} % of these" if self.most_let_in < 1 else ""
-        return (
-            f"The hardest negatives of which at most {100 * self.most_planted:g} % are planted positives{let_in}, and "
-            f"of which at least {100 * self.least_queries:g} % of the queries have {self.wanted} or more; of equally "
-            "hard ones those with fewer planted positives, then the first of the sweep."
-        )
-
-    def order(self, evidence: Sequence[MinerEvidence]) -> list[int]:
-        """The places of all, best first: those that keep all conditions, those with enough, the others."""
-        return sorted(range(len(evidence)), key=lambda position: (*self._rank(evidence[position]), position))
-
-    def keeps(self, evidence: MinerEvidence) -> bool:
-        """Whether all conditions are kept."""
-        return self._rank(evidence)[0] == 0
-
-    def _rank(self, evidence: MinerEvidence) -> tuple[int, float, float]:
-        planted = 1.0 if evidence.planted is None else evidence.planted
-        hardness = -np.inf if evidence.hardness is None else evidence.hardness
-        if evidence.enough < self.least_queries:
-            return 2, -evidence.enough, planted
-        let_in = 1.0 if evidence.let_in is None else evidence.let_in
-        kept = planted <= self.most_planted and let_in <= self.most_let_in
-        return (0, -hardness, planted) if kept else (1, planted, -hardness)
-
-
-def choice(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], rule: ChoiceRule) -> dict[str, Any]:
-    """As JSON: the places of the chosen one, and of the best of each way, best first."""
-    order = rule.order(evidence)
-    by_way = {miners[position].way: position for position in reversed(order)}
-    return {
-        "chosen": order[0],
-        "kept": rule.keeps(evidence[order[0]]),
-        "best_of_each_way": sorted(by_way.values(), key=order.index),
-    }
-
-
-def rows(miners: Sequence[SweptMiner], evidence: Sequence[MinerEvidence], listed: int) -> list[dict[str, Any]]:
-    """One a miner, as JSON."""
-    return [
-        {"miner": miner.setting(listed), "by": miner.by, **asdict(each)}
-        for miner, each in zip(miners, evidence, strict=True)
-    ]
+def rank(found: Mapping[str, Any], most_planted: float) -> tuple[int, float, float]:
+    """The lower the better: the hardest that keep both conditions, those with enough negatives, the others."""
+    planted = 1.0 if found["planted"] is None else found["planted"]
+    hardness = -np.inf if found["hardness"] is None else found["hardness"]
+    if found["enough"] < ENOUGH:
+        return 2, -found["enough"], planted
+    return (0, -hardness, planted) if planted <= most_planted else (1, planted, -hardness)
 
 
 class MinerSweep(Analysis):
@@ -228,15 +131,14 @@ class MinerSweep(Analysis):
     """
 
     name = "miner-sweep"
-    version = 3
+    version = 4
     title = "which negatives"
     asks = ("qrels", "queries?", "corpus?", "seed")
+    drawn = slice(3, 5)
+    across = 1
 
     run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run that negatives are taken from.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
-        default_factory=dict, description="A TREC run whose scores filters decide by too, beside those of the runs."
-    )
-    index: Annotated[Name | None, Reference(("index",), ONE_VECTOR)] = Field(
+    index: Annotated[Name | None, Reference(("index",), _ONE_VECTOR)] = Field(
         None, description="The index that was searched: for halves of positives, where few queries have several."
     )
     model: Annotated[Name | None, Reference(("model",)), Option(metavar="NAME")] = Field(
@@ -245,27 +147,8 @@ class MinerSweep(Analysis):
     depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
         (10, 20, 50, 100, 200), description="How many negatives of a query to take; by default 10 to 200."
     )
-    skips: Annotated[tuple[PositiveInt, ...], Option("skip")] = Field(
-        (5, 10, 20, 50), description="How many ranks windows leave out at the top; by default 5 to 50."
-    )
-    thresholds: FilterThresholds = Field(THRESHOLDS, description="Of filters, to try; default: a grid of them.")
-    most_planted: float = Field(
-        ChoiceRule.most_planted, ge=0, le=1, description="The highest share of planted among the negatives."
-    )
-    most_let_in: float = Field(
-        ChoiceRule.most_let_in, ge=0, le=1, description="The highest share of the planted that is taken."
-    )
-    least_queries: float = Field(
-        ChoiceRule.least_queries, ge=0, le=1, description="The lowest share of queries with enough negatives."
-    )
-    wanted: int = Field(ChoiceRule.wanted, gt=0, description="How many negatives of a query are enough.")
-    least_judged: int = Field(50, gt=0, description="Halves are planted where fewer queries have several positives.")
+    most_planted: float = Field(0.01, ge=0, le=1, description="The highest share of planted among the negatives.")
     split: Annotated[Name, Option("-")] = "dev"
-
-    @property
-    def rule(self) -> ChoiceRule:
-        """By what one is chosen."""
-        return ChoiceRule(self.most_planted, self.least_queries, self.wanted, self.most_let_in)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Queries of the split."""
@@ -280,32 +163,31 @@ class MinerSweep(Analysis):
         Raises:
             DataError: nothing can be planted.
         """
-        labels = [OWN, *self.scores]
         lists = self._planted(inputs)
-        usable = labels if lists.choice == JUDGED else [OWN]
-        miners = list(swept(sorted(set(self.depths)), self.skips, self.thresholds, usable))
-        results = [evidence(miner, lists, self.wanted) for miner in miners]
+        rows = [{"miner": miner, **evidence(miner, lists)} for miner in swept(sorted(set(self.depths)))]
+        order = sorted(range(len(rows)), key=lambda position: (*rank(rows[position], self.most_planted), position))
+        best = {way_of(rows[position]["miner"]): position for position in reversed(order)}
         return {
             "split": self.split,
             "planted": {"kind": lists.choice, "queries": len(lists.planted), "planted": int(lists.planted.sum())},
-            "unused": [label for label in labels if label not in usable],
-            "listed": max(self.depths),
-            "rule": {**asdict(self.rule), "said": str(self.rule)},
-            "miners": rows(miners, results, max(self.depths)),
-            **choice(miners, results, self.rule),
+            "most_planted": self.most_planted,
+            "miners": rows,
+            "chosen": order[0],
+            "kept": rank(rows[order[0]], self.most_planted)[0] == 0,
+            "best_of_each_way": sorted(best.values(), key=order.index),
         }
 
     def _planted(self, inputs: AnalysisInputs) -> PlantedLists:
         """Judged positives where enough queries have several, or no index is named; halves otherwise."""
-        known, labels, depth = known_positives(inputs, self.split), list(self.scores), max(self.depths)
+        known, depth = known_positives(inputs, self.split), max(self.depths)
         several = {query_id: doc_ids for query_id, doc_ids in known.items() if len(doc_ids) > 1}
-        lists = planted_lists(JUDGED, judged(inputs, self.split, several, labels), depth, labels)
-        if len(lists.planted) >= self.least_judged or (self.index is None and len(lists.planted)):
+        lists = planted_lists(JUDGED, judged(inputs, self.split, several), depth)
+        if len(lists.planted) >= LEAST_JUDGED or (self.index is None and len(lists.planted)):
             return lists
         if self.index is None or not known:
             message = "no query has several known positives, of which some could be planted"
             raise DataError(f"{inputs.location('run')}: {message}: name the index and its model, so that halves can be")
-        return planted_lists(HALVES, halves(inputs, self.split, known, ("index", "model")), depth)
+        return planted_lists(HALVES, halves(inputs, self.split, known), depth)
 
     def table(self, results: Any) -> Table:
         return _table(results, range(len(results["miners"])))
@@ -315,79 +197,28 @@ class MinerSweep(Analysis):
 
     def explain(self, results: Any) -> str:
         """What was planted, the columns, and by what one is chosen."""
-        unused = f" Filters by {', '.join(results['unused'])} are left out: halves have no score there."
+        nearest = "" if results["kept"] else " No miner keeps both, so the nearest is chosen."
         return (
-            f"{planted_sentence(results)}{unused if results['unused'] else ''} Let in: of what is planted, with the "
-            "95% interval over queries. Planted among the negatives: the share of false negatives in a training batch."
-            f"{_depth_sentence(results)} Hardness: the negatives' score minus that of the known positive, in the mean. "
-            f"The rule: {results['rule']['said']}"
+            f"{_PLANTED[results['planted']['kind']].format(**results['planted'])} Let in: of what is planted, with the "
+            "95% interval over queries. Planted among the negatives: the share of false negatives in a training batch. "
+            "Hardness: the negatives' score minus that of the known positive, in the mean. The rule: the hardest "
+            f"negatives of which at most {100 * results['most_planted']:g} % are planted positives, and of which at "
+            f"least {ENOUGH:.0%} of the queries have {WANTED} or more; of equally hard ones those with fewer planted "
+            f"positives, then the first of the sweep.{nearest}"
         )
 
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One line a way, a point a depth: planted share against hardness; the chosen one in a ring.
 
-        A panel has the top and its windows, and another one, for each run of scores, the top and its filters.
-        """
-        panels = list(dict.fromkeys(_panel(row) for row in results["miners"]))
-        chosen, least = results["miners"][results["chosen"]], 100 * results["rule"]["most_planted"]
-        with figures.figure(paths, len(panels), height=4.4, width=5.6) as drawn:
-            for axes, panel in zip(drawn, panels, strict=True):
-                rows = [row for row in results["miners"] if _panel(row) == panel or row["miner"]["name"] == TOPK]
-                figures.lines(axes, {way: list(_points(each)) for way, each in groupby(rows, key=way_of)})
-                axes.axhline(least, color="#888888", linewidth=0.8, linestyle="--")
-                if chosen in rows and (point := list(_points([chosen]))):
-                    ring = {"facecolors": "none", "edgecolors": figures.COLOURS[5], "linewidths": 1.8, "zorder": 3}
-                    axes.scatter(*point[0], s=140, **ring)
-                figures.plain_axes(
-                    axes, panel, "hardness (score minus the positive's)", "planted among the negatives (%)"
-                )
-
-
-def _panel(row: Mapping[str, Any]) -> str:
-    if row["miner"]["name"] in (TOPK, WINDOW):
-        return "ranks"
-    return f"filters by {row['by']}" if row["by"] else "filters"
-
-
-def _points(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    return ((row["hardness"], 100 * row["planted"]) for row in rows if None not in (row["hardness"], row["planted"]))
-
-
-def planted_sentence(results: Any) -> str:
-    """What was planted, in words."""
-    return _PLANTED[results["planted"]["kind"]].format(**results["planted"])
-
-
-def _depth_sentence(results: Any) -> str:
-    """From which depth on the bound of planted ones is kept by every miner: where one is planted a query."""
-    most = results["rule"]["most_planted"]
-    least = math.ceil(1 / most) if most else math.inf
-    if results["planted"]["kind"] != HALVES or least > results["listed"]:
-        return ""
-    return (
-        f" One is planted a query, so whatever takes {least:,} or more of a query keeps the bound of {100 * most:g} %: "
-        "there this share depends on the depth, and the share let in on the miner."
+def way_of(miner: Miner) -> str:
+    """A miner without its depth, in words."""
+    if miner["name"] == WINDOW:
+        return f"window after rank {miner['skip']}"
+    return " ".join(
+        [miner["name"], *(f"{value:g}" for name, value in miner.items() if name not in ("name", "depth", "count"))]
     )
 
 
-def let_in_share(row: Mapping[str, Any]) -> str:
-    """The share of the planted that is taken, and its interval."""
-    ends = row["let_in_interval"]
-    return percent(row["let_in"]) + ("" if ends is None else f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]")
-
-
-def way_of(row: Mapping[str, Any]) -> str:
-    """A miner without its depth, in words."""
-    miner, by = row["miner"], f" by {row['by']}" if row["by"] else ""
-    if miner["name"] == WINDOW:
-        return f"window after rank {miner['skip']}"
-    options = [f"{value:g}" for name, value in miner.items() if name not in ("name", "depth", "count")]
-    return " ".join([miner["name"], *options]) + by
-
-
-def depth_of(row: Mapping[str, Any]) -> int:
+def depth_of(miner: Miner) -> int:
     """How many of a list it takes at most."""
-    miner = row["miner"]
     return int(miner.get("count", miner["depth"] - miner.get("skip", 0)))
 
 
@@ -396,8 +227,10 @@ def _table(results: Any, positions: Sequence[int]) -> Table:
     cells = []
     for position in positions:
         row = results["miners"][position]
-        shares = [let_in_share(row), percent(row["planted"])]
+        ends = row["let_in_interval"]
+        let_in = percent(row["let_in"]) + (f" [{100 * ends[0]:.1f}, {100 * ends[1]:.1f}]" if ends else "")
         hardness = "–" if row["hardness"] is None else f"{row['hardness']:+.4f}"
+        shown = [let_in, percent(row["planted"]), hardness, percent(row["enough"])]
         chosen = "chosen" if position == results["chosen"] else ""
-        cells.append([way_of(row), f"{depth_of(row):,}", *shares, hardness, percent(row["enough"]), chosen])
+        cells.append([way_of(row["miner"]), f"{depth_of(row['miner']):,}", *shown, chosen])
     return Table(columns, cells)

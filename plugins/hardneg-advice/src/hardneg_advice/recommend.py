@@ -1,15 +1,16 @@
-"""`recommend`: which negatives for a collection, by short trainings, or by a rule without one."""
+"""`recommend`: whether to train with mined negatives, by short trainings compared on dev queries, or by a rule."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import product
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
-    DataError,
+    LearningOptions,
     MissingDependency,
     ModelSpec,
     Section,
@@ -20,33 +21,25 @@ from hardneg.plugin import (
     atomic_write,
     numbers,
     read_metrics,
+    recipe_text,
     resolve_model,
     start_java,
+    training_stage,
 )
-from hardneg_advice.miner_sweep import TOPK, MinerSweep, planted_sentence, way_of
-from hardneg_advice.protocol import SHIPPED, STATIC_RATES
-from hardneg_advice.rule import ALONE_WORDS, FEW, Situation, Trials, named
-from hardneg_advice.trials import (
-    ALONE,
-    FIRST,
-    GOALS,
-    LEXICAL,
-    LOSS,
-    STEPS,
-    SWEEP,
-    TRIALS,
-    Goal,
-    RecommendRequest,
-    commented,
-)
+from hardneg_advice import rule
+from hardneg_advice.rule import ALONE, ARMS, FEW, FIRST, LEXICAL, METRIC, SHIPPED, TOP, trial
 
-DEPTH = 200
-_TUNING = "Tuning"
-_GOAL = "What is to be good: top (the first documents) or recall. Both are answered, the recipe is for the top."
-_RERANKER = "A second model, whose scores filters also use: cross-encoder:FOLDER or cross-encoder:HUB-ID."
-_SPLIT = arguments.Arg("The queries to choose on; never the test queries.", default="dev")
-_DEPTH = arguments.Arg("How many documents to retrieve for each query: the largest depth tried.")
-_OPTION = replace(arguments.TRAIN_OPTION, help="A training option, such as learning_rate=1e-4.", panel=_TUNING)
+STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
+"""Learning rates to choose from: of a table of token vectors, and of a transformer."""
+TEMPERATURE = 0.05
+STEPS = 400
+"""Of each training, by default; as in the trainings that the rule was judged by."""
+_DEPTH = 200
+_WIDTH = 110
+_LOSS = "infonce"
+_SYSTEM, _BASELINE = "Hard Neg", "In-Batch Neg"
+_SPLIT = arguments.Arg("The queries to choose on; never the test queries.")
+_OPTION = replace(arguments.TRAIN_OPTION, help="A training option, such as learning_rate=1e-4.", panel="Tuning")
 _STEPS = arguments.Arg("Steps of each training; 0 trains nothing, and the answer is a guess.", least=0)
 
 
@@ -55,168 +48,213 @@ def recommend(
     dataset: arguments.Dataset,
     model: arguments.Model = "packaged:all-MiniLM-L6-v2",
     *,
-    goal: Annotated[Goal | None, arguments.Arg(_GOAL, cli=str, words=GOALS)] = None,
-    reranker: Annotated[arguments.Setting | None, arguments.Arg(_RERANKER, plugin="rerankers", panel=_TUNING)] = None,
-    split: Annotated[str | None, _SPLIT] = None,
-    depth: Annotated[int, _DEPTH] = DEPTH,
+    split: Annotated[str, _SPLIT] = "dev",
     train: Annotated[int, _STEPS] = STEPS,
     train_options: Annotated[Mapping[str, Any], _OPTION] = {},
     **where: Unpack[arguments.Where],
 ) -> "RecommendedNegatives":
     """Choose how to train for a collection by short trainings, show why, and write a recipe that trains so.
 
-    In-batch negatives alone, the first documents of the model's lists, and what a rule chooses by its ranks of the
-    positives are each trained at three learning rates, and compared on the dev queries with the model as shipped and
-    with BM25. Some positives are hidden, to count how many each miner wrongly takes.
+    In-batch negatives alone and the first documents of the model's lists are each trained at three learning rates, and
+    compared on the dev queries with the model as shipped and with BM25.
 
     Raises:
-        UsageError: the depth is too small, there is no such goal, or the split is the one that tests are on.
-        RecipeError: the reranker or training has no such option, or the split has no queries.
+        UsageError: the split is the one that tests are on.
+        RecipeError: training has no such option.
+        DataError: the dataset has no such split, or none to train with.
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
     workplace, options = Workplace.of(where, recommend), argument_values.mapping_of("train_options", train_options)
     steps = argument_values.whole_number("train", train)
-    second = None if reranker is None else argument_values.plugin_setting("reranker", reranker)
-    request = RecommendRequest(split or "dev", argument_values.whole_number("depth", depth), second, options, goal=goal)
-    recipe = workplace.recipe(recommend, dataset, model, request.sweep())
-    first = {"miner": {"name": TOPK, "depth": min(request.depths)}, "by": ""}
-    steps = steps and options.get("max_steps", steps)
-    ahead = replace(recipe, stages=request.trials({ALONE: None, FIRST: first}, steps or 1))
-    ahead.check(lambda note: None)  # its plan tells the notes
-    plan = workplace.begin(recipe, ahead=ahead if steps else recipe)
-    outcome = workplace.make_later("recommend", plan)
-    facts = outcome.artifacts["dataset"].facts
-    if not facts["splits"].get("train", {}).get("queries"):
-        known = ", ".join(facts["splits"]) or "none"
-        raise DataError(f"{{dataset}}: no queries of split train to train with; its splits: {known}", "dataset")
-    found = outcome.artifacts[SWEEP].path
-    sweep, ranks = (
-        json.loads((found / f"{name}.json").read_text("utf-8")) for name in ("miner-sweep", "positive-ranks")
-    )
-    request = fitted(request, plan.recipe.model)
-    situation = Situation(ranks, sweep, int(facts["documents"]), request.batch)
-    answer = RecommendedNegatives(situation, None, request, plan.recipe.tree, facts, [*plan.keys.values()])
-    if not steps:
-        return answer
-    rows = {arm: None if row is None else sweep["miners"][row] for arm, row in answer.arms.items()}
-    last = replace(recipe, stages=request.trials(rows, steps)).plan(workplace.tell)
-    scores = workplace.make_later("recommend", last).artifacts[TRIALS]
-    measured = {row: each[request.metric] for row, each in read_metrics(scores.path / "metrics.json").results.items()}
-    trials = Trials(measured, [*rows], request.rates, steps, request.metric)
-    return replace(answer, trials=trials, keys=[*last.keys.values()])
+    if split == "test":
+        raise UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
+    trials = Trials(split, steps and options.get("max_steps", steps), options)
+    recipe = workplace.recipe(recommend, dataset, model, trials.stages())
+    trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan tells the notes
+    plan = workplace.begin(replace(recipe, stages=trials.stages()))
+    artifacts = workplace.make(plan).artifacts
+    ranks = json.loads((artifacts["ranks"].path / "positive-ranks.json").read_text("utf-8"))
+    rows = None
+    if steps:
+        results = read_metrics(artifacts["trials"].path / "metrics.json").results
+        rows = rule.compare({row: scores[METRIC] for row, scores in results.items()}, trials.rates)
+    facts = artifacts["dataset"].facts
+    return RecommendedNegatives(ranks, rows, facts, trials, plan.recipe.tree, [*plan.keys.values()])
 
 
-def fitted(request: RecommendRequest, model: ModelSpec) -> RecommendRequest:
-    """With the temperature of recipes that train with cosines, 1 for other scores, and the rates of the model's kind.
+@dataclass(frozen=True)
+class Trials:
+    """The trainings that are compared, of `steps` steps each, none where that is 0; `options`: of training.
 
-    BM25 stands beside where Pyserini is installed. A table of token vectors has no weight decay, as in recipe
-    star-static.
+    rates: to choose from. usual: options that the model's kind takes where `options` does not say otherwise. bm25:
+    whether a row of BM25 stands beside.
     """
-    resolved = resolve_model(model, fetch=True)
-    temperature = request.temperature if resolved.full.similarity == "cosine" else 1.0
-    with suppress(MissingDependency):
-        start_java()
-        request = replace(request, bm25=True)
-    request = replace(request, temperature=temperature)
-    if getattr(resolved.family, "tables", False):
-        return replace(request, usual={"weight_decay": 0.0}, usual_rates=STATIC_RATES)
-    return request
+
+    split: str
+    steps: int
+    options: Mapping[str, Any]
+    rates: Sequence[float] = OTHER_RATES
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    temperature: float = TEMPERATURE
+    bm25: bool = False
+
+    @property
+    def batch(self) -> int:
+        """The queries of a step."""
+        return int(self.options.get("batch_size", LearningOptions.batch_size))
+
+    def fitted(self, model: ModelSpec) -> "Trials":
+        """With the temperature of recipes that train with cosines, 1 for other scores, and the rates of the model.
+
+        BM25 stands beside where Pyserini is installed. A table of token vectors has no weight decay, as in recipe
+        star-static.
+        """
+        resolved = resolve_model(model, fetch=True)
+        static, bm25 = getattr(resolved.family, "tables", False), False
+        with suppress(MissingDependency):
+            start_java()
+            bm25 = True
+        usual = STATIC_RATES if static else OTHER_RATES
+        return replace(
+            self,
+            rates=[self.options["learning_rate"]] if "learning_rate" in self.options else usual,
+            usual={"weight_decay": 0.0} if static else {},
+            temperature=TEMPERATURE if resolved.full.similarity == "cosine" else 1.0,
+            bm25=bm25,
+        )
+
+    def stages(self) -> dict[str, Any]:
+        """The stages that tell where positives rank, train by each arm at each rate, and measure all."""
+        ranks = {"positive-ranks": {"run": "run", "depth": TOP, "split": self.split}}
+        stages = {
+            "index": {"stage": "encode"},
+            "run": self._list(self.split),
+            "ranks": {"stage": "analyze", "analysis": ranks, "split": self.split},
+        }
+        if not self.steps:
+            return stages
+        beside, runs = self._beside(self.split)
+        stages |= {"train-run": self._list("train"), "negatives": _MINING, **beside}
+        for arm, rate in product(ARMS, self.rates):
+            name = trial(arm, rate)
+            runs[name] = f"{name}-test"
+            stages |= self._trained(name, arm, rate, self.split)
+        return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
+
+    def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
+        """The stages and outputs of a recipe that trains by both arms as the trials did; tested: on which split."""
+        beside, runs = self._beside(tested)
+        stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
+        for arm, name in _TRAINED.items():
+            stages |= self._trained(name, arm, rates[arm], tested)
+        stages["scores"] = {
+            "stage": "evaluate",
+            "split": tested,
+            "runs": {_BASELINE: f"{ALONE}-test", _SYSTEM: "model-test", **runs},
+            "baselines": [_BASELINE, *runs],
+            "metrics": [METRIC, "ndcg@10", "recall@100"],
+        }
+        stages["report"] = {"stage": "report", "evaluation": "scores", "training": {_BASELINE: ALONE, _SYSTEM: "model"}}
+        return {"stages": stages, "outputs": {"model": _TRAINED[chosen]}}
+
+    def _list(self, split: str) -> dict[str, Any]:
+        return {"stage": "search", "index": "index", "split": split, "depth": _DEPTH, "positives": True}
+
+    def _beside(self, split: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """The stages that search without a training, and their runs by row: the model as shipped, and BM25."""
+        stages: dict[str, Any] = {"start-run": {"stage": "search", "index": "index", "split": split}}
+        if not self.bm25:
+            return stages, {SHIPPED: "start-run"}
+        stages["bm25-index"] = {"stage": "index", "backend": {"name": "bm25", "language": "auto"}}
+        stages["bm25-run"] = {"stage": "search", "index": "bm25-index", "split": split}
+        return stages, {SHIPPED: "start-run", LEXICAL: "bm25-run"}
+
+    def _trained(self, name: str, arm: str, rate: float, split: str) -> dict[str, Any]:
+        """A training by an arm, with its model's index, and the search of the queries to compare on."""
+        mined = {"negatives": "negatives"} if arm == FIRST else {}
+        own = {"learning_rate": rate, "max_steps": self.steps or self.options.get("max_steps", STEPS)}
+        options = {"negatives_per_query": 1, **self.usual, **self.options, **own}
+        options |= {} if mined else {"negatives_per_query": 0}
+        return {
+            name: training_stage({**mined, "loss": {"name": _LOSS, "temperature": self.temperature}}, options),
+            f"{name}-index": {"stage": "encode", "model": name},
+            f"{name}-test": {"stage": "search", "index": f"{name}-index", "split": split},
+        }
+
+
+_MINING = {"stage": "mine", "runs": {"dense": "train-run"}, "miner": {"name": "topk", "depth": TOP}}
+_TRAINED = {ALONE: ALONE, FIRST: "model"}
+"""The stage of a recipe that trains by each arm."""
 
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
     """A way to train that was chosen, why, and the recipe that trains so; keys: of the steps that led to it.
 
-    situation: what the rule goes by. trials: trainings by `arms`, None where there were none and the rule guesses.
+    ranks: where positives stand. rows: by row what trainings came to; None: there were none, and the rule guesses.
     """
 
-    situation: Situation = field(repr=False)
-    trials: Trials | None = field(repr=False)
-    request: RecommendRequest = field(repr=False)
+    ranks: Mapping[str, Any] = field(repr=False)
+    rows: Mapping[str, Mapping[str, Any]] | None = field(repr=False)
+    dataset: Mapping[str, Any] = field(repr=False)
+    trials: Trials = field(repr=False)
     tree: Mapping[str, Any] = field(repr=False)
-    facts: Mapping[str, Any] = field(repr=False)
     keys: Sequence[str] = field(repr=False)
 
     @property
-    def measured(self) -> Mapping[str, Any]:
-        """The sweep of miners."""
-        return self.situation.sweep
-
-    @cached_property
-    def arms(self) -> dict[str, int | None]:
-        """The rows of the sweep to train with, by stage; None is in-batch negatives alone. The rule's is the last."""
-        return self.situation.arms(self.request.goal or GOALS[0])
-
-    def _best(self, arms: Iterable[str]) -> str:
-        """By the trials the best of some arms, of equal ones the first; by the rule the last."""
-        return [*arms][-1] if self.trials is None else max(arms, key=self.trials.means.__getitem__)
+    def _guess(self) -> tuple[str, str]:
+        return rule.advice(self.ranks, int(self.dataset["documents"]), self.trials.batch)
 
     @property
-    def alone(self) -> bool:
-        """Whether in-batch negatives alone are the best training: by the trials, or by the rule."""
-        by_rule = self.situation.advice(self.request.goal or GOALS[0]).alone
-        return by_rule if self.trials is None else self._best(self.arms) == ALONE
-
-    @property
-    def _mined(self) -> str:
-        """The best arm with mined negatives."""
-        return self._best(arm for arm in self.arms if arm != ALONE)
-
-    @property
-    def row(self) -> Mapping[str, Any]:
-        """What the sweep says of its miner."""
-        row: Mapping[str, Any] = self.measured["miners"][self.arms[self._mined]]
-        return row
-
-    @property
-    def miner(self) -> dict[str, Any]:
-        """The miner, as `hardneg.mine` takes it."""
-        return dict(self.row["miner"])
-
-    @property
-    def _labels(self) -> dict[str, str]:
-        """The rows of the trials, in words."""
-        mined = {arm: named(self.measured["miners"][row]) for arm, row in self.arms.items() if row is not None}
-        return {SHIPPED: "the model as shipped", ALONE: ALONE_WORDS, **mined, LEXICAL: LEXICAL}
+    def arm(self) -> str:
+        """How to train: by the trials the better arm, of equal ones `in-batch`, or by the rule."""
+        rows = self.rows
+        return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 
     def answer(self) -> str:
         """What to do, in a sentence."""
-        trials, labels = self.trials, self._labels
-        best = labels[ALONE if self.alone else self._mined]
-        if trials is None:
+        best, rows = ARMS[self.arm], self.rows
+        if rows is None:
             return f"A guess without a training: {best}."
-        scores = f"{trials.metric} {numbers.number(trials.means[trials.best])} {trials.ends(trials.best)}"
-        scores += f" on {len(trials.scores[SHIPPED]):,} queries of {self.request.split}"
-        if trials.best == SHIPPED:
+        name, row = next((name, row) for name, row in rows.items() if row["best"])
+        scores = f"{METRIC} {numbers.number(row['mean'])} {rule.ends_of(row)} on {self.ranks['queries']:,} queries"
+        if name == SHIPPED:
             return f"Train nothing: as shipped the model has {scores}, no training more; best of these: {best}."
-        how = f"learning rate {trials.rate(trials.best):g}, {trials.steps:,} steps, loss {LOSS}"
-        return f"Train with {best}: {how}. {scores}, as shipped {numbers.number(trials.means[SHIPPED])}."
+        how = f"learning rate {row['rate']:g}, {self.trials.steps:,} steps, loss {_LOSS}"
+        return f"Train with {best}: {how}. {scores}, as shipped {numbers.number(rows[SHIPPED]['mean'])}."
 
     def reasons(self) -> list[str]:
-        """What there is to go by, what the rule says for each goal, or for the one that was named, and its limits."""
-        goals = GOALS if self.request.goal is None else (self.request.goal,)
-        facts, rule = f"{'; '.join(self.situation.facts())}.", " ".join(map(self.situation.sentence, goals))
-        queries = self.situation.ranks["queries"]
+        """What there is to go by, what the rule says, and its limits."""
+        arm, reason = self._guess
+        queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
         few = [f"Too few queries to choose by: {queries}, less than {FEW}."] if queries < FEW else []
-        if self.trials is None:
-            return [*few, facts, rule, *self.situation.doubts()]
-        guess = f"Without a training it would have said: {rule}"
-        return [*few, *self.trials.sentences(self._labels), facts, guess]
-
-    def sweep(self) -> dict[str, Any]:
-        """The sweep, with what was chosen in the end as the choice."""
-        chosen, miners = self.arms[self._mined], self.measured["miners"]
-        ways = self.measured["best_of_each_way"]
-        shown = [chosen if way_of(self.row) == way_of(miners[position]) else position for position in ways]
-        return {**self.measured, "chosen": chosen, "best_of_each_way": shown}
+        facts = rule.facts(self.ranks, int(self.dataset["documents"]), self.trials.batch)
+        if self.rows is None:
+            return [*few, facts, f"By the rule {said}", *rule.doubts(self.ranks)]
+        return [*few, *rule.sentences(self.rows), facts, f"Without a training it would have said: {said}"]
 
     def to_dict(self) -> dict[str, Any]:
         """All that was measured, and the choice, as JSON holds them."""
-        trials = None if self.trials is None else self.trials.to_dict()
-        train = self.trials is None or self.trials.best != SHIPPED
-        answer = {"answer": self.answer(), "train": train, "in_batch_alone": self.alone, "goal": self.request.goal}
-        return {**answer, "trials": trials, **self.sweep(), **self.situation.to_dict()}
+        ranks = {name: value for name, value in self.ranks.items() if name != "ranks"}
+        train, (arm, reason) = self.rows is None or not self.rows[SHIPPED]["best"], self._guess
+        guess = {"arm": arm, "reason": reason}
+        answer = {"answer": self.answer(), "train": train, "arm": self.arm, "without_training": guess}
+        return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
+
+    def recipe(self, path: Path) -> str:
+        """The recipe to write at a path, as text: it trains with what was chosen, as that was trained."""
+        trials, rows = self.trials, self.rows
+        tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
+        head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
+        head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons()]
+        if tested == trials.split:
+            head.append(f"There is no split test: it is measured on split {tested}, by which it was chosen.")
+        rates = {arm: float(rows[arm]["rate"]) if rows else trials.rates[0] for arm in ARMS}
+        shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
+        tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}
+        lines = [line for each in head for line in ([each] if each.startswith(" ") else wrap(each, _WIDTH))]
+        return "".join(f"# {line}".rstrip() + "\n" for line in lines) + recipe_text(tree)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the recipe, with the evidence as comments.
@@ -229,29 +267,9 @@ class RecommendedNegatives:
             raise UsageError(f"{file}: is there already; give another path, or overwrite=True")
         atomic_write.replace_text(file, self.recipe(file))
 
-    def recipe(self, path: Path) -> str:
-        """The recipe to write at a path, as text: it trains with what was chosen, as that was trained."""
-        request, trials = self.request, self.trials
-        tested = "test" if self.facts["splits"].get("test", {}).get("queries") else request.split
-        head = [f"Chosen by `hardneg recommend` on the queries of split {request.split}", " "]
-        head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons(), planted_sentence(self.measured)]
-        if tested == request.split:
-            head.append(f"There is no split test: it is measured on split {tested}, by which it was chosen.")
-        rates, steps = (request.rates[0], request.rates[0]), request.options.get("max_steps", STEPS)
-        if trials is not None:
-            rates, steps = (trials.rate(ALONE), trials.rate(self._mined)), trials.steps
-        tree = request.recipe(self.tree, self.row, rates, steps, tested)
-        return commented(head, {**tree, "outputs": {"model": ALONE}} if self.alone else tree)
-
-    def draw(self, paths: Sequence[Path]) -> None:
-        """Draws the miners as figures: .png, .svg or .pdf."""
-        MinerSweep.model_construct().draw(self.sweep(), paths)
-
     def section(self) -> Section:
-        """The answer, the trainings, the best of each way of the sweep, and what explains them."""
-        analysis, swept = MinerSweep.model_construct(), {**self.sweep(), **({"chosen": None} if self.alone else {})}
-        tables = [*([self.trials.table(self._labels)] if self.trials else []), analysis.tables(swept)[0]]
-        return Section("", tables, analysis.explain(self.measured), lead=self.answer(), lines=self.reasons())
+        """The answer, the trainings, and why."""
+        return Section("", [rule.table(self.rows)] if self.rows else [], lead=self.answer(), lines=self.reasons())
 
     def __repr__(self) -> str:
         return f"RecommendedNegatives({' '.join([self.answer(), *self.reasons()])})"

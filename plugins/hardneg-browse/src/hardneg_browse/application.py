@@ -4,25 +4,28 @@ import hmac
 import re
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
 from hardneg.plugin import HardnegError, atomic_write
 from hardneg_browse.browsed import PAGE, Browsed
 from hardneg_browse.guard import FORM_BYTES, Access, Guard
 from hardneg_browse.marks import Marks
-from hardneg_browse.query_page import beginning, clean, moves, query_page, tally
-from hardneg_browse.survey import Survey, TrainingDrift, drifts, margin_histogram
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from starlette.requests import Request
-    from starlette.responses import Response
+from hardneg_browse.query_page import beginning, clean, query_page
+from hardneg_browse.survey import Survey
 
 _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
 """Of an id: letters and digits with the signs after them."""
@@ -53,10 +56,7 @@ def policy(forms: str) -> str:
 
 
 @cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
+def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("hardneg_browse"),
         autoescape=True,
@@ -70,16 +70,13 @@ def _environment() -> "Environment":
         "quoted": partial(quote, safe=""),  # an id as plain ASCII, whatever is in it
         "figure": figure,
         "count": "{:,}".format,
-        "percent": "{:.1%}".format,
     }
-    environment.globals |= {"link": link, "style": Markup(style()), "bars": bars, "line": line}
+    environment.globals |= {"link": link, "style": Markup(style())}
     return environment
 
 
-def breaks(name: str) -> Any:
+def breaks(name: str) -> Markup:
     """An id that may be broken after punctuation, not inside words."""
-    from markupsafe import Markup
-
     return Markup("<wbr>").join(_PIECES.findall(clean(name)))
 
 
@@ -89,28 +86,9 @@ def link(path: str, **query: object) -> str:
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
-def figure(value: float | None, digits: int = 4) -> str:
+def figure(value: float | None) -> str:
     """A score in a few digits; a dash for none."""
-    return "–" if value is None else f"{value:.{digits}g}"
-
-
-WIDTH, HEIGHT = 720.0, 220.0
-
-
-def bars(counts: list[int]) -> list[dict[str, float]]:
-    """Rectangles of a drawing of 720 x 220 for these counts, the highest as high as the drawing."""
-    most, width = max(counts, default=0) or 1, WIDTH / max(1, len(counts))
-    return [
-        {"x": number * width + 1, "y": HEIGHT * (1 - n / most), "width": width - 2, "height": HEIGHT * n / most}
-        for number, n in enumerate(counts)
-    ]
-
-
-def line(curve: list[tuple[float, float]]) -> str:
-    """The points of a line in a drawing of 720 x 220: x from the first step to the last, y from 0 to the largest."""
-    steps, values = [step for step, _ in curve], [value for _, value in curve]
-    span, most = (max(steps) - min(steps)) or 1.0, max(1e-9, *values)
-    return " ".join(f"{WIDTH * (s - steps[0]) / span:.1f},{HEIGHT * (1 - v / most):.1f}" for s, v in curve)
+    return "–" if value is None else f"{value:.4g}"
 
 
 def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count: int = QUERIES) -> int:
@@ -127,15 +105,12 @@ def export_page(browsed: Browsed, label: str, marks: Marks, target: Path, count:
         negatives=NEGATIVES,
         shown=shown,
         total=len(browsed.search.query_ids),
-        judges=browsed.sources.judges,
         policy=policy("'none'").replace("; frame-ancestors 'none'", ""),
     )
     atomic_write.replace_text(target, content)
     return len(shown)
 
 
-COMPARED = 100
-"""Ranks of a list that are compared."""
 _QUERY = 300
 
 
@@ -147,9 +122,8 @@ class Site:
     survey: Survey
     marks: Marks
     access: Access
-    _drifts: list[TrainingDrift] | None = field(default=None, init=False)
 
-    def queries(self, request: "Request") -> str:
+    def queries(self, request: Request) -> str:
         """The search box and a page of queries."""
         words, label = request.query_params.get("words", ""), self._label(request)
         matches = self.browsed.search.page(words[:_QUERY], _number(request.query_params.get("page", "1")))
@@ -159,19 +133,18 @@ class Site:
             for position in matches.positions
             for query_id in [search.query_ids[position]]
         ]
-        elsewhere = {} if rows else self.browsed.elsewhere(words[:_QUERY])
-        return self._page("queries", label, matches=matches, rows=rows, words=words, elsewhere=elsewhere)
+        return self._page("queries", label, matches=matches, rows=rows, words=words)
 
-    def query(self, request: "Request") -> str | None:
+    def query(self, request: Request) -> str | None:
         """Show one query; None for an unknown id."""
         query_id, label = request.query_params.get("q", ""), self._label(request)
         if query_id not in self.browsed.positions:
             return None
         shown = query_page(self.browsed, query_id, label, self.marks.of(query_id))
         around = self._around(query_id)
-        return self._page("query", label, shown=shown, around=around, judges=self.browsed.sources.judges)
+        return self._page("query", label, shown=shown, around=around)
 
-    def suspicious(self, request: "Request") -> str:
+    def suspicious(self, request: Request) -> str:
         """The most suspicious negatives of all queries."""
         label = self._label(request)
         surveyed = self.survey.lists[label]
@@ -194,46 +167,7 @@ class Site:
         shown = {"rows": rows, "surveyed": surveyed, "number": number, "pages": pages, "known": len(worst)}
         return self._page("suspicious", label, **shown)
 
-    def compare(self, request: "Request") -> str:
-        """The same query in two lists."""
-        names = list(dict.fromkeys([*self.browsed.lists, *self.browsed.runs]))
-        lists = list(self.browsed.lists)  # by default two lists of negatives, or else two runs
-        both = lists if len(lists) > 1 or len(self.browsed.runs) < 2 else list(self.browsed.runs)
-        wanted = request.query_params
-        first = wanted["a"] if wanted.get("a") in names else both[0]
-        others = [name for name in (*both, *names) if name != first]
-        second = wanted["b"] if wanted.get("b") in names else next(iter(others), first)
-        query_id = request.query_params.get("q") or next(iter(self.browsed.positions), "")
-        known = query_id in self.browsed.positions
-        content: dict[str, Any] = {"names": names, "a": first, "b": second, "q": query_id, "known": known}
-        if known:
-            moved = moves(self._ranking(first, query_id), self._ranking(second, query_id))
-            documents = self.browsed.documents([move.doc_id for move in moved])
-            rows = [
-                (move, beginning(documents[move.doc_id].contents) if move.doc_id in documents else "") for move in moved
-            ]
-            relevant = {*self.browsed.positives_of(query_id), *self.marks.of(query_id)}
-            text, around = beginning(self.browsed.text(query_id), 2_000), self._around(query_id)
-            content |= {"rows": rows, "tally": tally(moved), "text": text, "relevant": relevant, "around": around}
-        overlap = self.survey.overlap(first, second)
-        return self._page("compare", self._label(request), **content, overlap=overlap)
-
-    def margins(self, request: "Request") -> str:
-        """How far negatives lie below positives."""
-        label, runs = self._label(request), list(self.browsed.runs)
-        run = _one_of(runs, request.query_params.get("run")) if runs else ""
-        surveyed = self.survey.lists[label]
-        shown = margin_histogram(list(surveyed.margins.get(run, [])))
-        without = surveyed.unmargined.get(run, 0)
-        return self._page("margins", label, runs=runs, run=run, histogram=shown, without=without)
-
-    def drift(self, request: "Request") -> str:
-        """How negatives changed over refreshes."""
-        if self._drifts is None:
-            self._drifts = drifts(self.browsed.sources.histories)
-        return self._page("drift", self._label(request), drifts=self._drifts)
-
-    def marked(self, request: "Request") -> str:
+    def marked(self, request: Request) -> str:
         """All marks."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
         return self._page("marks", self._label(request), rows=rows)
@@ -260,10 +194,8 @@ class Site:
             return link("/suspicious", list=label, page=number)
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
-    def message(self, title: str, text: str, status: int) -> "Response":
+    def message(self, title: str, text: str, status: int) -> Response:
         """A page with one message."""
-        from starlette.responses import HTMLResponse
-
         return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
@@ -275,7 +207,7 @@ class Site:
         shown |= {"survey": self.survey, "writing": self.access.writing, "marks_file": str(self.marks.path)}
         return page(name, site=self, here=name, **shown, **content)
 
-    def _label(self, request: "Request") -> str:
+    def _label(self, request: Request) -> str:
         return _one_of(list(self.browsed.lists), request.query_params.get("list"))
 
     def _around(self, query_id: str) -> tuple[str | None, str | None]:
@@ -283,27 +215,10 @@ class Site:
         position, ids = self.browsed.positions[query_id], self.browsed.search.query_ids
         return ids[position - 1] if position else None, ids[position + 1] if position + 1 < len(ids) else None
 
-    def _ranking(self, name: str, query_id: str) -> list[str]:
-        if name in self.browsed.runs:
-            return list(self.browsed.runs[name].ranked(query_id).doc_ids[:COMPARED])
-        mined = self.browsed.negatives(name, query_id)
-        return list(mined.negatives[:COMPARED]) if mined else []
-
 
 def application(site: Site) -> Guard:
     """The application of ASGI, guarded."""
-    from starlette.applications import Starlette
-    from starlette.routing import Route
-
-    shown = {
-        "/": site.queries,
-        "/query": site.query,
-        "/suspicious": site.suspicious,
-        "/compare": site.compare,
-        "/margins": site.margins,
-        "/drift": site.drift,
-        "/marks": site.marked,
-    }
+    shown = {"/": site.queries, "/query": site.query, "/suspicious": site.suspicious, "/marks": site.marked}
     routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in shown.items()]
     pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(
@@ -315,10 +230,8 @@ def application(site: Site) -> Guard:
     )
 
 
-def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Request], Response]":
-    from starlette.responses import HTMLResponse
-
-    def answer(request: "Request") -> "Response":
+def _shows(make: Callable[[Request], str | None], site: Site) -> Callable[[Request], Response]:
+    def answer(request: Request) -> Response:
         try:
             content = make(request)
         except HardnegError as error:
@@ -331,10 +244,7 @@ def _shows(make: "Callable[[Request], str | None]", site: Site) -> "Callable[[Re
 
 
 def _marking(site: Site) -> Any:
-    from starlette.concurrency import run_in_threadpool
-    from starlette.responses import RedirectResponse
-
-    async def answer(request: "Request") -> "Response":
+    async def answer(request: Request) -> Response:
         form = await _form(request)
         own = site.access.writing.encode()  # the token of this server's forms
         if form is None or not hmac.compare_digest(form.get("token", "").encode(), own):
@@ -359,10 +269,8 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
-async def _form(request: "Request") -> dict[str, str] | None:
+async def _form(request: Request) -> dict[str, str] | None:
     """The fields of a form; None of one that is too large, has too many, or whose sender has left."""
-    from starlette.requests import ClientDisconnect
-
     body = b""
     try:
         async for chunk in request.stream():

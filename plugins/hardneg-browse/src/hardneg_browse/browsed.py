@@ -9,8 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from hardneg.plugin import (
     DataError,
@@ -55,71 +53,41 @@ class QuerySearch:
     texts: Sequence[str]
 
     @cached_property
-    def _columns(self) -> tuple[pa.Array, pa.Array]:
-        ids, texts = pa.array(self.query_ids, pa.string()), pa.array(self.texts, pa.string())
-        return pc.utf8_lower(ids), pc.utf8_lower(texts)
+    def _lower(self) -> list[tuple[str, str]]:
+        return [(one.lower(), text.lower()) for one, text in zip(self.query_ids, self.texts, strict=True)]
 
     def page(self, wanted: str, number: int) -> QueryMatches:
         """The queries whose text holds every word, or whose id holds the whole; all of them where nothing is wanted.
 
         A number beyond the last page gives the last one.
         """
-        words = wanted.lower().split()[:_WORDS]
-        if not words:
-            return self._cut(range(len(self.query_ids)), number)
-        ids, texts = self._columns
-        positions = pc.indices_nonzero(pc.match_substring(texts, words[0]))
-        for word in words[1:]:
-            positions = positions.filter(pc.match_substring(texts.take(positions), word))
-        of_ids = pc.indices_nonzero(pc.match_substring(ids, wanted.lower().strip()))
-        return self._cut(np.union1d(positions.to_numpy(), of_ids.to_numpy()).tolist(), number)
-
-    def _cut(self, positions: Sequence[int], number: int) -> QueryMatches:
-        last = max(1, -(-len(positions) // PAGE))
-        page = min(max(1, number), last)
-        return QueryMatches(positions[(page - 1) * PAGE : page * PAGE], len(positions), page)
+        words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
+        found: Sequence[int] = range(len(self.query_ids))
+        if words:
+            lower = enumerate(self._lower)
+            found = [at for at, (one, text) in lower if whole in one or all(word in text for word in words)]
+        page = min(max(1, number), max(1, -(-len(found) // PAGE)))
+        return QueryMatches(found[(page - 1) * PAGE : page * PAGE], len(found), page)
 
 
 TOP = 20
 """How many documents of a run are looked at as if they were mined."""
 
 
-@dataclass(frozen=True)
 class MinedFile:
-    """A file of mined negatives; `dropped`: the file of the miner's drops, if it wrote them.
+    """A file of mined negatives, or of the lists of a run in that form; `dropped`: the file of the miner's drops.
 
     Raises:
         ArtifactError: one of them is missing, cut off or foreign.
     """
 
-    path: Path
-    dropped: Path | None = None
-
-    def __post_init__(self) -> None:
-        self._drops, self._file  # noqa: B018 - raises where a file is damaged
-
-    @cached_property
-    def _file(self) -> Any:
-        return negatives_files.read_negatives(self.path)
-
-    @cached_property
-    def _drops(self) -> dict[str, tuple[Any, int]]:
-        """The batch and the row of each query id, which stands in the first column."""
-        batches = negatives_files.drop_batches(self.dropped) if self.dropped else ()
-        return {query_id: (batch, row) for batch in batches for row, query_id in enumerate(batch.column(0).to_pylist())}
-
-    @cached_property
-    def query_ids(self) -> Sequence[str]:
-        """In row order."""
-        return self._file.query_ids  # type: ignore[no-any-return]
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {query_id: row for row, query_id in enumerate(self.query_ids)}
-
-    @cached_property
-    def _counts(self) -> Sequence[int]:
-        return self._file.counts.tolist()  # type: ignore[no-any-return]
+    def __init__(self, path: Path, dropped: Path | None = None) -> None:
+        self._file = negatives_files.read_negatives(path)
+        self.query_ids: Sequence[str] = self._file.query_ids
+        self._rows = {query_id: row for row, query_id in enumerate(self.query_ids)}
+        self._counts: Sequence[int] = self._file.counts.tolist()
+        batches = negatives_files.drop_batches(dropped) if dropped else ()
+        self._drops = {one: (batch, row) for batch in batches for row, one in enumerate(batch.column(0).to_pylist())}
 
     def count(self, query_id: str) -> int:
         """How many a query has; 0 where it is not there."""
@@ -134,32 +102,20 @@ class MinedFile:
         dropped = self._drops.get(query_id)
         return replace(mined, drops=_drops_at(*dropped)) if dropped else mined
 
+    def ranked(self, query_id: str) -> RankedList:
+        """The list of a query of a run, an empty one where the run has none."""
+        found = self.negatives(query_id)
+        return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
 
-def _drops_at(batch: pa.RecordBatch, row: int) -> Drops:
+
+def _drops_at(batch: Any, row: int) -> Drops:
     candidates, doc_ids, reasons = (batch.column(name)[row].as_py() for name in ("candidates", "doc_ids", "reasons"))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
 
 
-@dataclass(frozen=True)
-class MappedRun:
-    """The lists of a run by query, in a file of the form of negatives, so that not all of them are held."""
-
-    lists: MinedFile
-
-    @property
-    def query_ids(self) -> Sequence[str]:
-        """All of them, in the run's order."""
-        return self.lists.query_ids
-
-    def ranked(self, query_id: str) -> RankedList:
-        """The list of a query, an empty one where the run has none."""
-        found = self.lists.negatives(query_id)
-        return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
-
-
-def map_run(path: Path, target: Path, task: Task) -> MappedRun:
-    """Writes a run to `target` in a form that is mapped, and opens it; `task` advances by the query.
+def map_run(path: Path, target: Path, task: Task) -> MinedFile:
+    """Writes a run to `target` in a form that is mapped, so that not all of it is held; `task` advances by the query.
 
     Raises:
         DataError: the run is empty or has a mistake, or the lines of one query do not stand together.
@@ -172,16 +128,15 @@ def map_run(path: Path, target: Path, task: Task) -> MappedRun:
 
     if not negatives_files.write_negatives(target, rows()):
         raise DataError(f"{path}: the run is empty")
-    return MappedRun(MinedFile(target))
+    return MinedFile(target)
 
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The first `top` documents of each list of a run, its query's positives left out."""
+    """The first documents of each list of a run, its query's positives left out."""
 
-    run: MappedRun
+    run: MinedFile
     positives: Mapping[str, Sequence[str]]
-    top: int = TOP
 
     @property
     def query_ids(self) -> Sequence[str]:
@@ -198,7 +153,7 @@ class TopOfRun:
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
-        ranks = [rank for rank, doc_id in enumerate(ranked.doc_ids) if doc_id not in known][: self.top]
+        ranks = [rank for rank, doc_id in enumerate(ranked.doc_ids) if doc_id not in known][:TOP]
         scores = np.asarray(ranked.scores, np.float32)[ranks]
         return Negatives(query_id, known, [ranked.doc_ids[rank] for rank in ranks], scores)
 
@@ -213,7 +168,7 @@ class Browsed:
 
     sources: BrowseSources
     lists: Mapping[str, MinedFile | TopOfRun]
-    runs: Mapping[str, MappedRun]
+    runs: Mapping[str, MinedFile]
     positives: Mapping[str, Sequence[str]] = field(default_factory=dict)
     collection: StoredCollection | None = None
 
@@ -237,17 +192,6 @@ class Browsed:
         position = self.positions.get(query_id)
         return "" if position is None else self.search.texts[position]
 
-    def elsewhere(self, words: str) -> dict[str, int]:
-        """How many queries of the splits that this page is not of are found by these words; none are left out."""
-        if self.collection is None or not words.strip():
-            return {}
-        others = (split for split in self.collection.splits if split != self.sources.split)
-        queries = {split: self.collection.queries(split) for split in others}
-        totals = {
-            split: QuerySearch(each.query_ids, each.texts).page(words, 1).total for split, each in queries.items()
-        }
-        return {split: total for split, total in totals.items() if total}
-
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
         """The documents that the collection has, by id."""
         if self.collection is None:
@@ -255,13 +199,9 @@ class Browsed:
         rows = self.collection.corpus.rows(doc_ids)
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
-    def negatives(self, label: str, query_id: str) -> Negatives | None:
-        """Those of a query in one list; None where it is not there."""
-        return self.lists[label].negatives(query_id)
-
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
         """Those judged relevant, then those that the negatives were mined with besides."""
-        mined = self.negatives(label, query_id) if label else None
+        mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 
 

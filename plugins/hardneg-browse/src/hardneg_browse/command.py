@@ -23,7 +23,6 @@ def browse(
     dataset: str | None = typer.Option(None, help=_DATASET),
     split: str | None = typer.Option(None, help="The queries' split; default train, or that of the negatives."),
     run: list[Path] = typer.Option([], help="TREC runs beside the negatives, for ranks and scores."),
-    filter_by: list[Path] = typer.Option([], help="Like runs, with the scores of a reranker or guide."),
     dropped: Path | None = typer.Option(None, help="What the miner left out, as `hardneg mine` writes it."),
     marks: Path | None = typer.Option(
         None, help="The file of marks; default NAME.marks.qrels beside what is shown.", rich_help_panel=_WRITTEN
@@ -48,27 +47,22 @@ def browse(
     with flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
         bars = progress_bars()
         sources = path_sources(paths, dataset, split, Workplace.of({"store": store, "progress": bars}))
-        sources = with_others(sources, run, filter_by, dropped)
+        sources = with_others(sources, run, dropped)
         written = Marks(marks or sources.marks)
         with opened(sources, bars) as browsed:
-            if export is not None:
-                _export(browsed, written, export, overwrite)
-            else:
-                _serve(browsed, written, port)
-
-
-def _export(browsed: Browsed, marks: Marks, target: Path, overwrite: bool) -> None:
-    outputs = store_outputs("browse", [Target(target)], browsed.sources.reads, overwrite)
-    with outputs.begun(), outputs.laid_out():
-        label = next(iter(browsed.lists))
-        count = export_page(browsed, label, marks, target)
-        say(f"{target}: {count:,} {'query' if count == 1 else 'queries'} of {label}")
+            if export is None:
+                return _serve(browsed, written, port)
+            outputs = store_outputs("browse", [Target(export)], sources.reads, overwrite)
+            with outputs.begun(), outputs.laid_out():
+                label = next(iter(browsed.lists))
+                count = export_page(browsed, label, written, export)
+                say(f"{export}: {count:,} {'query' if count == 1 else 'queries'} of {label}")
 
 
 def _serve(browsed: Browsed, marks: Marks, port: int) -> None:
-    with listening(browsed, marks, port) as server:
-        say(server.address)
+    with listening(browsed, marks, port) as page:
+        say(page.address)
         say(f"marks go to {marks.path}; Ctrl-C ends", err=True)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)  # the server hears them itself, and ends in order
-        server.serve()
+        page.serve()

@@ -5,7 +5,9 @@ import secrets
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
-from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
 
 HOST = "127.0.0.1"
 _FETCHED = ("same-origin", "none")
@@ -43,36 +45,32 @@ class Access:
         """The header that remembers a reader; scripts do not see it, and other sites cannot have it sent."""
         return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
-    def refusal(self, method: str, headers: dict[str, str], query: str) -> str | None:
+    def refusal(self, request: Request) -> str | None:
         """Why a request is refused, in a line; None where it may go on.
 
         A browser that was led here under another name shows that name as its host, and a form of another site shows
         that site as its origin; neither gets an answer.
         """
-        hosts = {f"{HOST}:{self.port}", f"localhost:{self.port}"}
-        host = headers.get("host", "")
-        if host not in hosts:
+        headers, host = request.headers, request.headers.get("host", "")
+        if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
             return f"this page is for {HOST} alone"
-        if method not in ("GET", "HEAD", "POST"):
+        if request.method not in ("GET", "HEAD", "POST"):
             return "this page is read with GET and marked with POST"
-        if not self.remembered(headers) and (method == "POST" or not self.entering(query)):
+        remembered = self._is_token(request.cookies.get(f"hardneg-{self.port}", ""))
+        if not remembered and (request.method == "POST" or not self.entering(request)):
             return "open the whole address that the command printed: its token is missing or is another one's"
-        if method == "POST" and (
+        if request.method == "POST" and (
             headers.get("origin") != f"http://{host}" or headers.get("sec-fetch-site", "same-origin") not in _FETCHED
         ):
             return "another page has sent this; nothing was written"
         return None
 
-    def entering(self, query: str) -> bool:
+    def entering(self, request: Request) -> bool:
         """Whether an address carries the token."""
-        token = parse_qs(query).get("token", [""])[0]
-        return hmac.compare_digest(token.encode(), self.token.encode())
+        return self._is_token(request.query_params.get("token", ""))
 
-    def remembered(self, headers: dict[str, str]) -> bool:
-        """Whether the reader has entered before."""
-        sent = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
-        values = [value.strip('"') for name, _, value in sent if name == f"hardneg-{self.port}"]
-        return any(hmac.compare_digest(value.encode(), self.token.encode()) for value in values)
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self.token.encode())
 
 
 class Guard:
@@ -89,26 +87,17 @@ class Guard:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request."""
-        if "method" not in scope:
+        if scope["type"] != "http":
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        query = scope["query_string"].decode("latin-1")
-        if reason := self._access.refusal(scope["method"], headers, query):
-            await self._answer(send, 403, self._refused(reason))
-        elif scope["method"] == "GET" and self._access.entering(query):
-            await self._answer(send, 200, self._entered(), (b"set-cookie", self._access.cookie.encode()))
-        else:
+        request, answer = Request(scope), self._app
+        if reason := self._access.refusal(request):
+            answer = HTMLResponse(self._refused(reason), 403)
+        elif request.method == "GET" and self._access.entering(request):
+            answer = HTMLResponse(self._entered(), headers={"set-cookie": self._access.cookie})
 
-            async def sent(message: Any) -> None:
-                if message["type"] == "http.response.start":
-                    message = {**message, "headers": [*message["headers"], *self._headers]}
-                await send(message)
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *self._headers]}
+            await send(message)
 
-            await self._app(scope, receive, sent)
-
-    async def _answer(self, send: Any, status: int, page: str, *more: tuple[bytes, bytes]) -> None:
-        body = page.encode()
-        own = [(b"content-type", b"text/html; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-        start = {"type": "http.response.start", "status": status, "headers": [*own, *more, *self._headers]}
-        await send(start)
-        await send({"type": "http.response.body", "body": body})
+        await answer(scope, receive, sent)

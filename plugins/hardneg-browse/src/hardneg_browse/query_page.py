@@ -1,14 +1,14 @@
 """One query on a page: texts cut and marked, suspicion with its reasons, ranks in each run, and the drops."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from hardneg.plugin import Document, Drops, RankedList, term_spans, terms
+from hardneg.plugin import Document, RankedList, term_spans, terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
@@ -83,7 +83,7 @@ Shingles = frozenset[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SuspectedNegative:
-    """A negative of a query. score: between 0 and 3, 0 where nothing speaks against it; reasons: in words.
+    """A negative of a query. score: between 0 and 2, 0 where nothing speaks against it; reasons: in words.
 
     alike: the positive that it is a near copy of; empty: none.
     """
@@ -138,65 +138,51 @@ def above(negative: Standing | None, positive: Standing | None, listed: int) -> 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence on a query's documents. lists: ranked ones by system; judges: those among them that filter.
-
-    known: the shingles of the texts by id.
-    """
+    """The evidence on a query's documents. known: the shingles of the texts by id. lists: ranked ones by system."""
 
     query_id: str
     known: Mapping[str, Shingles]
     lists: Mapping[str, RankedList]
-    judges: Collection[str]
 
     @classmethod
     def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "Evidence":
         """Gather the evidence on these documents, by id."""
         known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
         lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
-        return cls(query_id, known, lists, browsed.sources.judges)
+        return cls(query_id, known, lists)
 
     def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
-        """Each of some negatives with its score beside the positives: copy + judged + agreed.
+        """Each of some negatives with its score beside the positives: copy + agreed.
 
-        copy: its highest resemblance to a positive, from 0.3 on. judged: the mean of `above` over the runs of rerankers
-        and guides. agreed: the same over all other systems.
+        copy: its highest resemblance to a positive, from 0.3 on. agreed: the mean of `above` over the runs.
         """
         by_list = {label: standings(ranked, [*positive, *negative]) for label, ranked in self.lists.items()}
         best = {
             label: min((ranks[doc_id] for doc_id in positive if doc_id in ranks), default=None)
             for label, ranks in by_list.items()
         }
-        return [self._of(doc_id, self._shared(doc_id, positive), by_list, best) for doc_id in dict.fromkeys(negative)]
-
-    def _shared(self, doc_id: str, positive: Sequence[str]) -> tuple[float, str]:
-        """The highest resemblance of a document to a positive, and that one; 0 below that of near copies."""
-        own, none = self.known.get(doc_id, frozenset()), frozenset[tuple[str, ...]]()
-        found = ((resemblance(own, self.known.get(name, none)), name) for name in dict.fromkeys(positive))
-        closest = max(found, default=(0.0, ""))
-        return (0.0, "") if closest[0] < _COPY else closest
+        return [self._of(doc_id, positive, by_list, best) for doc_id in dict.fromkeys(negative)]
 
     def _of(
         self,
         doc_id: str,
-        share: tuple[float, str],
+        positives: Sequence[str],
         by_list: Mapping[str, Mapping[str, Standing]],
         best: Mapping[str, Standing | None],
     ) -> SuspectedNegative:
-        score, alike = share
-        reasons = [f"shares {100 * score:.0f} % of its word triples with positive {alike}"] if alike else []
-        for judging in (True, False):
-            heights = {
-                label: above(ranks.get(doc_id), best[label], len(self.lists[label].doc_ids))
-                for label, ranks in by_list.items()
-                if (label in self.judges) == judging
-            }
-            if heights:
-                score += sum(heights.values()) / len(heights)
-            for label in (label for label, height in heights.items() if height):
-                positive = best[label]
+        own, none, reasons = self.known.get(doc_id, frozenset()), frozenset[tuple[str, ...]](), []
+        found = ((resemblance(own, self.known.get(name, none)), name) for name in dict.fromkeys(positives))
+        score, alike = max(found, default=(0.0, ""))
+        if score < _COPY:
+            score, alike = 0.0, ""
+        else:
+            reasons.append(f"shares {100 * score:.0f} % of its word triples with positive {alike}")
+        for label, ranks in by_list.items():
+            positive = best[label]
+            if height := above(ranks.get(doc_id), positive, len(self.lists[label].doc_ids)):
+                score += height / len(by_list)
                 where = f"which it has at {positive.rank}" if positive else "which it does not have"
-                rank = by_list[label][doc_id].rank
-                reasons.append(f"{label} ranks it at {rank}, above the best positive, {where}")
+                reasons.append(f"{label} ranks it at {ranks[doc_id].rank}, above the best positive, {where}")
         return SuspectedNegative(self.query_id, doc_id, score, tuple(reasons), alike)
 
 
@@ -251,7 +237,7 @@ class QueryPage:
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
     """The page of one query; `label`: of the negatives. marks: the documents that a reader marked for it."""
-    mined = browsed.negatives(label, query_id)
+    mined = browsed.lists[label].negatives(query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     drops, ids, text = mined.drops if mined else None, [*positive, *negative], browsed.text(query_id)
     documents = browsed.documents(list(dict.fromkeys([*ids, *(drops.doc_ids if drops else ())])))
@@ -271,12 +257,15 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
             doc_id in marks,
         )
 
-    def left_out(drops: Drops) -> Iterator[LeftOut]:
-        rows = zip(drops.doc_ids, drops.ranks.tolist(), drops.reasons, drops.scores.tolist(), strict=True)
-        for doc_id, rank, reason, score in rows:
-            start = beginning(documents[doc_id].contents, 200) if doc_id in documents else ""
-            yield LeftOut(doc_id, rank, WHY.get(reason, reason), None if isnan(score) else score, start)
+    def dropped(doc_id: str, rank: int, reason: str, score: float) -> LeftOut:
+        start = beginning(documents[doc_id].contents, 200) if doc_id in documents else ""
+        return LeftOut(doc_id, rank, WHY.get(reason, reason), None if isnan(score) else score, start)
 
+    left: Sequence[Any] = (
+        list(zip(drops.doc_ids, drops.ranks.tolist(), drops.reasons, drops.scores.tolist(), strict=True))
+        if drops
+        else ()
+    )
     scores = mined.scores.tolist() if mined else []
     return QueryPage(
         query_id,
@@ -285,41 +274,7 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
         list(browsed.runs),
         [shown(doc_id, None, nan) for doc_id in positive],
         [shown(doc_id, suspects[doc_id], score) for doc_id, score in zip(negative, scores, strict=True)],
-        list(left_out(drops)) if drops else [],
+        [dropped(*row) for row in left],
         drops.candidates if drops else None,
         mined is not None,
     )
-
-
-@dataclass(frozen=True)
-class RankMove:
-    """A document in two lists: its rank in each, counted from 1; None where the list lacks it."""
-
-    doc_id: str
-    before: int | None
-    after: int | None
-
-    @property
-    def change(self) -> str:
-        """The change in words."""
-        if self.before is None:
-            return "entered"
-        if self.after is None:
-            return "left"
-        climbed = self.before - self.after
-        return "stayed" if not climbed else f"up {climbed}" if climbed > 0 else f"down {-climbed}"
-
-
-def moves(before: Sequence[str], after: Sequence[str]) -> list[RankMove]:
-    """The moves of all documents, in the order of the second list; then those that left, in the first one's order."""
-    old = {doc_id: rank for rank, doc_id in enumerate(before, 1)}
-    new = {doc_id: rank for rank, doc_id in enumerate(after, 1)}
-    there = [RankMove(doc_id, old.get(doc_id), rank) for doc_id, rank in new.items()]
-    return there + [RankMove(doc_id, rank, None) for doc_id, rank in old.items() if doc_id not in new]
-
-
-def tally(rank_moves: Sequence[RankMove]) -> dict[str, int]:
-    """How many `entered`, `left`, `moved` and `stayed`."""
-    words = [move.change.split()[0] for move in rank_moves]
-    counts = {word: words.count(word) for word in ("entered", "left", "stayed")}
-    return {**counts, "moved": len(words) - sum(counts.values())}

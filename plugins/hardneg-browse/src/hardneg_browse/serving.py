@@ -4,8 +4,6 @@ import socket
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,56 +18,17 @@ from hardneg_browse.sources import mined_sources, path_sources, with_others
 from hardneg_browse.survey import Survey
 
 
-@dataclass(frozen=True)
-class BrowseServer:
-    """A listening server. address: with its token; marks: the file of marks."""
+class BrowsePage:
+    """A page that is served until `close`, or the end of a `with` block, or of the process.
 
-    access: Access
-    marks: Marks
-    survey: Survey
-    _server: uvicorn.Server
-    _socket: socket.socket
-
-    @property
-    def address(self) -> str:
-        """The address to open."""
-        return self.access.address
-
-    def serve(self) -> None:
-        """Answer until the process stops."""
-        self._server.run(sockets=[self._socket])
-
-    @contextmanager
-    def beside(self) -> Iterator["BrowseServer"]:
-        """Answer in another thread during the block."""
-        thread = threading.Thread(target=self.serve, name="browse", daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._server.should_exit = True
-            thread.join()
-
-
-@contextmanager
-def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseServer]:
-    """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
-
-    Raises:
-        UsageError: the port is taken.
+    address: the address on this machine, with its token. marks: the file of marks.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((HOST, port))
-            bound.listen()
-        except OSError as error:
-            message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
-            raise UsageError(message, "port") from None
-        access, survey = Access(bound.getsockname()[1]), Survey(browsed)
-        app = application(Site(browsed, survey, marks, access))
+
+    def __init__(self, browsed: Browsed, marks: Marks, bound: socket.socket) -> None:
+        self.access, self.marks, self.survey = Access(bound.getsockname()[1]), marks.path, Survey(browsed)
+        self.address, self._socket = self.access.address, bound
         settings = uvicorn.Config(
-            app,
+            application(Site(browsed, self.survey, marks, self.access)),
             http="h11",
             ws="none",
             lifespan="off",
@@ -79,22 +38,22 @@ def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowseS
             proxy_headers=False,
             timeout_graceful_shutdown=2,
         )
-        survey.start()
+        self._server, self._held = uvicorn.Server(settings), ExitStack()
+
+    def serve(self) -> None:
+        """Answer until the process stops."""
+        self._server.run(sockets=[self._socket])
+
+    @contextmanager
+    def beside(self) -> Iterator["BrowsePage"]:
+        """Answer in another thread during the block."""
+        thread = threading.Thread(target=self.serve, name="browse", daemon=True)
+        thread.start()
         try:
-            yield BrowseServer(access, marks, survey, uvicorn.Server(settings), bound)
+            yield self
         finally:
-            survey.stop()
-
-
-class BrowsePage:
-    """A page that is served until `close`, or the end of a `with` block, or of the process.
-
-    address: the address on this machine. marks: the file of marks.
-    """
-
-    def __init__(self, server: BrowseServer, held: ExitStack) -> None:
-        self.address, self.marks = server.address, server.marks.path
-        self._held = held
+            self._server.should_exit = True
+            thread.join()
 
     def close(self) -> None:
         """Ends the page."""
@@ -109,9 +68,28 @@ class BrowsePage:
     def __repr__(self) -> str:
         return f"BrowsePage({self.address})"
 
-    def _repr_html_(self) -> str:
-        address = escape(self.address)
-        return f'<p><a href="{address}" target="_blank" rel="noreferrer">{address}</a></p>'
+
+@contextmanager
+def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
+    """A server of the opened data; port 0 is any that is free. Requests before `serve` wait.
+
+    Raises:
+        UsageError: the port is taken.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((HOST, port))
+            bound.listen()
+        except OSError as error:
+            message = f"{{port}} {port}: cannot be listened at ({error.strerror}); give another, or none"
+            raise UsageError(message, "port") from None
+        page = BrowsePage(browsed, marks, bound)
+        page.survey.start()
+        try:
+            yield page
+        finally:
+            page.survey.stop()
 
 
 def browse(
@@ -120,7 +98,6 @@ def browse(
     dataset: Any = None,
     split: str | None = None,
     runs: Sequence[Any] = (),
-    filter_by: Sequence[Any] = (),
     dropped: str | Path | None = None,
     marks: str | Path | None = None,
     port: int = 0,
@@ -134,7 +111,6 @@ def browse(
         dataset: with files, for texts and judgements; in any form that `hardneg.mine` takes.
         split: the queries' split; default train, or that of the negatives.
         runs: TREC runs beside the negatives, for ranks and scores.
-        filter_by: like runs, with the scores of a reranker or guide.
         dropped: what the miner left out, as `hardneg mine` writes it.
         marks: the file of marks; default NAME.marks.qrels beside what is shown.
         port: the port; default: a free one.
@@ -151,10 +127,11 @@ def browse(
         sources = path_sources([Path(path) for path in paths], dataset, split, workplace)
     else:
         sources = mined_sources(what)
-    listed, judges = ([run_file(each, workplace.store) for each in given] for given in (runs, filter_by))
-    sources = with_others(sources, listed, judges, Path(dropped) if dropped else None)
+    listed = [run_file(each, workplace.store) for each in runs]
+    sources = with_others(sources, listed, Path(dropped) if dropped else None)
     with ExitStack() as stack:
         browsed = stack.enter_context(opened(sources, workplace.progress))
-        server = stack.enter_context(listening(browsed, Marks(Path(marks or sources.marks)), port))
-        stack.enter_context(server.beside())
-        return BrowsePage(server, stack.pop_all())
+        page = stack.enter_context(listening(browsed, Marks(Path(marks or sources.marks)), port))
+        stack.enter_context(page.beside())
+        page._held = stack.pop_all()
+        return page

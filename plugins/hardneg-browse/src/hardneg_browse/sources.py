@@ -1,6 +1,6 @@
 """The files behind a page by label: those of a finished recipe, given ones, and what is named beside them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,8 @@ class BrowseSources:
     """Files by label.
 
     title: of the page. marks: the file of marks. negatives: mined ones; dropped: the drops of their miners.
-    runs: ranked lists of the same queries; judges: the labels of runs of rerankers, or that miners filter by.
-    dataset: the folder of the stored collection, for texts and judgements; split: that of the queries. histories: of
-    trainings.
+    runs: ranked lists of the same queries. dataset: the folder of the stored collection, for texts and judgements;
+    split: that of the queries.
     """
 
     title: str
@@ -38,20 +37,13 @@ class BrowseSources:
     negatives: Mapping[str, Path] = field(default_factory=dict)
     dropped: Mapping[str, Path] = field(default_factory=dict)
     runs: Mapping[str, Path] = field(default_factory=dict)
-    judges: frozenset[str] = frozenset()
     dataset: Path | None = None
     split: str = "train"
-    histories: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def reads(self) -> list[Path]:
         """All files that are read."""
-        return [*self.negatives.values(), *self.dropped.values(), *self.runs.values(), *self.histories.values()]
-
-
-def is_run_folder(path: Path) -> bool:
-    """Whether a finished recipe's results lie there."""
-    return (path / _LOCK).is_file()
+        return [*self.negatives.values(), *self.dropped.values(), *self.runs.values()]
 
 
 def of_run_folder(folder: Path, store: Store, split: str | None = None) -> BrowseSources:
@@ -74,29 +66,19 @@ def of_run_folder(folder: Path, store: Store, split: str | None = None) -> Brows
     negatives = {name: item for name, item in negatives.items() if _is_of(item, key)}
     read = next((item for item in artifacts.values() if item.key == key), artifacts.get(_DATASET))
     dataset = read.path if read else None
-    sources = BrowseSources(folder.name, folder.with_name(folder.name + MARKS), dataset=dataset, split=wanted)
     runs = {name: item.path / layout.RUN for name, item in ranked.items() if _is_of(item, key)}
     if dataset is not None:
-        runs = dict(_of_split(runs, dataset, wanted))
+        known = set(StoredCollection.open(dataset).queries(wanted).query_ids)
+        first = {name: next(run_files.stream_run(path), ("", None))[0] for name, path in runs.items()}
+        runs = {name: path for name, path in runs.items() if first[name] in known}
     if not negatives and not runs:
         message = f"{folder}: no step of it mined negatives or ranked queries of split {wanted}; name {{split}}"
         raise UsageError(message, "split")
-    return replace(
-        sources,
-        negatives={name: item.path / layout.NEGATIVES for name, item in negatives.items()},
-        dropped={
-            name: item.path / layout.DROPPED
-            for name, item in negatives.items()
-            if (item.path / layout.DROPPED).is_file()
-        },
-        runs=runs,
-        judges=frozenset(_judges(artifacts)) & runs.keys(),
-        histories={
-            name: item.path / layout.HISTORY
-            for name, item in artifacts.items()
-            if (item.path / layout.HISTORY).is_file()
-        },
-    )
+    files = {name: item.path / layout.NEGATIVES for name, item in negatives.items()}
+    drops = {name: item.path / layout.DROPPED for name, item in negatives.items()}
+    dropped = {name: path for name, path in drops.items() if path.is_file()}
+    marks = folder.with_name(folder.name + MARKS)
+    return BrowseSources(folder.name, marks, files, dropped, runs, dataset, wanted)
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
@@ -132,29 +114,8 @@ def _is_run_of(item: Any, split: str) -> bool:
     return there and _split(item) in (None, split) and item.origin["options"].get("text_of") in (None, "query")
 
 
-def _of_split(runs: Mapping[str, Path], dataset: Path, split: str) -> Iterator[tuple[str, Path]]:
-    """Those whose first query is one of the split."""
-    known = set(StoredCollection.open(dataset).queries(split).query_ids)
-    for name, path in runs.items():
-        first = next(run_files.stream_run(path), None)
-        if first is not None and first[0] in known:
-            yield name, path
-
-
-def _judges(artifacts: Mapping[str, Any]) -> Iterator[str]:
-    """The names of runs of rerankers, or that a miner filters by."""
-    names = {item.key: name for name, item in artifacts.items()}
-    for name, item in artifacts.items():
-        if item.origin["stage"] == "rerank":
-            yield name
-        if (key := item.origin["inputs"].get("runs.scores")) in names:
-            yield names[key]
-
-
-def with_others(
-    sources: BrowseSources, runs: Sequence[Path] = (), filter_by: Sequence[Path] = (), dropped: Path | None = None
-) -> BrowseSources:
-    """The sources with runs, runs of rerankers or guides, and a file of drops beside them.
+def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
+    """The sources with runs, and a file of drops beside them.
 
     Raises:
         UsageError: one of them is no run, has the name of another one, or is of no negatives.
@@ -163,13 +124,10 @@ def with_others(
         if not sources.negatives:
             raise UsageError("{dropped}: goes with a file of negatives", "dropped")
         sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
-    if not runs and not filter_by:
-        return sources
-    more = of_files([*runs, *filter_by], sources.split)
-    if wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]:
+    more = of_files(list(runs), sources.split) if runs else sources
+    if runs and (wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]):
         raise UsageError(f"{{runs}} {wrong[0]}: is no run, or its name is that of another one", "runs")
-    judges = {label for label, path in more.runs.items() if path in filter_by}
-    return replace(sources, runs={**sources.runs, **more.runs}, judges=sources.judges | judges)
+    return replace(sources, runs={**sources.runs, **more.runs})
 
 
 def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workplace: Workplace) -> BrowseSources:
@@ -193,7 +151,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workpla
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
     if dataset is not None:
         raise UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
-    if not is_run_folder(folders[0]):
+    if not (folders[0] / _LOCK).is_file():
         raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
     return of_run_folder(folders[0], workplace.store, split)
 

@@ -15,13 +15,11 @@ from hardneg.plugin import (
     DataError,
     Document,
     Judgement,
-    Membership,
     Progress,
     Query,
     Silent,
     Task,
     hash_index,
-    id_pairs,
     source_files,
     text_lines,
 )
@@ -100,7 +98,6 @@ class _Checker:
         self._asked = 0
         self._judged: dict[str, _Table] = {}
         self._known: dict[str, Hashes] = {}
-        self._groups: dict[tuple[int, str], str] = {}
 
     def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
         self._parts.append(part)
@@ -117,8 +114,6 @@ class _Checker:
                 (Document, self._take_documents),
                 (Query, self._take_queries),
                 (Judgement, self._take_judgements),
-                (id_pairs.Exclusion, self._exclusions),
-                (Membership, self._memberships),
             ):
                 if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
                     count += len(located)
@@ -178,14 +173,10 @@ class _Checker:
             name, contents = item[0], item.contents if isinstance(item, Document) else item.text
             if not text_lines.one_word(name):
                 yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
-            elif not name.isprintable():
-                yield self._problem("ids with invisible characters", location, f"id {name!r:.80}", warning=True)
             if name.lower() in _HEADS and self._at(location)[1] == 1:
                 yield self._problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
             if not contents.strip():
                 yield self._problem("empty texts", location, f"{name} has no text")
-            elif not item.text.strip():
-                yield self._problem("titles without text", location, f"{name} has a title alone", warning=True)
             strange = not contents.isprintable() or "\ufffd" in contents
             if strange and (match := _STRANGE.search(contents)):
                 reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
@@ -205,52 +196,15 @@ class _Checker:
         for i in np.flatnonzero(~hash_index.among(self._every["documents"], documents)).tolist():
             reason = f"document {located[i][1].doc_id!r} is not in the corpus"
             yield self._problem("judgements of unknown documents", located[i][0], reason)
-        pairs, relevance = (
-            hash_index.hash_texts(_pair(item) for _, item in located),
-            [item.relevance for _, item in located],
-        )
+        pairs = hash_index.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
+        relevance = [item.relevance for _, item in located]
         self._judged.setdefault(split, _Table(_JUDGED)).add(located, query=queries, pair=pairs, relevance=relevance)
-
-    def _exclusions(self, located: Located, split: str | None) -> Iterator[Problem]:
-        """All other parts have been read."""
-        queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
-        known = hash_index.among(self._every_query, queries) & hash_index.among(self._every["documents"], documents)
-        relevant = hash_index.among(self._every_relevant, hash_index.hash_texts(_pair(item) for _, item in located))
-        for location, item in (located[i] for i in np.flatnonzero(~known).tolist()):
-            reason = f"query {item.query_id!r} or document {item.doc_id!r} is unknown"
-            yield self._problem("exclusions that exclude nothing", location, reason, warning=True)
-        for location, item in (located[i] for i in np.flatnonzero(relevant).tolist()):
-            reason = f"document {item.doc_id!r} is relevant to query {item.query_id!r}: leave one of the two out"
-            yield self._problem("excluded documents that are relevant", location, reason)
-
-    def _memberships(self, located: Located, split: str | None) -> Iterator[Problem]:
-        """All documents, queries and judgements have been read."""
-        ids, file = hash_index.hash_texts(item.member_id for _, item in located), len(self._parts) - 1
-        known = hash_index.among(self._every_query, ids) | hash_index.among(self._every["documents"], ids)
-        for (location, item), there in zip(located, known.tolist(), strict=True):
-            group = self._groups.setdefault((file, item.member_id), item.group)
-            if group != item.group:
-                yield self._problem(
-                    "ids in two groups", location, id_pairs.two_groups(item.member_id, group, item.group)
-                )
-            if not there:
-                reason = f"{item.member_id!r} is neither a document nor a query"
-                yield self._problem("groups of nothing", location, reason, warning=True)
 
     @cached_property
     def _every(self) -> Mapping[str, Hashes]:
         """Hashes of all documents' ids, and of ids and texts together, ascending. All documents have been read."""
         rows = self._documents.rows
         return {"documents": np.unique(rows["id"]), "own": np.unique(rows["own"])}
-
-    @cached_property
-    def _every_query(self) -> Hashes:
-        return np.unique(_joined(self._queries.values())["id"])
-
-    @cached_property
-    def _every_relevant(self) -> Hashes:
-        rows = _joined(self._judged.values(), _JUDGED)
-        return np.unique(rows["pair"][rows["relevance"] > 0])
 
     def _members(self, split: str) -> _Members:
         """Of the split's own queries and those of all splits, the ones that it judges; unjudged, all of its own."""
@@ -290,16 +244,12 @@ class _Checker:
             reason = f"the {what} id of {self._place(rows['at'][first])} stands here again"
             yield self._problem(f"{what} ids that stand twice", rows["at"][again], reason)
 
-    def _repeated_texts(self, rows: Rows, what: str, reported: set[int]) -> Iterator[Problem]:
-        same = f"{what} texts under two ids", "the same text as {}, under another id"
-        alike = f"{what} texts that differ in case alone", "the text of {}, but for case and form, under another id"
-        for (category, reason), values in ((same, rows["text"]), (alike, rows["folded"])):
-            for first, again in _repeats(values):
-                location = rows["at"][again]
-                if values[again] and rows["id"][first] != rows["id"][again] and location not in reported:
-                    reported.add(location)
-                    there = self._place(int(rows["at"][first]))
-                    yield self._problem(category, location, reason.format(there), warning=True)
+    def _repeated_texts(self, rows: Rows, what: str, leaked: set[int]) -> Iterator[Problem]:
+        for first, again in _repeats(rows["text"]):
+            location = rows["at"][again]
+            if rows["text"][again] and rows["id"][first] != rows["id"][again] and location not in leaked:
+                reason = f"the same text as {self._place(rows['at'][first])}, under another id"
+                yield self._problem(f"{what} texts under two ids", location, reason, warning=True)
 
     def _judged_twice(self, rows: Rows) -> Iterator[Problem]:
         for first, again in _repeats(rows["pair"]):
@@ -373,10 +323,6 @@ def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int
     shared = shared[np.argsort(lines[shared], stable=True)]
     found = position[np.searchsorted(values, second[shared])]
     return zip(found.tolist(), shared.tolist(), strict=True)
-
-
-def _pair(item: Judgement | id_pairs.Exclusion) -> str:
-    return f"{item.query_id} {item.doc_id}"
 
 
 def _nothing_to_judge_by(part: source_files.Part, reason: str) -> Problem:

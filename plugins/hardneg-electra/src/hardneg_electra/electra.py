@@ -1,16 +1,18 @@
 """The reranker `electra`."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import ModelError, PluginError
+from hardneg.plugin import ModelError, PluginError, locate_model
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 _SHORTEST = 5
+_FILES = ("*.json", "*.txt", "*.safetensors", "pytorch_model.bin")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,15 @@ class Electra:
         Raises:
             ModelError: there is no such source, or the hub has to be asked and cannot be reached.
         """
-        from hardneg_electra.source import content
-
-        return content(self.source, self.revision)
+        location = locate_model(self.source, self.revision)
+        if location.commit is not None:
+            return f"{self.source}@{location.commit}"
+        digest, folder = hashlib.blake2b(digest_size=16), location.path
+        for path in sorted(path for pattern in _FILES for path in folder.rglob(pattern) if path.is_file()):
+            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode())
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "blake2b").digest())
+        return digest.hexdigest()
 
     def load(self, folder: Path | None = None) -> "CrossEncoder":
         """The source's network, with a fresh linear layer if it lacks one, or the network saved in `folder`.
@@ -57,9 +65,9 @@ class Electra:
             ModelError: it cannot be had, is no ELECTRA discriminator, or reads fewer tokens than `length`.
         """
         from hardneg_electra.network import open_network
-        from hardneg_electra.source import fetch
 
-        return open_network(folder or fetch(self.source, self.revision), self.length, self.seed)
+        folder = folder or locate_model(self.source, self.revision, fetch=True).path
+        return open_network(folder, self.length, self.seed)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """The score of each document, in the order given."""
@@ -69,9 +77,7 @@ class Electra:
 
     def check_trained(self) -> None:
         """Refuses a source on this machine that has no linear layer yet. Raises ModelError."""
-        from hardneg_electra.source import at_hand
-
-        folder = at_hand(self.source, self.revision)
+        folder = locate_model(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise ModelError(
                 f"electra: {self.source} is a discriminator, whose linear layer nobody has trained: "

@@ -4,15 +4,13 @@ Three modules that sentence-transformers has itself, so a saved network opens as
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from hardneg.plugin import ModelError, generator
+from hardneg.plugin import ModelError, generator, opening_model
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -32,7 +30,7 @@ def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
     Raises:
         ModelError: the folder holds no ELECTRA discriminator that can be opened so.
     """
-    with _opening(folder):
+    with opening_model("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
     _check_segments(network[0], folder)
     most = network[0].model.config.max_position_embeddings
@@ -91,24 +89,3 @@ def _check_segments(transformer: "Transformer", folder: Path) -> None:
     types = transformer.tokenizer("a", "a").get("token_type_ids", [])
     if 1 not in types or transformer.model.config.type_vocab_size < 2:
         raise ModelError(f"electra: {folder} does not tell the segments of a pair apart: take ELECTRA's own tokenizer")
-
-
-@contextmanager
-def _opening(folder: Path) -> Iterator[None]:
-    """Torch's random state and transformers' reports left as they are, and what goes wrong told in a line."""
-    from safetensors import SafetensorError
-    from transformers.utils import logging as reports
-
-    level, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
-    reports.set_verbosity_error()
-    reports.disable_progress_bar()
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    except (OSError, ValueError, RuntimeError, ImportError, LookupError, TypeError, SafetensorError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"electra: {folder} cannot be opened ({reason}): check the folder") from error
-    finally:
-        reports.set_verbosity(level)
-        if bars:
-            reports.enable_progress_bar()

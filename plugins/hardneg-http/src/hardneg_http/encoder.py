@@ -1,6 +1,6 @@
 """A served model as an encoder: texts to vectors, through what is kept of earlier runs."""
 
-import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -74,16 +74,8 @@ class HttpEncoder:
         starts = range(0, len(texts), options.window)
         windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
         vectors = np.empty((len(texts), self.dimension), np.float32)
-        began, done = time.monotonic(), 0
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
-
-            def advance(count: int) -> None:
-                nonlocal done
-                done += count
-                task.advance(count)
-                task.describe(f"{done / max(time.monotonic() - began, 1e-3):.0f} texts/s")
-
-            for start, part in self.encode_windows(windows, side, options, advance):
+            for start, part in self.encode_windows(windows, side, options, task.advance):
                 vectors[start : start + len(part)] = part
         return vectors
 
@@ -92,9 +84,11 @@ class HttpEncoder:
     ) -> Iterator[tuple[int, Vector]]:
         """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
         for start, texts in windows.texts:
-            sent = [self._sent(text, side) for text in texts]
+            whole = (self.spec.prompt(side) + text for text in texts)
+            sent = [text[: self._family.characters] or " " for text in whole]
             vectors = self._vectors(sent, advance)
-            yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else self._none()
+            none = np.empty((0, self.dimension), np.float32)
+            yield start, self._finished(np.stack([vectors[text] for text in sent])) if sent else none
 
     def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> StoredRows:
         """The documents. Raises ModelError for segments: only the server knows its tokens."""
@@ -105,13 +99,6 @@ class HttpEncoder:
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of a flat index."""
         return Representation().writer(folder, rows, self.dimension)
-
-    def _none(self) -> Vector:
-        return np.empty((0, self.dimension), np.float32)
-
-    def _sent(self, text: str, side: Side) -> str:
-        whole = self.spec.prompt(side) + text
-        return whole[: self._family.characters] or " "
 
     def _finished(self, vectors: Vector) -> Vector:
         """What the model's vectors are for a search: cut, and for cosines of length one."""
@@ -137,9 +124,7 @@ class HttpEncoder:
 
     def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
         """The server's vectors by text, float32 [d]; each distinct text is asked for once, the long with the long."""
-        counts = dict.fromkeys(sent, 0)
-        for text in sent:
-            counts[text] += 1
+        counts = Counter(sent)
         keys = {text: text_key(text) for text in counts}
         known = {} if self._kept is None else self._kept.find(list(keys.values()))
         vectors_of = {text: known[key] for text, key in keys.items() if key in known}

@@ -20,18 +20,9 @@ if TYPE_CHECKING:
     from hardneg_http.encoder import HttpEncoder
 
 _LEFT_TO_SERVER = (
-    "pooling",
-    "projection",
-    "layer_norm",
-    "activation",
-    "twins",
-    "query_length",
-    "document_length",
-    "query_token_type",
-    "document_token_type",
-    "dtype",
-    "adapter",
-)
+    "pooling", "projection", "layer_norm", "activation", "twins", "query_length", "document_length",
+    "query_token_type", "document_token_type", "dtype", "adapter",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +39,6 @@ class Http:
         in_flight: Requests that wait for an answer at a time, at most.
         timeout: Seconds in which the server must begin to answer, and go on.
         deadline: Seconds for a request with all its attempts.
-        base64: Whether vectors come as base64, in a quarter of the bytes; not every server can.
         cache: Gigabytes of vectors that are kept on this machine for a model; 0 keeps none.
     """
 
@@ -65,7 +55,6 @@ class Http:
     in_flight: int = 4
     timeout: float = 60.0
     deadline: float = 600.0
-    base64: bool = False
     cache: float = 10.0
 
     def __post_init__(self) -> None:
@@ -119,11 +108,11 @@ class Http:
         """Who asks the server. Raises ModelError where the variable holds no key."""
         from hardneg_http.client import EmbeddingClient
 
-        said: dict[str, object] = {"model": spec.name, "encoding_format": "base64" if self.base64 else "float"}
+        said: dict[str, object] = {"model": spec.name, "encoding_format": "float"}
         if self.dimensions is not None:
             said["dimensions"] = self.dimensions
         key, url = model_server.key_of(spec.name, self.key), self.url.rstrip("/")
-        return EmbeddingClient(model_server.Endpoint(url, key, said, self.timeout, self.deadline, self.in_flight))
+        return EmbeddingClient(url, key, said, self.timeout, self.deadline, self.in_flight)
 
     def load(self, model: ResolvedModel, device: str | None = None, precision: str | None = None) -> "HttpEncoder":
         """The model, asked for one vector; device and precision are the server's own.

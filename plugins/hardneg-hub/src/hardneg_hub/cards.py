@@ -138,11 +138,6 @@ class RecordedRun:
         shown |= {name: content.results[name] for name in spec.baselines or spec.runs if name not in own}
         return own, Evaluation(Measured(shown)).to_dict()
 
-    @property
-    def means(self) -> dict[str, dict[str, float]]:
-        """All published means, by system and metric."""
-        return Evaluation(self.measured).metrics if self.measured else {}
-
     def _searched_with(self, run: str) -> str | None:
         spec: Any = self.stages.get(run)
         if spec is None or spec.verb != "search" or spec.candidates is not None:

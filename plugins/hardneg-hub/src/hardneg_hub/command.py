@@ -1,4 +1,4 @@
-"""`hardneg push`: a model, an index, negatives or runs to the Hugging Face hub."""
+"""`hardneg push`: a model, an index or negatives to the Hugging Face hub."""
 
 import sys
 from pathlib import Path
@@ -6,10 +6,9 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from hardneg.plugin import UsageError, flags_named, say, usual_store
-from hardneg_hub.prepare import FORMS, UPLOADS, Wanted, prepare
+from hardneg.plugin import UsageError, flags_named, say, usual_store, wording
+from hardneg_hub.prepare import UPLOADS, prepare
 from hardneg_hub.pushing import Push
-from hardneg_hub.upload import Upload
 
 _SHOWN = 40
 _FLAGS = {"wanted": "--what", "encoder": "--model"}
@@ -20,25 +19,16 @@ def push(
     folder: Path = typer.Argument(help="A run folder, or that of a model, an index or negatives; or a file of these."),
     repo: str = typer.Option(..., "--repo", help="The repository, such as org/name."),
     what: str | None = typer.Option(
-        None,
-        help="From a run folder: model, index, negatives or runs; default model.",
-        autocompletion=lambda: [*UPLOADS],
+        None, help="From a run folder: model, index or negatives; default model.", autocompletion=lambda: [*UPLOADS]
     ),
-    form: str = typer.Option(
-        "hardneg",
-        help="For negatives: ids (hardneg), or texts in triplet, n-tuple, labeled-list.",
-        autocompletion=lambda: [*FORMS],
-    ),
-    count: int | None = typer.Option(None, min=1, help="For negatives with texts: how many for each query."),
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
     public: bool = typer.Option(False, "--public", help="Make it readable by everybody; asks first. Default: private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask for confirmation."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show files and card; send nothing, ask the hub nothing."),
-    revision: str | None = typer.Option(None, help="The branch, created if missing; default main."),
     message: str = typer.Option("", help="The commit message."),
     store: str | None = typer.Option(None, help="The artifact store; default $HARDNEG_STORE or the usual one."),
 ) -> None:
-    """Upload a model, an index, negatives or runs to the Hugging Face hub, with a card; nothing private goes along.
+    """Upload a model, an index or negatives to the Hugging Face hub, with a card; nothing private goes along.
 
     The token is that of `hf auth login`, or HF_TOKEN. All files go in one commit.
 
@@ -47,43 +37,27 @@ def push(
     Example: hardneg push runs/star-passage-demo --repo org/name
     """
     with TemporaryDirectory() as scratch:
-        upload = prepare(folder, repo, Wanted(what, model, form, count), usual_store(store), Path(scratch))
-        _show(upload)
+        upload = prepare(folder, repo, usual_store(store), Path(scratch), what, model)
+        sizes = upload.sizes
+        say(f"{upload.upload_type}: {wording.counted(len(sizes), 'file')}, {wording.size(sum(sizes.values()))}")
+        for path, size in [*sizes.items()][:_SHOWN]:
+            say(f"  {wording.size(size):>9}  {path}")
+        if (more := len(sizes) - _SHOWN) > 0:
+            say(f"  and {wording.counted(more, 'file')} more")
+        for note in upload.notes:
+            say(f"  {note}")
         if dry_run:
             say(f"\n{upload.card}")
             say("nothing was sent: a dry run")
             return
-        ready = Push.planned(upload, repo, public, revision, message)
+        ready = Push.planned(upload, repo, public, message)
         state = "new" if ready.there is None else "there, public" if ready.there else "there, private"
-        say(f"{upload.repo_type} {ready.name}{f', branch {revision}' if revision else ''}: {state}")
+        say(f"{upload.repo_type} {ready.name}: {state}")
         if ready.opens and not yes:
             _ask(f"{ready.name} {'is' if ready.there else 'will be'} public: everybody reads what is pushed")
         done = ready.send()
     outcome = f"commit {done.commit}" if done.files else "nothing has changed, no commit was made"
     say(f"{done.address}: {outcome}{'; public now' if done.opened else ''}")
-
-
-def _show(upload: Upload) -> None:
-    sizes = upload.sizes
-    say(f"{upload.upload_type}: {_files(len(sizes))}, {_size(sum(sizes.values()))}")
-    for path, size in [*sizes.items()][:_SHOWN]:
-        say(f"  {_size(size):>9}  {path}")
-    if (more := len(sizes) - _SHOWN) > 0:
-        say(f"  and {_files(more)} more")
-    for note in upload.notes:
-        say(f"  {note}")
-
-
-def _files(count: int) -> str:
-    return f"{count:,} file{'' if count == 1 else 's'}"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
 
 
 def _ask(question: str) -> None:

@@ -1,7 +1,7 @@
 """Prepare the upload of a folder: of a finished recipe, of an artifact of the store, or of neither."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,10 @@ from hardneg.plugin import (
     DataError,
     ModelError,
     Store,
-    StoredCollection,
     UsageError,
-    WriteOptions,
     layout,
     model_files,
-    negatives_files,
-    write_form,
+    wording,
 )
 from hardneg_hub.cards import (
     DATASET,
@@ -33,7 +30,6 @@ from hardneg_hub.cards import (
     mined_by,
     origin_section,
     pushed_model_card,
-    table,
 )
 from hardneg_hub.upload import (
     CARD,
@@ -47,13 +43,10 @@ from hardneg_hub.upload import (
     matching,
 )
 
-OWN = "hardneg"
 INDEX_FOLDER, SHARDS = "index", "shards.json"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
-UPLOADS = ("model", "index", "negatives", "runs")
-FORMS = (OWN, "triplet", "n-tuple", "labeled-list")
-"""The forms of negatives: ids (`hardneg`), or texts for sentence-transformers."""
+UPLOADS = ("model", "index", "negatives")
 _LONGEST = 96
 _FOLDERS = {"model": layout.MODEL_FOLDER, "index": INDEX_FOLDER}
 _COLUMNS = ["query_id", "positives", "negatives", "scores"]
@@ -66,27 +59,6 @@ _INDEX_FILES = (
     *(f"shard-*/{name}" for name in (*_INDEX, "shard.json")),
     *(f"pooled/{name}" for name in _INDEX),
 )
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """The requested upload. what: one of `UPLOADS`, None for the usual; encoder: of an index, its model's repository.
-
-    form, count: of negatives, one of `FORMS`, and how many a query, None for all.
-    """
-
-    what: str | None = None
-    encoder: str = ""
-    form: str = OWN
-    count: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.what is not None and self.what not in UPLOADS:
-            raise UsageError(f"{{wanted}} {self.what!r}: is one of {', '.join(UPLOADS)}", "wanted")
-        if self.form not in FORMS:
-            raise UsageError(f"{{form}} {self.form!r}: is one of {', '.join(FORMS)}", "form")
-        if self.encoder:
-            check_name(self.encoder, "encoder")
 
 
 def check_name(name: str, argument: str = "repo") -> None:
@@ -120,11 +92,13 @@ class PushedFolder:
         return origin_section(self.run, self.stage, self.artifact)
 
 
-def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path) -> Upload:
+def prepare(folder: Path, repo: str, store: Store, scratch: Path, what: str | None = None, encoder: str = "") -> Upload:
     """Prepare an upload without asking the hub. Tables are written into the folder `scratch`.
 
+    what: one of `UPLOADS`, None for the usual. encoder: of an index, its model's repository.
+
     Raises:
-        UsageError: there is nothing of the kind there.
+        UsageError: there is nothing of the kind there, or a name is none.
         DataError: a file holds something private, or a link leads out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: a model is none that can go.
@@ -132,12 +106,18 @@ def prepare(folder: Path, repo: str, wanted: Wanted, store: Store, scratch: Path
     from huggingface_hub import get_token
 
     check_name(repo)
+    if encoder:
+        check_name(encoder, "encoder")
+    if what not in (None, *UPLOADS):
+        raise UsageError(f"{{wanted}} {what!r}: is one of {', '.join(UPLOADS)}", "wanted")
     folder = folder.expanduser().absolute()
-    what, pushed = _of_run(folder, wanted.what, store) or _alone(folder, wanted.what)
+    kind, pushed = _of_run(folder, what, store) or _alone(folder, what)
     notes: list[str] = []
-    make = {"model": _model, "index": _index, "negatives": _negatives, "runs": _runs}[what]
-    files = make(pushed, repo, wanted, scratch, notes) | ({LOCK: pushed.run.shown_lock} if pushed.run else {})
-    upload = Upload(what, files, tuple(notes))
+    if kind == "model":
+        files = _model(pushed, repo, notes)
+    else:
+        files = _index(pushed, repo, encoder, notes) if kind == "index" else _negatives(pushed, repo, scratch)
+    upload = Upload(kind, files | ({LOCK: pushed.run.shown_lock} if pushed.run else {}), tuple(notes))
     folders = {Path.home(), folder, folder.resolve(), store.root, scratch, Path.cwd()}
     telling = [str(path) for path in folders if len(path.parts) > 2 or path == Path.home() != Path("/")]
     upload.check_private([*telling, get_token() or ""])
@@ -151,15 +131,13 @@ def _of_run(folder: Path, what: str | None, store: Store) -> tuple[str, PushedFo
         run, what = RecordedRun.open(folder, store), what or "model"
     elif inner and what in (None, inner) and (folder.parent / LOCK).is_file():
         run, what = RecordedRun.open(folder.parent, store), inner
-    elif not (folder / MANIFEST).is_file() and any((folder / name).is_dir() for name in (*_FOLDERS.values(), "runs")):
+    elif not (folder / MANIFEST).is_file() and any((folder / name).is_dir() for name in _FOLDERS.values()):
         message = f"{folder}: no finished run: {LOCK} is missing; run the recipe again, or push its model or index"
         raise DataError(message)
     else:
         return None
     others = ", ".join(each for each in UPLOADS if each != what)
     lacking = UsageError(f"{run.folder}: no {what} there: give {{wanted}} as one of {others}", "wanted")
-    if what == "runs":
-        return what, PushedFolder(run.folder, run=run)
     if what == "negatives":
         mined = [name for name, spec in run.stages.items() if spec.artifact_type == what]
         if not (stages := run.negatives_of(run.output("model")) or mined[-1:]):
@@ -204,7 +182,7 @@ def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
     return kind, pushed
 
 
-def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
+def _model(pushed: PushedFolder, repo: str, notes: list[str]) -> dict[str, Path | bytes]:
     folder = pushed.folder
     modules, known = {folder, *model_files.module_folders(folder)}, matching(*_MODEL_FILES)
     for path in (path for each in modules for path in each.glob("*") if path.suffix in PICKLES):
@@ -222,8 +200,8 @@ def _model(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes
     return {CARD: card.encode(), **files}
 
 
-def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
-    folder, run, encoder = pushed.folder, pushed.run, wanted.encoder
+def _index(pushed: PushedFolder, repo: str, encoder: str, notes: list[str]) -> dict[str, Path | bytes]:
+    folder, run = pushed.folder, pushed.run
     files = pushed.files(matching(*_INDEX_FILES), notes)
     form = form_in(folder) or "token-vectors"
     lucene = f"a Lucene index{' of weights of terms' if (folder / TERMS).exists() else ''}"
@@ -241,59 +219,21 @@ def _index(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes
     return {CARD: card.encode(), **files}
 
 
-def _runs(pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]) -> dict[str, Path | bytes]:
-    assert pushed.run is not None
-    run = pushed.run
-    files = files_where(run.folder, matching("runs/*.trec.gz", layout.METRICS), [])
-    if not (runs := [name for name in files if name != layout.METRICS]):
-        raise UsageError(f"{run.folder}: no runs there: give {{wanted}} model, index or negatives", "wanted")
-    for name in runs:
-        if artifact := run.artifact(name.removeprefix("runs/").removesuffix(".trec.gz")):
-            check_unchanged(run.folder, {name: artifact.files.get(layout.RUN, "")})
-        else:
-            notes.append(f"{name}: not compared with a manifest, which the store {run.store.root} has not")
-    facts = {"Dataset": f"`{run.dataset}`", "Recipe": f"`{run.lock.get('recipe', '')}`", "Runs": len(runs)}
-    paragraphs = [f"# Runs over {run.dataset_title}", listed(facts)]
-    if run.means:
-        caption = f"Means over {run.queries}. `{layout.METRICS}` has them by query, with paired tests."
-        paragraphs += [
-            "## Scores",
-            table({name: {metric: f"{mean:.4f}" for metric, mean in row.items()} for name, row in run.means.items()}),
-            caption,
-        ]
-    lines = f'from huggingface_hub import hf_hub_download\n\npath = hf_hub_download("{repo}", "{runs[0]}", '
-    lines += 'repo_type="dataset")'
-    readers = "trec_eval, ranx, Pyserini and `hardneg evaluate --run` read it."
-    metadata = {"tags": ["retrieval", "trec", "hardneg"], "viewer": False}
-    return {CARD: dataset_card(repo, metadata, paragraphs, lines, readers).encode(), **files}
-
-
-def _negatives(
-    pushed: PushedFolder, repo: str, wanted: Wanted, scratch: Path, notes: list[str]
-) -> dict[str, Path | bytes]:
+def _negatives(pushed: PushedFolder, repo: str, scratch: Path) -> dict[str, Path | bytes]:
     """One Parquet file a split, with the metadata that `datasets.load_dataset` reads."""
     run, stage, artifact = pushed.run, pushed.stage, pushed.artifact
     if artifact is not None:
         check_unchanged(artifact.path, artifact.files)
-    about = "Passages that rank high and are not labelled as relevant."
-    tables = {}
+    about, sources = "Passages that rank high and are not labelled as relevant.", _sources(pushed.folder)
     if run is not None and stage and artifact is not None:
         split = str(getattr(run.stages[stage], "split", "train"))
         key, keys = artifact.origin["inputs"].get(DATASET), {key: name for name, key in run.lock["keys"].items()}
         written = f" that stage `{keys[key]}` made" if keys.get(key, DATASET) != DATASET else ""
         about = f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."
-        tables[split] = _table(scratch, split)
-        if (wanted.form, wanted.count) == (OWN, None):
-            _copy(artifact.path / layout.NEGATIVES, tables[split])
-        else:
-            _write_texts(run, artifact, split, wanted, tables[split])
-    elif (wanted.form, wanted.count) != (OWN, None):
-        message = "{form} and {count} go with a run folder, whose texts are known: `hardneg export` writes others"
-        raise UsageError(message, "form", "count")
-    else:
-        for split, source in _sources(pushed.folder).items():
-            tables[split] = _table(scratch, split)
-            _copy(source, tables[split])
+        sources = {split: artifact.path / layout.NEGATIVES}
+    tables = {split: scratch / f"{split}-00000-of-00001.parquet" for split in sources}
+    for split, source in sources.items():
+        _copy(source, tables[split])
     counts = {split: parquet.read_metadata(path).num_rows for split, path in tables.items()}
     facts = {
         "Rows": ", ".join(f"{count:,} in `{split}`" for split, count in counts.items()),
@@ -310,10 +250,6 @@ def _negatives(
     return {CARD: card.encode(), **{f"data/{path.name}": path for path in tables.values()}}
 
 
-def _table(scratch: Path, split: str) -> Path:
-    return scratch / f"{split}-00000-of-00001.parquet"
-
-
 def _sources(path: Path) -> dict[str, Path]:
     """The files of negatives by their splits."""
     if path.is_file():
@@ -326,45 +262,18 @@ def _sources(path: Path) -> dict[str, Path]:
 
 def _copy(source: Path, target: Path) -> None:
     """Write the rows, without metadata of the source files, such as who wrote them."""
-    rows = _mapped(source) if source.suffix == ".arrow" else _batches(source)
-    if (first := next(rows, None)) is None:
+    try:
+        if arrow := source.suffix == ".arrow":
+            table = pa.ipc.open_file(pa.memory_map(str(source))).read_all()
+        else:
+            table = parquet.read_table(source, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{source}: cannot be read ({wording.first_line(error)}): mine again") from None
+    if arrow and table.column_names != _COLUMNS:
+        raise ArtifactError(f"{source}: has columns {table.column_names} instead of {_COLUMNS}: mine again")
+    if not table.num_rows:
         raise DataError(f"{source}: no negatives there: mine some, then push them")
-    schema = first.schema.remove_metadata()
-    with parquet.ParquetWriter(target, schema) as writer:
-        for batch in (first, *rows):
-            writer.write_batch(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
-
-
-def _mapped(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        reader = pa.ipc.open_file(pa.memory_map(str(path)))
-        if reader.schema.names != _COLUMNS:
-            raise ArtifactError(f"{path}: has columns {reader.schema.names} instead of {_COLUMNS}: mine again")
-        yield from map(reader.get_batch, range(reader.num_record_batches))
-    except (OSError, pa.ArrowException) as error:
-        raise ArtifactError(f"{path}: cannot be read ({str(error).partition(chr(10))[0]}): mine again") from None
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    try:
-        with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches()
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{path}: not a Parquet file: {str(error).splitlines()[0]}") from None
-
-
-def _write_texts(run: RecordedRun, artifact: Any, split: str, wanted: Wanted, target: Path) -> None:
-    """The negatives of a run with their texts. Raises ArtifactError where the store has these no more."""
-    dataset = run.store.find(artifact.origin["inputs"].get(DATASET, run.key(DATASET)))
-    if dataset is None:
-        message = f"the store {run.store.root} has no texts of {run.dataset}: leave {{form}} out, or name {{store}}"
-        raise ArtifactError(message, "form", "store")
-    collection, mined = (
-        StoredCollection.open(dataset.path),
-        negatives_files.read_negatives(artifact.path / layout.NEGATIVES),
-    )
-    queries, options = collection.queries(split), WriteOptions(wanted.count)
-    write_form(wanted.form, target, mined, queries, collection.corpus, options)
+    parquet.write_table(table.replace_schema_metadata(None), target)
 
 
 def form_in(folder: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""Puts a model, an index, negatives or runs on the Hugging Face hub: prepared, looked at, then sent as one commit."""
+"""Puts a model, an index or negatives on the Hugging Face hub: prepared, looked at, then sent as one commit."""
 
 import re
 from collections.abc import Iterator
@@ -10,38 +10,34 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hardneg.plugin import HubError, UsageError, usual_store
-from hardneg_hub.prepare import Wanted, prepare
+from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import TOKEN, Upload
 
 _ADVICE = {
-    400: "refuses what was sent: look at the card's metadata and the names of files",
     401: "does not know the token: `hf auth login`, or set HF_TOKEN to one that is valid",
     403: "does not let this token write there: take a token with the role `write`, and a name or organisation of yours",
-    404: "has no such repository or branch, or does not show it to this token: check {repo} and the branch",
-    409: "is changing it just now: try again",
+    404: "has no such repository, or does not show it to this token: check {repo}",
     412: "has had another commit in the meantime: look at it, then push again",
-    413: "finds a file or the commit too large: push the index in shards, or ask for a higher limit",
-    429: "has had too many requests: wait some minutes, then push again",
 }
 
 
 def push(
     what: str | PathLike[str],
     repo: str,
-    wanted: Wanted | str | None = None,
+    wanted: str | None = None,
     *,
     public: bool = False,
     message: str = "",
     store: str | Path | None = None,
 ) -> "Pushed":
-    """Uploads a model, an index, negatives or runs to the Hugging Face hub as one commit, with a card.
+    """Uploads a model, an index or negatives to the Hugging Face hub as one commit, with a card.
 
     Nothing private goes along: what would be is refused. The token is that of `hf auth login`, or `HF_TOKEN`.
 
     Args:
         what: a run folder, that of a model, an index or negatives, or a function's result.
         repo: the repository, such as org/name.
-        wanted: of a run folder `"model"`, `"index"`, `"negatives"` or `"runs"`; by default its model.
+        wanted: of a run folder `"model"`, `"index"` or `"negatives"`; by default its model.
         public: everybody may read it. A repository that is public already needs it too.
         message: of the commit.
         store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
@@ -51,10 +47,9 @@ def push(
         DataError, ArtifactError, ModelError: a file is private, has changed, or cannot go.
         HubError: nobody is logged in, or the hub refuses.
     """
-    chosen = wanted if isinstance(wanted, Wanted) else Wanted(wanted)
     with TemporaryDirectory() as scratch:
-        upload = prepare(Path(what), repo, chosen, usual_store(store), Path(scratch))
-        ready = Push.planned(upload, repo, public, message=message)
+        upload = prepare(Path(what), repo, usual_store(store), Path(scratch), wanted)
+        ready = Push.planned(upload, repo, public, message)
         if ready.opens and not public:
             raise UsageError(f"{ready.name} is public: everybody reads what is pushed; set public=True")
         return ready.send()
@@ -79,20 +74,17 @@ class Push:
     """One push, ready to be shown and sent.
 
     name: `owner/name`. there: whether everybody reads the repository; None where there is none yet. public: whether
-    everybody is to read it. revision: the branch, created if missing. message: of the commit; by default by type.
+    everybody is to read it. message: of the commit; by default by type.
     """
 
     upload: Upload
     name: str
     there: bool | None
     public: bool = False
-    revision: str | None = None
     message: str = ""
 
     @classmethod
-    def planned(
-        cls, upload: Upload, repo: str, public: bool = False, revision: str | None = None, message: str = ""
-    ) -> "Push":
+    def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
         """The push of a prepared upload to a repository, under the user's own name by default.
 
         Raises:
@@ -105,7 +97,7 @@ class Push:
             name = repo if "/" in repo else f"{client.whoami()['name']}/{repo}"
             with suppress(RepositoryNotFoundError):
                 there = not client.repo_info(name, repo_type=upload.repo_type).private
-        return cls(upload, name, there, public, revision, message)
+        return cls(upload, name, there, public, message)
 
     @property
     def opens(self) -> bool:
@@ -127,12 +119,8 @@ class Push:
         with _explained(self.name):
             if self.there is None:
                 client.create_repo(**where, private=True)
-            if self.revision:
-                client.create_branch(**where, branch=self.revision, exist_ok=True)
-            before: Any = client.repo_info(**where, revision=self.revision).sha
-            done: Any = client.create_commit(
-                **where, operations=added, commit_message=message, revision=self.revision, parent_commit=before
-            )
+            before: Any = client.repo_info(**where).sha
+            done: Any = client.create_commit(**where, operations=added, commit_message=message, parent_commit=before)
             if opened:
                 client.update_repo_settings(**where, private=False)
         kind = "datasets/" if self.upload.repo_type == "dataset" else ""

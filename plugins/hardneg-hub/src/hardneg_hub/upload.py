@@ -1,9 +1,7 @@
 """The files of one push by their path in the repository: no pickle, no link out of the folder, nothing private."""
 
-import gzip
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from io import BytesIO
@@ -17,14 +15,14 @@ DOC_IDS, TERMS = "docid", "terms.txt"
 CARD = "README.md"
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib")
 TOKEN = re.compile(rb"hf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )\S+")
-_SCANNED = (".json", ".jsonl", ".yaml", ".md", ".jinja", ".trec.gz", DOC_IDS)
+_SCANNED = (".json", ".jsonl", ".yaml", ".md", ".jinja", DOC_IDS)
 _VOCABULARIES = ("tokenizer.json", "vocab.json", TERMS)
 _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 
 @dataclass(frozen=True)
 class Upload:
-    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`, `runs`.
+    """All files, each a file of this machine or bytes. upload_type: `model`, `index`, `negatives`.
 
     notes: what a user should know, such as files that stay here.
     """
@@ -56,7 +54,7 @@ class Upload:
         private: further texts that no file may hold, such as the user's own folder.
 
         Raises:
-            DataError: a file holds one of them, or cannot be read.
+            DataError: a file holds one of them.
         """
         known = "|".join(re.escape(text) for text in private if len(text) > 3)
         pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
@@ -64,23 +62,13 @@ class Upload:
         for path, source in self.files.items():
             if path.endswith(_SCANNED) and path.rpartition("/")[2] not in _VOCABULARIES:
                 values = [_ABSOLUTE] if path.endswith(".json") else []
-                with _lines(path, source) as lines:
+                with BytesIO(source) if isinstance(source, bytes) else source.open("rb") as lines:
                     found = (each.search(line) for line in lines for each in (TOKEN, pattern, *values))
                     if match := next(filter(None, found), None):
                         text = "what looks like a token" if TOKEN.fullmatch(match[0]) else match[0].decode()
                         problems.append(f"{path}: holds {text}, which is private to this machine")
         if problems:
             raise DataError("\n".join([*problems, "nothing was pushed: take it out of these files, then push again"]))
-
-
-@contextmanager
-def _lines(path: str, source: Path | bytes) -> Iterator[Iterable[bytes]]:
-    file = BytesIO(source) if isinstance(source, bytes) else source.open("rb")
-    try:
-        with file, gzip.GzipFile(fileobj=file) if path.endswith(".gz") else file as lines:
-            yield lines
-    except (OSError, EOFError) as error:
-        raise DataError(f"{source!s:.200}: cannot be read ({error}): run the recipe again") from None
 
 
 def listed_files(

@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.plugin import DataError, Document, Judgement, Query
-from hardneg_instructions.tables import TableRow, count_rows, folder_of, read_tables, table_files, tables_digest
-from hardneg_instructions.templates import TEMPLATE, check_template, instructed
+from hardneg_instructions.tables import (
+    TEMPLATE,
+    TableRow,
+    check_template,
+    count_rows,
+    folder_of,
+    instructed,
+    read_tables,
+    table_files,
+    tables_digest,
+)
 
 ORIGINAL, CHANGED = "-og", "-changed"
 """End the ids of a query under its original and under its changed instruction, as mteb has them."""

@@ -1,25 +1,12 @@
 """Analysis `p-mrr`: how far documents move that a changed instruction rules out."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    Name,
-    Option,
-    RankedList,
-    Reference,
-    Runs,
-    Table,
-    UsageError,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, RankedList, Runs, Table
 from hardneg_instructions.followir import CHANGED, ORIGINAL
-
-ChangedRuns = Annotated[dict[Name, Name], Reference(("run",)), Option("changed")]
 
 
 class PMrr(Analysis):
@@ -37,27 +24,7 @@ class PMrr(Analysis):
     title = "p-MRR"
     asks = ("qrels",)
 
-    runs: Runs = Field(min_length=1, description="A run of the queries under the original instruction, or under both.")
-    changed: ChangedRuns = Field(
-        default_factory=dict, description="The run under the changed instruction, where it is another one."
-    )
-    original_ending: str = Field(ORIGINAL, min_length=1, description="Ends ids of queries under the original.")
-    changed_ending: str = Field(CHANGED, min_length=1, description="Ends ids of queries under the changed instruction.")
-
-    @model_validator(mode="after")
-    def _labels(self) -> Self:
-        if unknown := sorted(self.changed.keys() - self.runs.keys()):
-            raise ValueError(f"no run is labelled {', '.join(unknown)}; runs has {', '.join(self.runs)}")
-        return self
-
-    @classmethod
-    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Changed runs in the order of the others, under their labels."""
-        runs, changed = values.get("runs", {}), list(values.get("changed", {}).values())
-        if changed and len(changed) != len(runs):
-            message = f"analyze {cls.name}: {len(changed)} {{changed}} for {len(runs)} {{runs}}: give one of each"
-            raise UsageError(message, "changed", "runs")
-        return {**values, "changed": dict(zip(runs, changed, strict=False))}
+    runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Of each run p-MRR, its values by query, and how many queries and documents it is of.
@@ -65,16 +32,15 @@ class PMrr(Analysis):
         Raises:
             DataError: no document is less relevant under a changed instruction, or a run has none of the queries.
         """
-        less, more = self._judged(inputs.qrels())
+        less, more = _judged(inputs.qrels())
         if not less:
-            ends = f"{self.original_ending} and {self.changed_ending}"
+            ends = f"{ORIGINAL} and {CHANGED}"
             raise DataError(f"p-mrr: the qrels have no document that is less relevant to a query in {ends} form")
         measured = {}
         for label in self.runs:
             run = dict(inputs.run(f"runs.{label}"))
-            run |= inputs.run(f"changed.{label}") if label in self.changed else {}
-            both = [query for query in less if {query + end for end in self._endings} <= run.keys()]
-            values = {query: self._of(run, query, less[query]) for query in both}
+            both = [query for query in less if {query + ORIGINAL, query + CHANGED} <= run.keys()]
+            values = {query: _p_mrr(run, query, less[query]) for query in both}
             if not values:
                 raise DataError(f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions")
             measured[label] = {
@@ -101,27 +67,25 @@ class PMrr(Analysis):
             + (f" {more} that became more relevant are left out." if more else "")
         )
 
-    def _judged(self, qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
-        """By query the documents that are less relevant under the changed instruction, and how many are more."""
-        less, more = {}, 0
-        for query_id, original in qrels.items():
-            query = query_id.removesuffix(self.original_ending)
-            changed = qrels.get(query + self.changed_ending, {}) if query_id.endswith(self.original_ending) else {}
-            doc_ids = [doc_id for doc_id in original if changed.get(doc_id, original[doc_id]) < original[doc_id]]
-            more += sum(changed[doc_id] > original.get(doc_id, changed[doc_id]) for doc_id in changed)
-            if doc_ids:
-                less[query] = doc_ids
-        return less, more
 
-    @property
-    def _endings(self) -> tuple[str, str]:
-        return self.original_ending, self.changed_ending
+def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
+    """By query the documents that are less relevant under the changed instruction, and how many are more."""
+    less, more = {}, 0
+    for query_id, original in qrels.items():
+        query = query_id.removesuffix(ORIGINAL)
+        changed = qrels.get(query + CHANGED, {}) if query_id.endswith(ORIGINAL) else {}
+        doc_ids = [doc_id for doc_id in original if changed.get(doc_id, original[doc_id]) < original[doc_id]]
+        more += sum(changed[doc_id] > original.get(doc_id, changed[doc_id]) for doc_id in changed)
+        if doc_ids:
+            less[query] = doc_ids
+    return less, more
 
-    def _of(self, run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) -> float:
-        lists = (run[query + ending].doc_ids for ending in (self.original_ending, self.changed_ending))
-        ranks = [{doc_id: rank for rank, doc_id in enumerate(listed, 1)} for listed in lists]
-        original, changed = ([of.get(doc_id, len(of) + 1) for doc_id in doc_ids] for of in ranks)
-        return sum(map(rank_change, original, changed)) / len(doc_ids)
+
+def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) -> float:
+    lists = (run[query + ending].doc_ids for ending in (ORIGINAL, CHANGED))
+    ranks = [{doc_id: rank for rank, doc_id in enumerate(listed, 1)} for listed in lists]
+    original, changed = ([of.get(doc_id, len(of) + 1) for doc_id in doc_ids] for of in ranks)
+    return sum(map(rank_change, original, changed)) / len(doc_ids)
 
 
 def rank_change(original: int, changed: int) -> float:

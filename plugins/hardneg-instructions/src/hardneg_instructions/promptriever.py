@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, digest
-from hardneg_instructions.tables import TableRow, files_in, read_tables, tables_digest
-from hardneg_instructions.templates import TEMPLATE, check_template, instructed
+from hardneg_instructions.tables import (
+    TEMPLATE,
+    TableRow,
+    check_template,
+    files_in,
+    instructed,
+    read_tables,
+    tables_digest,
+)
 
 _SPLIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_]*?)(-\d+-of-\d+)?\.(?:parquet|jsonl?)(?:\.gz)?")
 _POSITIVE, _RULED_OUT, _MINED = "positive_passages", "new_negatives", "negative_passages"

@@ -1,15 +1,21 @@
-"""The reranker `chat`: a language model behind a server that says of a passage whether it is relevant."""
+"""The reranker and the filter `chat`: a language model behind a server says of a passage whether it is relevant."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from math import inf, nan
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from hardneg_judge.prompts import BEST, Scale, built_in, template
-from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
+from hardneg.plugin import Candidates, FilterTexts
+from hardneg_judge.answers import verdicts
+from hardneg_judge.journal import Answer
+from hardneg_judge.prompts import BEST, Scale, built_in, filled, template
+from hardneg_judge.server import ChatServer, ChatSession, Reply
 
-if TYPE_CHECKING:
-    from hardneg_judge.asking import Asking
+RELEVANT, UNREADABLE, UNJUDGED = "relevant", "unreadable", "unjudged"
+"""Why a negative is taken away: it is none, the judge did not say that it is one, or it was not asked about."""
+_LOT = 64  # times the requests under way: what is asked of between two looks at the progress
 
 
 @dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Chat(ChatServer):
             yield from asking.rerank(requests)
 
     def asking(self, judging: bool = False) -> "Asking":
-        """The same with what it comes to in requests, tokens and money.
+        """The same with what it comes to in requests and tokens.
 
         judging: a passage of which no answer says that it is irrelevant has no score (nan), unless it is to be taken
         for relevant.
@@ -62,22 +68,94 @@ class Chat(ChatServer):
         Raises:
             ModelError: there is no key.
         """
-        from hardneg_judge.asking import Asking
-
-        unread = nan if judging and self.unreadable == "irrelevant" else self.unread
-        return Asking(self, self.opened(self.batch), unread)
+        return Asking(self, self.best if self.unreadable == "relevant" else nan if judging else 0.0)
 
     @property
     def best(self) -> float:
         """The highest score; the lowest is 0."""
         return BEST[self.scale]
 
-    @property
-    def unread(self) -> float:
-        """The score of a passage of which an answer does not say it."""
-        return self.best if self.unreadable == "relevant" else 0.0
 
-    def foretold(self, pairs: float, tokens: float) -> float:
-        """About what so many pairs cost, of so many tokens each."""
-        prompt_tokens = len(self.prompt) / CHARACTERS_A_TOKEN / self.batch
-        return self.cost(pairs * (prompt_tokens + tokens), pairs * (self.tokens or 0))
+class Asking(ChatSession):
+    """Asks of passages in the order given; unread: the score of a passage of which an answer does not say it."""
+
+    def __init__(self, chat: Chat, unread: float) -> None:
+        super().__init__(chat, chat.batch)
+        self._chat, self._unread = chat, unread
+        self.at_once = _LOT * chat.in_flight * chat.batch
+        """How many passages to give it at a time: the last requests of each lot wait for none."""
+
+    def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
+        """The score of each passage. Raises ModelError as `ask`, and where no answer can be read."""
+        chat = self._chat
+
+        def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
+            for start in range(0, len(passages), chat.batch):
+                sent = [text[: chat.characters] for text in passages[start : start + chat.batch]]
+                yield partial(self._part, filled(chat.prompt, query, sent, numbered=chat.batch > 1), len(sent))
+
+        for group in self.in_order(list(calls(query, passages)) for query, passages in requests):
+            scores: list[float] = []
+            for count, reply in group:
+                self.count(reply)
+                said = reply.values or [None] * count
+                scores += [self._unread if score is None else score for score in said]
+            yield scores
+
+    def _part(self, message: str, count: int) -> tuple[int, Reply[float | None]]:
+        def read(answer: Answer) -> tuple[list[float | None], bool]:
+            said = verdicts(answer.text, count, self._chat.scale, numbered=self._chat.batch > 1)
+            return ([] if said.count(None) == count else said), None not in said
+
+        return count, self.reply(message, read)
+
+
+@dataclass(frozen=True)
+class ChatFilter(Chat):
+    """Drops the candidates that a language model behind a server finds relevant, and those that it was not asked about.
+
+    Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
+    Robust Information Retrieval (2025, arXiv 2505.16967).
+
+    Args:
+        relevant_from: the score from which on a passage is relevant: 1 of `yes-no`, up to 3 of `grades`.
+        depth: how many of each list are judged, the first ones; those behind are dropped as `unjudged`.
+    """
+
+    relevant_from: float = 1.0
+    depth: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.relevant_from <= self.best:
+            problem = f"{self.relevant_from:g} is not above 0 and at most {self.best:g}, the best score"
+            raise ValueError(f"relevant_from: {problem}")
+        if self.depth < 1:
+            raise ValueError(f"depth: {self.depth} must be above 0")
+
+    def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
+        """`relevant`, `unreadable` where no answer says that it is not, or `unjudged`; positives are not judged.
+
+        Raises:
+            ModelError: there is no key, the server refuses or does not answer, or no answer can be read.
+        """
+        waiting = iter(candidates)
+        with self.asking(judging=True) as asking:
+            while block := list(islice(waiting, max(1, asking.at_once // self.depth))):
+                lists = [self._judged(query) for query in block]
+                passages = [[document.contents for document in texts.documents(doc_ids)] for doc_ids in lists]
+                scores = asking.rerank(zip(texts.queries([query.query_id for query in block]), passages, strict=True))
+                for query, doc_ids, said in zip(block, lists, scores, strict=True):
+                    verdicts = dict(zip(doc_ids, map(self._verdict, said), strict=True))
+                    verdicts |= dict.fromkeys(query.positives, "")
+                    against = {doc_id: verdicts.get(doc_id, UNJUDGED) for doc_id in query.listed}
+                    yield {doc_id: reason for doc_id, reason in against.items() if reason}
+
+    def _judged(self, query: Candidates) -> list[str]:
+        """The first documents of each list, each once, without known positives."""
+        known = frozenset(query.positives)
+        tops = (doc_id for ranked in query.hits.values() for doc_id in ranked.doc_ids[: self.depth])
+        return list(dict.fromkeys(doc_id for doc_id in tops if doc_id not in known))
+
+    def _verdict(self, score: float) -> str:
+        return UNREADABLE if score != score else RELEVANT if score >= self.relevant_from else ""

@@ -1,19 +1,17 @@
 """Verb `judge`: mined negatives without those that judges find relevant, which can become positives."""
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from hardneg.plugin import (
-    FREE,
-    PAIR_TOKENS,
     ArtifactInput,
     BlockResult,
     DataError,
@@ -34,7 +32,6 @@ from hardneg.plugin import (
     Task,
     Trait,
     atomic_write,
-    configure,
     join_negatives,
     layout,
     marked_references,
@@ -45,15 +42,20 @@ from hardneg.plugin import (
     qrels_files,
     source_of,
 )
-from hardneg_judge.chat_filter import ChatFilter
-from hardneg_judge.judging import Judged, Outcome, blocks, cut, judged
-from hardneg_judge.levels import PAIRS, Level, Metered, Opened
+from hardneg_judge.chat import ChatFilter
+from hardneg_judge.judging import PAIRS, Judged, Level, Opened, Outcome, judged
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
 
 JUDGEMENTS = "judgements.tsv.gz"
 _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
+_SHOWN = ("pairs", "flagged", "relevant", "queries dropped", "negatives", "made positives")
+_HIDDEN = ("hidden positives", "hidden positives found")
+_EXPLAINED = (
+    "Pairs of a query and a mined negative; those that are flagged go to the second judge. Hidden positives are those "
+    "that the dataset withholds, as far as they were mined as negatives."
+)
 
 
 class Judge(StageSpec):
@@ -65,7 +67,7 @@ class Judge(StageSpec):
 
     negatives: the stage that mined them. split: that of their queries. depth: how many of a query are judged, the first
     ones; those after are left out. flag: the first judge, where there are two. decide: the judge whose word counts.
-    outcome: `drop-negative`, `drop-query` or `positive`. flagged_share: what part of pairs a plan takes to be flagged.
+    outcome: `drop-negative`, `drop-query` or `positive`.
     """
 
     version = 2
@@ -80,7 +82,6 @@ class Judge(StageSpec):
     flag: Level | None = None
     decide: Level
     outcome: Outcome = "drop-negative"
-    flagged_share: float = Field(default=1.0, gt=0, le=1, json_schema_extra=FREE)
 
     @property
     def levels(self) -> Mapping[str, Level]:
@@ -127,23 +128,22 @@ class Judge(StageSpec):
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """All pairs for the first judge, and for the second those that are flagged."""
-        pairs, charge = float(sizes.queries(self.split) * self.depth), 0.0
-        for name, level in self.levels.items():
-            pairs_of_level = pairs * (self.flagged_share if name == "decide" and self.flag else 1.0)
-            plugin = None if level.plugin is None else configure("rerankers", level.plugin)
-            charge += plugin.foretold(pairs_of_level, PAIR_TOKENS) if isinstance(plugin, Metered) else 0.0
-        return Row(int(pairs), "pairs", int(pairs) * 60, charge)
+        """All pairs for the first judge."""
+        pairs = sizes.queries(self.split) * self.depth
+        return Row(int(pairs), "pairs", int(pairs) * 60)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """What was said of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-        """What the judges found, and what they took."""
-        from hardneg_judge.report import judging_section
+        """What the judges found, a row an artifact."""
+        from hardneg.plugin import Section, Table
 
-        return [judging_section(sources)]
+        facts = {label: source.facts for label, source in sources.items()}
+        names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
+        rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
+        return [Section("Judged negatives", [Table(("judged", *names), rows)], _EXPLAINED)]
 
     def blocks(self, context: "StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
         """Blocks of queries."""
@@ -161,30 +161,28 @@ class Judge(StageSpec):
 
 @dataclass(frozen=True)
 class JudgedBlocks(StageBlocks):
-    """A judging at work: what it reads; step: queries of a block. facts: what the block at hand has counted."""
+    """A judging at work: what it reads; step: queries of a block."""
 
     collection: StoredCollection = field(kw_only=True)
     mined: Sequence[Negatives] = field(kw_only=True)
     texts: Mapping[str, str] = field(kw_only=True)
     hidden: Mapping[str, Sequence[str]] = field(kw_only=True)
     step: int = field(kw_only=True)
-    facts: Counter[str] = field(default_factory=Counter)
 
     def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """What is left of each block, what was dropped, what was said of each pair, and what servers were asked."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
-            levels = _opened(self.context, stack) if numbers else {}
+            levels = self._opened(stack) if numbers else {}
+            path, dropped = Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED
             for number in numbers:
-                self.facts.clear()
-                before, lines = _counts(levels), io.BytesIO()
+                before, lines, facts = _counts(levels), list[str](), Counter[str]()
                 mined = self.mined[number * self.step : (number + 1) * self.step]
-                names = [Path(folder) / layout.NEGATIVES, Path(folder) / layout.DROPPED]
-                left = self.left(_written(self.judged(mined, levels), lines, task))
-                negatives_files.write_negatives(names[0], negatives_files.recorded(left, names[1]))
-                parts = {path.name: path.read_bytes() for path in names if path.exists()}
-                names[1].unlink(missing_ok=True)
+                left = self._left(mined, levels, facts, lines, task)
+                negatives_files.write_negatives(path, negatives_files.recorded(left, dropped))
+                parts = {each.name: each.read_bytes() for each in (path, dropped) if each.exists()}
+                dropped.unlink(missing_ok=True)
                 asked = {name: count - before.get(name, 0) for name, count in _counts(levels).items()}
-                yield number, BlockResult({**parts, JUDGEMENTS: lines.getvalue()}, {**self.facts, **asked})
+                yield number, BlockResult({**parts, JUDGEMENTS: "".join(lines).encode()}, {**facts, **asked})
 
     def finish(self) -> Facts:
         """Writes what is left and dropped, and what was said of each pair. Raises DataError where no query is left."""
@@ -202,78 +200,69 @@ class JudgedBlocks(StageBlocks):
             file.writelines(self.store.texts(JUDGEMENTS, count))
         if (queries := self.context.inputs["negatives"].folder / layout.QUERIES).exists():
             atomic_write.link_file(queries, folder / layout.QUERIES)
-        return {name: round(value, 6) if name.endswith(": cost") else value for name, value in facts.items()}
+        return facts
 
-    def judged(self, mined: Sequence[Negatives], levels: Mapping[str, Opened]) -> Iterator[Judged]:
-        """What the judges say of each query's negatives."""
-        spec, facts = self.context.spec, self.facts
-        pairs = min(level.at_once for level in levels.values())
-        for block in blocks(cut(mined, spec.depth, facts), spec.depth, pairs):
-            for item in judged(block, self.texts, self.collection.corpus, levels.get("flag"), levels["decide"]):
-                self._count(item, levels)
-                yield item
+    def _opened(self, stack: ExitStack) -> dict[str, Opened]:
+        """The judges, ready; those that ask a server are closed with the stack."""
+        context, opened = self.context, dict[str, Opened]()
+        folder: Path | None
+        for name, level in context.spec.levels.items():
+            source = context.inputs.get(f"{name}.reranker")
+            plugin = (
+                context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
+            )
+            folder = None if source is None else source.folder / layout.MODEL_FOLDER
+            opened[name] = Opened(f"{context.name}.{name}", level, plugin, folder, context.device, stack)
+        return opened
 
-    def _count(self, item: Judged, levels: Mapping[str, Opened]) -> None:
-        facts = self.facts
+    def _left(
+        self,
+        mined: Sequence[Negatives],
+        levels: Mapping[str, Opened],
+        facts: Counter[str],
+        lines: list[str],
+        task: Task,
+    ) -> Iterator[Negatives]:
+        """What is left of each query; counts, and a line for each pair."""
+        depth, corpus = self.context.spec.depth, self.collection.corpus
+        step = max(1, min(level.at_once for level in levels.values()) // depth)
+        for start in range(0, len(mined), step):
+            block = mined[start : start + step]
+            facts["negatives behind the depth"] += sum(max(0, len(item.negatives) - depth) for item in block)
+            first = [
+                replace(item, negatives=item.negatives[:depth], scores=np.asarray(item.scores, np.float32)[:depth])
+                for item in block
+            ]
+            for item in judged(first, self.texts, corpus, levels.get("flag"), levels["decide"]):
+                self._count(item, levels, facts)
+                rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
+                for doc_id, flag, decide, relevant in rows:
+                    said = "\t".join("" if score != score else f"{score:.6g}" for score in (flag, decide))
+                    lines.append(f"{item.mined.query_id}\t{doc_id}\t{said}\t{int(relevant)}\n")
+                task.advance()
+                left = item.left(self.context.spec.outcome)
+                facts["queries dropped"] += left is None
+                if left is not None:
+                    facts["queries"] += 1
+                    facts["negatives"] += len(left.negatives)
+                    facts["queries without negatives"] += not left.negatives
+                    facts["made positives"] += len(left.positives) - len(item.mined.positives)
+                    yield left
+
+    def _count(self, item: Judged, levels: Mapping[str, Opened], facts: Counter[str]) -> None:
         facts["pairs"] += len(item.relevant)
         if "flag" in levels:
             facts["flagged"] += int((~(item.flag < levels["flag"].relevant_from)).sum())
         facts["relevant"] += int(item.relevant.sum())
         if item.unread.any():
             facts["dropped as unreadable"] += int(item.unread.sum())
-        hidden = self.hidden.get(item.mined.query_id, ())
-        known = [relevant for name, relevant in zip(item.mined.negatives, item.relevant, strict=True) if name in hidden]
         if self.hidden:
-            facts["hidden positives"] += len(known)
-            facts["hidden positives found"] += int(sum(known))
-
-    def left(self, judged: Iterator[Judged]) -> Iterator[Negatives]:
-        """What is left of each query."""
-        facts, outcome = self.facts, self.context.spec.outcome
-        for item in judged:
-            if (left := item.left(outcome)) is None:
-                facts["queries dropped"] += 1
-                continue
-            facts["queries"] += 1
-            facts["negatives"] += len(left.negatives)
-            facts["queries without negatives"] += not left.negatives
-            facts["made positives"] += len(left.positives) - len(item.mined.positives)
-            yield left
+            hidden = self.hidden.get(item.mined.query_id, ())
+            known = [doc_id in hidden for doc_id in item.mined.negatives]
+            facts["hidden positives"] += sum(known)
+            facts["hidden positives found"] += int(item.relevant[known].sum())
 
 
-def _opened(context: StageContext[Judge], stack: ExitStack) -> dict[str, Opened]:
-    """The judges, ready; those that ask a server are closed with the stack."""
-    opened = {}
-    for name, level in context.spec.levels.items():
-        source = context.inputs.get(f"{name}.reranker")
-        plugin = context.plugin(f"{name}.plugin", Reranker) if source is None else source.plugin("reranker", Reranker)
-        folder = None if source is None else source.folder / layout.MODEL_FOLDER
-        opened[name] = Opened.of(f"{context.name}.{name}", level, plugin, folder, context.device)
-        stack.enter_context(opened[name].open)
-    return opened
-
-
-def _written(judged: Iterator[Judged], file: IO[bytes], task: Task) -> Iterator[Judged]:
-    """Writes a line for each pair as it goes by."""
-    for item in judged:
-        rows = zip(item.mined.negatives, item.flag, item.decide, item.relevant, strict=True)
-        lines = [
-            f"{item.mined.query_id}\t{doc_id}\t{_shown(flag)}\t{_shown(decide)}\t{int(relevant)}\n"
-            for doc_id, flag, decide, relevant in rows
-        ]
-        file.write("".join(lines).encode())
-        task.advance()
-        yield item
-
-
-def _shown(score: float) -> str:
-    return "" if score != score else f"{score:.6g}"
-
-
-def _counts(levels: Mapping[str, Opened]) -> dict[str, float]:
-    """What was asked of servers, level by level, and what it costs."""
-    facts: dict[str, float] = {}
-    for name, level in levels.items():
-        facts |= {f"{name}: {what}": count for what, count in level.counts.items() if count}
-        facts |= {f"{name}: cost": level.cost} if level.counts else {}
-    return facts
+def _counts(levels: Mapping[str, Opened]) -> dict[str, int]:
+    """What was asked of servers, level by level."""
+    return {f"{name}: {what}": n for name, level in levels.items() for what, n in level.counts.items() if n}

@@ -1,21 +1,66 @@
-"""Two levels of judges over mined negatives, a block of queries at a time, and what becomes of relevant ones."""
+"""Two levels of judges over mined negatives, and what becomes of relevant ones."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from hardneg.plugin import Corpus, Drops, Negatives, PluginError
-from hardneg_judge.levels import Opened, Request
+from hardneg.plugin import Corpus, Drops, Name, Negatives, PluginError, Reference, Reranker, Setting, TrainableReranker
+from hardneg_judge.chat import RELEVANT, UNREADABLE, Chat
 
 Outcome = Literal["drop-negative", "drop-query", "positive"]
 Scores = NDArray[np.float32]
-RELEVANT, UNREADABLE = "relevant", "unreadable"
-"""Why a negative is taken away, beside the reasons of miners: it is none, or the judge did not say that it is one."""
+Rows = Sequence[NDArray[np.bool_]]
+PAIRS = 4096
+
+
+class Level(BaseModel):
+    """Who judges, and from which score on a passage is relevant.
+
+    reranker: the stage that trained it, or plugin: one to take as it is, such as `chat`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reranker: Annotated[Name | None, Reference(("reranker",))] = None
+    plugin: Setting | None = None
+    relevant_from: float = Field(default=0.5, allow_inf_nan=False)
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Level":
+        if (self.reranker is None) == (self.plugin is None):
+            raise ValueError("give reranker, the name of a stage that trains one, or plugin, one of them")
+        return self
+
+
+class Opened:
+    """A level at work; `rerank` gives a score for each passage of each request, nan where it could not tell.
+
+    at_once: pairs of a block, enough for full batches, and few enough that progress is told. counts: what was asked of
+    a server; nothing of a network on this machine.
+    """
+
+    def __init__(
+        self, name: str, level: Level, plugin: Reranker, folder: Path | None, device: str | None, stack: ExitStack
+    ) -> None:
+        """A reranker of a stage (`folder`: its network's), or a plugin as it is; the stack closes it."""
+        self.name, self.relevant_from = name, level.relevant_from
+        scorer: Any = plugin
+        if isinstance(plugin, TrainableReranker):
+            from hardneg.plugin import PairScorer
+
+            scorer = PairScorer.opened(plugin, folder, device)
+        elif isinstance(plugin, Chat):
+            scorer = stack.enter_context(plugin.asking(judging=True))
+        self.rerank = scorer.rerank
+        self.at_once = int(getattr(scorer, "at_once", PAIRS))
+        self.counts: Mapping[str, int] = getattr(scorer, "counts", Counter[str]())
 
 
 @dataclass(frozen=True)
@@ -36,79 +81,52 @@ class Judged:
         """What is left of the query; None where it goes with its relevant negatives."""
         if outcome == "drop-query" and self.relevant.any():
             return None
-        item, out = self.mined, self.relevant | self.unread
-        judged_relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant).tolist()]
-        kept = [item.negatives[i] for i in np.flatnonzero(~out).tolist()]
-        positives = [*item.positives, *judged_relevant] if outcome == "positive" else item.positives
-        counts = {RELEVANT: len(judged_relevant), UNREADABLE: int(self.unread.sum())}
-        dropped = {reason: count for reason, count in counts.items() if count}
-        scores = np.asarray(item.scores, np.float32)[~out]
-        return Negatives(item.query_id, positives, kept, scores, dropped, self._drops(out))
-
-    def _drops(self, dropped: NDArray[np.bool_]) -> Drops:
-        out = np.flatnonzero(dropped)
+        item, dropped = self.mined, self.relevant | self.unread
+        out, stay = (np.flatnonzero(mask).astype(np.int32) for mask in (dropped, ~dropped))
+        relevant = [item.negatives[i] for i in np.flatnonzero(self.relevant).tolist()]
+        positives = [*item.positives, *relevant] if outcome == "positive" else item.positives
+        reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out]
         decisive = np.where(np.isnan(self.decide), self.flag, self.decide)[out]
-        ids = [self.mined.negatives[i] for i in out.tolist()]
-        reasons = [RELEVANT if self.relevant[i] else UNREADABLE for i in out.tolist()]
-        chosen = np.flatnonzero(~dropped).astype(np.int32) + 1
-        return Drops(len(dropped), ids, out.astype(np.int32) + 1, reasons, decisive, chosen)
-
-
-def cut(items: Iterable[Negatives], depth: int, facts: Counter[str]) -> Iterator[Negatives]:
-    """The first `depth` negatives of each query; what stands behind them is left out and counted."""
-    for item in items:
-        facts["negatives behind the depth"] += max(0, len(item.negatives) - depth)
-        yield replace(item, negatives=item.negatives[:depth], scores=np.asarray(item.scores, np.float32)[:depth])
-
-
-def blocks(items: Iterable[Negatives], depth: int, pairs: int) -> Iterator[list[Negatives]]:
-    """Queries that have at most so many pairs together, or one query."""
-    waiting = iter(items)
-    while block := list(islice(waiting, max(1, pairs // depth))):
-        yield block
+        drops = Drops(len(dropped), [item.negatives[i] for i in out.tolist()], out + 1, reasons, decisive, stay + 1)
+        scores = np.asarray(item.scores, np.float32)[stay]
+        kept = [item.negatives[i] for i in stay.tolist()]
+        return Negatives(item.query_id, positives, kept, scores, dict(Counter(reasons)), drops)
 
 
 def judged(
     block: Sequence[Negatives], texts: Mapping[str, str], corpus: Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
     """What the judges say of some queries' negatives; the second is asked of those alone that the first flags."""
-    every = [np.ones(len(item.negatives), bool) for item in block]
+    rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
-    wanted_rows = every
     if flag is not None:
-        flags = _scores(flag, block, every, texts, corpus)
-        wanted_rows = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
-    decided = _scores(decide, block, wanted_rows, texts, corpus)
+        flags = _scores(flag, block, rows, texts, corpus)
+        rows = [~(scores < flag.relevant_from) for scores in flags]  # also what the first could not tell
+    decided = _scores(decide, block, rows, texts, corpus)
     return [
         Judged(item, first, second, second >= decide.relevant_from, wanted & np.isnan(second))
-        for item, first, second, wanted in zip(block, flags, decided, wanted_rows, strict=True)
+        for item, first, second, wanted in zip(block, flags, decided, rows, strict=True)
     ]
 
 
 def _scores(
-    level: Opened,
-    block: Sequence[Negatives],
-    wanted_rows: Sequence[NDArray[np.bool_]],
-    texts: Mapping[str, str],
-    corpus: Corpus,
+    level: Opened, block: Sequence[Negatives], rows: Rows, texts: Mapping[str, str], corpus: Corpus
 ) -> list[Scores]:
     """For each query a score of each negative that is asked of, nan of the others: float32 [n]."""
-    answers = level.scores(_requests(block, wanted_rows, texts, corpus))
-    judged_relevant = []
-    for item, wanted in zip(block, wanted_rows, strict=True):
+    pairs = list(zip(block, rows, strict=True))
+
+    def requests() -> Iterator[tuple[str, Sequence[str]]]:
+        for item, wanted in pairs:
+            doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
+            found = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
+            yield texts[item.query_id], corpus.contents(found)
+
+    answers, scored = level.rerank(requests()), []
+    for item, wanted in pairs:
         scores, said = np.full(len(wanted), np.nan, np.float32), next(answers, ())
         if len(said) != wanted.sum():
             counts = f"{len(said)} scores for the {wanted.sum()} passages of query {item.query_id}"
             raise PluginError(f"{level.name}: the reranker gave {counts}: one a passage is needed, in their order")
         scores[wanted] = said
-        judged_relevant.append(scores)
-    return judged_relevant
-
-
-def _requests(
-    block: Sequence[Negatives], wanted_rows: Sequence[NDArray[np.bool_]], texts: Mapping[str, str], corpus: Corpus
-) -> Iterator[Request]:
-    for item, wanted in zip(block, wanted_rows, strict=True):
-        doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
-        rows = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
-        yield texts[item.query_id], corpus.contents(rows)
+        scored.append(scores)
+    return scored

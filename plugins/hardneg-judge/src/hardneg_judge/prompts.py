@@ -1,16 +1,33 @@
 """What a language model is asked: templates, and the texts that are put into them."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Literal
 
 Scale = Literal["yes-no", "grades"]
 BEST = {"yes-no": 1.0, "grades": 3.0}
 """The highest score of each scale; the lowest is 0."""
-
-_PARTS = ("query", "passages")
-_PART = re.compile(r"\{(\w+)\}")
+IN_ORDER = (
+    "Passages:\n{passages}\n\nQuery: {query}\n\nPut the passages in the order in which they serve someone who asks "
+    "this query, the best one first. Answer with all their numbers and nothing else, in the form [2] > [1] > [3]."
+)
+"""The built-in template of a whole list."""
+QUERIES = (
+    "{examples}Passage:\n{passage}\n\nWrite one search query for each line of this list, which the passage answers:\n"
+    "{forms}\n\nSomeone who has not seen the passage must understand each query: do not speak of a passage or a text. "
+    "Answer with the queries and nothing else, each on a line of its own, which begins with its number and a full stop."
+)
+"""The built-in template of a writer."""
+FORMS: Mapping[str, str] = {
+    "question": "a question, as a person would ask it",
+    "keywords": "two to six keywords, as typed into a search box",
+    "claim": "a claim in one sentence, which the passage supports or refutes",
+}
+"""What the words of option `forms` ask for; any other text stands for itself."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -25,21 +42,14 @@ _FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
 def built_in(scale: Scale, batch: int) -> str:
     """The template that is used where none is given, for one passage or for several at a time."""
     if batch == 1:
-        form = f"Answer with {_FORM[scale]} and nothing else."
+        head, form = "Passage", f"Answer with {_FORM[scale]} and nothing else."
     else:
         form = f"Answer of each passage, on a line of its own: its number, a colon, and {_FORM[scale]}. Nothing else."
-    head = "Passage" if batch == 1 else "Passages"
+        head = "Passages"
     return f"Query: {{query}}\n\n{head}:\n{{passages}}\n\n{_QUESTION[scale]}\n{form}"
 
 
-IN_ORDER = (
-    "Passages:\n{passages}\n\nQuery: {query}\n\nPut the passages in the order in which they serve someone who asks "
-    "this query, the best one first. Answer with all their numbers and nothing else, in the form [2] > [1] > [3]."
-)
-"""The built-in template of a whole list."""
-
-
-def template(prompt: str, otherwise: str, parts: Sequence[str] = _PARTS) -> str:
+def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
     """A template with these parts: from its text, or a file that has it; `otherwise` where nothing is given.
 
     Raises:
@@ -47,20 +57,18 @@ def template(prompt: str, otherwise: str, parts: Sequence[str] = _PARTS) -> str:
     """
     if not prompt:
         return otherwise
-    text = prompt if any(f"{{{part}}}" in prompt for part in parts) else file_text("prompt", prompt)
+    text = prompt if any(f"{{{part}}}" in prompt for part in parts) else _file_text("prompt", prompt)
     if lacking := [f"{{{part}}}" for part in parts if f"{{{part}}}" not in text]:
         raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")
     return text
 
 
-def file_text(option: str, name: str) -> str:
-    """The text of the file that an option names. Raises ValueError where it cannot be read."""
+def _file_text(option: str, name: str) -> str:
     try:
         return Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        content = {"prompt": "a template"}.get(option, option)
-        raise ValueError(f"{option}: {name:.200} cannot be read ({reason}): give a file with {content}") from None
+        raise ValueError(f"{option}: {name:.200} cannot be read ({reason}): give a text file") from None
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
@@ -69,10 +77,45 @@ def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> st
     A numbered passage is one line, so that none can number others.
     """
     lines = (f"[{i}] {' '.join(text.splitlines())}" for i, text in enumerate(passages, 1))
-    listed = "\n".join(lines) if numbered else passages[0]
-    return put_in(text, {"query": query, "passages": listed})
+    return put_in(text, {"query": query, "passages": "\n".join(lines) if numbered else passages[0]})
 
 
 def put_in(text: str, parts: Mapping[str, str]) -> str:
     """A template with these texts in place of their names in braces; other braces stay as they are."""
-    return _PART.sub(lambda match: parts.get(match[1], match[0]), text)
+    return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
+
+
+def listed(forms: Sequence[str], start: int, count: int) -> str:
+    """What is asked for, a numbered line a query: the forms one after another from `start`, again and again."""
+    chosen = islice(cycle(forms), start, start + count)
+    return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
+
+
+def examples_text(source: str) -> str:
+    """The text of a file of examples, or the text itself. Raises ValueError where the file cannot be read."""
+    return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
+
+
+@cache
+def shown_examples(text: str) -> str:
+    """Examples as a message has them, from JSON Lines with `passage` and `queries`.
+
+    Raises:
+        ValueError: a line is not of that form.
+    """
+    shown = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            passage, queries = row["passage"], row["queries"]
+            queries = [queries] if isinstance(queries, str) else queries
+            if not queries or not all(isinstance(text, str) and text.strip() for text in (passage, *queries)):
+                raise ValueError
+        except (ValueError, TypeError, LookupError, RecursionError):
+            problem = f"examples: line {number} is no JSON object with a `passage` and its `queries`: {line:.80}"
+            raise ValueError(problem) from None
+        numbered = "\n".join(f"{position}. {text}" for position, text in enumerate(queries, 1))
+        shown += f"Passage:\n{passage}\n\nQueries:\n{numbered}\n\n"
+    return shown

@@ -1,26 +1,17 @@
 """The writer `chat`: a language model behind a server writes queries that a passage answers."""
 
-import logging
-from collections import Counter, deque
 from collections.abc import Iterable, Iterator, MutableMapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Event
-from types import TracebackType
-from typing import ClassVar, Self
+from functools import partial
+from typing import ClassVar
 
-from hardneg.plugin import Document, WriterCost, Written, generator
+from hardneg.plugin import Document, Written, generator
+from hardneg_judge.answers import queries_in
 from hardneg_judge.journal import Answer
-from hardneg_judge.prompts import put_in, template
-from hardneg_judge.query_prompts import QUERIES, examples_text, listed, queries_in, shown_examples
-from hardneg_judge.server_options import CHARACTERS_A_TOKEN, ChatServer
-from hardneg_judge.session import READ, REQUESTS, UNREADABLE, WRITTEN, ChatSession, Reply
+from hardneg_judge.prompts import QUERIES, examples_text, listed, put_in, shown_examples, template
+from hardneg_judge.server import ChatServer, ChatSession, Reply
 
 MISSING = "queries that answers lack"
-_QUERY_TOKENS = 16  # of a written query
-_AHEAD = 4  # times the requests that are under way: passages that are read ahead
-_SURELY = 32  # answers: where of so many first ones not one could be read, no more are asked for
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class ChatWriter(ChatServer):
 
     def writing(self, counts: MutableMapping[str, float], device: str | None = None) -> "ChatWriting":
         """The same with one client for all documents. Raises ModelError where there is no key."""
-        return ChatWriting(self, self.opened(passages=1), counts)
+        return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
         """What is asked of a document; it depends on its content and not on its id."""
@@ -79,84 +70,41 @@ class ChatWriter(ChatServer):
         parts = {"passage": text, "forms": listed(self.forms, start, count), "examples": shown_examples(self.examples)}
         return put_in(self.prompt, parts)
 
-    def writing_cost(self, passages: float, tokens: float, count: int) -> WriterCost:
-        """A request a passage, where no answer is kept."""
-        sent = tokens if self.characters is None else min(tokens, self.characters / CHARACTERS_A_TOKEN)
-        read = len(self.message(Document("", ""), count, 0)) / CHARACTERS_A_TOKEN + sent
-        written = min(count * _QUERY_TOKENS, self.tokens or count * _QUERY_TOKENS)
-        return WriterCost(passages, passages * (read + written), self.cost(passages * read, passages * written))
 
-
-class ChatWriting:
-    """A writing at work; counts: gets requests, tokens, cost and what could not be read when the block ends."""
+class ChatWriting(ChatSession):
+    """A writing at work; told: gets requests, tokens and what could not be read when the block ends."""
 
     version = ChatWriter.version
 
-    def __init__(self, options: ChatWriter, session: ChatSession, counts: MutableMapping[str, float]) -> None:
-        self._options, self._session, self._counts = options, session, counts
-        self._pool, self._ended = ThreadPoolExecutor(options.in_flight), Event()
-        self._used = Counter[str]()
+    def __init__(self, options: ChatWriter, told: MutableMapping[str, float]) -> None:
+        super().__init__(options, 1)
+        self._options, self._told = options, told
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, raised: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ended.set()
-        self._pool.shutdown(cancel_futures=True)
-        self._session.close()
-        used = self._used
-        self._counts.update({what: count for what, count in used.items() if count})
-        if used:
-            self._counts["cost"] = round(self._options.cost(used[READ], used[WRITTEN]), 6)
-        if raised is None and (used[UNREADABLE] or used[MISSING]):
-            unread = f"{used[UNREADABLE]} have no query that can be read, others lack {used[MISSING]}"
-            text = "%s: of %d answers %s; another prompt or more tokens may help"
-            _log.warning(text, self._options.model, used[REQUESTS], unread)
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)  # type: ignore[arg-type]
+        self._told.update({what: count for what, count in self.counts.items() if count})
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """As `ChatWriter.write`; one call at a time."""
-        waiting = deque[tuple[Document, str, Future[Reply[list[str]]] | None]]()
-        under_way: dict[str, Future[Reply[list[str]]]] = {}
+        asked: list[Document] = []
 
-        def finished() -> Written:
-            document, message, reply = waiting.popleft()
-            if reply is None:
-                return Written((), document)
-            if under_way.pop(message, None) is not None:
-                self._count(reply.result(), count)
-            return Written(reply.result().value, document)
+        def calls(document: Document) -> list[partial[Reply[str]]]:
+            asked.append(document)
+            if not document.text.strip() or count < 1:
+                return []
+            return [partial(self.reply, self._options.message(document, count, seed), partial(self._read, count))]
 
-        for document in documents:
-            message = self._options.message(document, count, seed)
-            if document.text.strip() and count > 0:
-                if message not in under_way:
-                    under_way[message] = self._pool.submit(self._reply, message, count)
-                waiting.append((document, message, under_way[message]))
-            else:
-                waiting.append((document, "", None))
-            if len(waiting) > _AHEAD * self._options.in_flight:
-                yield finished()
-        while waiting:
-            yield finished()
+        for group in self.in_order(map(calls, documents)):
+            queries = list[str]()
+            for reply in group:
+                self.count(reply)
+                queries = reply.values
+                self.counts[MISSING] += count - len(queries) if queries else 0
+            yield Written(queries, asked.pop(0))
 
-    def _reply(self, message: str, count: int) -> Reply[list[str]]:
-        def read(answer: Answer) -> tuple[list[str], bool]:
-            limit, text = self._options.tokens, answer.text
-            if limit is not None and answer.written >= limit:  # its last line was cut off
-                text = text.rpartition("\n")[0]
-            queries = queries_in(text, count)
-            return queries, bool(queries)
-
-        return self._session.reply(message, read, self._ended)
-
-    def _count(self, reply: Reply[list[str]], count: int) -> None:
-        used = self._used
-        reply.add_to(used)
-        used[UNREADABLE] += not reply.value
-        used[MISSING] += count - len(reply.value) if reply.value else 0
-        if used[REQUESTS] >= _SURELY and used[REQUESTS] == used[UNREADABLE]:
-            last = " ".join(reply.answer.text.split())[:80]
-            problem = f"not one of {used[REQUESTS]} answers has a query that can be read; the last one is {last!r}"
-            raise self._session.client.error(f"{problem}: look at the server, and at the options prompt and tokens")
+    def _read(self, count: int, answer: Answer) -> tuple[list[str], bool]:
+        limit, text = self._options.tokens, answer.text
+        if limit is not None and answer.written >= limit:  # its last line was cut off
+            text = text.rpartition("\n")[0]
+        queries = queries_in(text, count)
+        return queries, bool(queries)

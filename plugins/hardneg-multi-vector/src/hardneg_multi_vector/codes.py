@@ -1,11 +1,11 @@
-"""Token vectors as codes: the nearest of many centroids, and a product-quantised residual.
+"""Token vectors as codes, and their search: the nearest of many centroids, and a product-quantised residual.
 
 `codebooks.safetensors` has the centroids and those of the residual's parts; `nearest.npy` and `codes.npy` hold, for
 each token, the number of its centroid and its residual's codes; `offsets.npy` has the start of each document.
 `lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` their starts.
 
 Source: K. Santhanam et al., ColBERTv2 (NAACL 2022), section 3.3, with product quantisation of the residuals (Jégou,
-Douze and Schmid, TPAMI 2011) in place of its buckets; the lists are those of PLAID (CIKM 2022), section 4.1.
+Douze and Schmid, TPAMI 2011) in place of its buckets; lists and candidates are those of PLAID (CIKM 2022).
 """
 
 import os
@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from hardneg.plugin import ArtifactError, DocIds, atomic_write, number_file
+from hardneg.plugin import ArtifactError, DocIds, Hits, atomic_write, index_checks, number_file, rank_candidates
+from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, tensor
 from hardneg_multi_vector.store import (
     DOC_IDS,
     OFFSETS,
@@ -25,6 +28,8 @@ from hardneg_multi_vector.store import (
     TokenStore,
     TokenVectors,
     offsets_fault,
+    ranges,
+    spans,
     token_positions,
 )
 
@@ -34,6 +39,10 @@ CODES = 256
 _BOOKS, _NEAREST, _RESIDUALS = "codebooks.safetensors", "nearest.npy", "codes.npy"
 _LISTS, _LIST_OFFSETS = "lists.npy", "lists_offsets.npy"
 _TOKENS = 1 << 20  # whose lists are built at a time
+_QUERIES = 8192  # whose candidates are held at a time
+_LISTED = 1 << 22  # documents of lists that are looked at together
+_PRODUCTS = 1 << 24  # of tokens of queries with centroids, held at a time
+_SCORED = 1 << 17  # tokens of documents that are scored together
 
 
 def _number_format(centroids: int) -> str:
@@ -77,13 +86,13 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     """Writes the documents of each centroid, ascending, each once; memory: a number a centroid, and a block."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
-    for owner, _ in _listed(store, nearest):
+    for owner, _ in _pairs(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
     ends, aside = np.concatenate([[0], np.cumsum(counts)]), path / f".{_LISTS}"
     with number_file.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
         write(ends)
     lists, free = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),)), ends[:-1].copy()
-    for owner, documents in _listed(store, nearest):
+    for owner, documents in _pairs(store, nearest):
         rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
         lists[free[owner] + rank] = documents
         free += np.bincount(owner, minlength=len(free))
@@ -92,7 +101,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     os.replace(aside, path / _LISTS)
 
 
-def _listed(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Centroids, ascending, and a document of each, ascending too, block by block; each pair once."""
     for start, stop in store.spans(_TOKENS):
         offsets = store.offsets[start : stop + 1]
@@ -179,3 +188,114 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     if not shaped or codebooks.shape[0] * codebooks.shape[2] != centroids.shape[1]:
         raise ArtifactError(f"{path}: damaged: build the index again")
     return centroids, codebooks
+
+
+@dataclass(frozen=True)
+class CodedSearcher(TokenSearcher):
+    """Finds `candidates` of a query in the lists of `probes` centroids a token, and ranks them by decoded vectors."""
+
+    store: TokenCodes
+    probes: int
+    candidates: int
+
+    def search(self, queries: Any, k: int) -> Hits:
+        """The k candidates of the largest MaxSim with each query; ties by ascending row.
+
+        Raises:
+            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        """
+        wanted = check_tokens(queries, self.store.dimension, k)
+        count = min(max(k, self.candidates), len(self.store))
+        hits = index_checks.no_hits(len(wanted), k)
+        for start in range(0, len(wanted) if count else 0, _QUERIES):
+            part = wanted[start : start + _QUERIES]
+            ranked = rank_candidates(self, part, by_centroids(self.store, part, self.probes, count), k)
+            hits.rows[start : start + len(part)], hits.scores[start : start + len(part)] = ranked.rows, ranked.scores
+        return hits
+
+
+def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:
+    """The `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
+
+    A document is scored by MaxSim with the centroids of its tokens.
+
+    Returns:
+        int64 [Q, count], padded with -1.
+    """
+    candidates = np.full((len(queries), count), -1, np.int64)
+    centroids = tensor(codes.centroids)
+    size = max(1, _PRODUCTS // (len(centroids) * max(1, int(np.diff(queries.offsets).max(initial=0)))))
+    with torch.inference_mode():
+        for start in range(0, len(queries), size):
+            part = queries[start : start + size]
+            products = tensor(part.vectors) @ centroids.T
+            probed = products.topk(min(probes, len(centroids)), dim=1, sorted=False).indices.numpy()
+            lengths = (codes.list_offsets[probed + 1] - codes.list_offsets[probed]).sum(1)
+            for first, last in spans(np.append(0, np.cumsum(lengths))[part.offsets], _LISTED):
+                inside = slice(int(part.offsets[first]), int(part.offsets[last]))
+                offsets = part.offsets[first : last + 1] - part.offsets[first]
+                owner, documents = _listed(codes, offsets, probed[inside])
+                scores = _scored(codes, offsets, products[inside], owner, documents)
+                ranked = best_of_each(owner, documents, scores, (last - first, count))
+                candidates[start + first : start + last] = ranked
+    return candidates
+
+
+def _listed(
+    codes: TokenCodes, offsets: NDArray[np.int64], probed: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Queries, ascending, and a document in one of their lists, each pair once; probed: int64 [T, probes]."""
+    centroid = probed.reshape(-1)
+    token = np.repeat(np.arange(len(probed)), probed.shape[1])
+    listed, begins = ranges(codes.list_offsets[centroid], codes.list_offsets[centroid + 1])
+    query = np.repeat(np.searchsorted(offsets, token, "right") - 1, np.diff(begins))
+    keys = np.unique(query * len(codes) + codes.lists[listed])
+    return keys // len(codes), keys % len(codes)
+
+
+def _scored(
+    codes: TokenCodes,
+    offsets: NDArray[np.int64],
+    products: Tensor,
+    owner: NDArray[np.int64],
+    documents: NDArray[np.int64],
+) -> NDArray[np.float32]:
+    """MaxSim of each query with the document beside it, by centroids: float32 [n].
+
+    products: float32 [T, K], of the queries' tokens with the centroids; each query's begin at `offsets`.
+    """
+    table = _table(products, offsets)
+    scores = np.empty(len(owner), np.float32)
+    ends = np.concatenate([[0], np.cumsum(codes.offsets[documents + 1] - codes.offsets[documents])])
+    for start, stop in spans(ends, _SCORED):
+        tokens, begins = token_positions(codes.offsets, documents[start:stop])
+        lengths = np.diff(begins)
+        lines = np.repeat(owner[start:stop], lengths) * len(codes.centroids) + codes.numbers(tokens)
+        near = torch.segment_reduce(
+            table.index_select(0, torch.from_numpy(lines)), "max", lengths=torch.from_numpy(lengths), axis=0
+        )
+        scores[start:stop] = near.sum(1).numpy()
+    return scores
+
+
+def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
+    """float32 [Q * K, S]: for each query and centroid, the products with the query's tokens, then zeros."""
+    lengths = np.diff(offsets)
+    query = np.repeat(np.arange(len(lengths)), lengths)
+    slot = np.arange(len(query)) - offsets[query]
+    table = products.new_zeros(len(lengths), products.shape[1], int(lengths.max(initial=0)))
+    table[torch.from_numpy(query), :, torch.from_numpy(slot)] = products
+    return table.flatten(0, 1)
+
+
+def best_of_each(
+    owner: NDArray[np.int64], documents: NDArray[np.int64], scores: NDArray[np.floating], shape: tuple[int, int]
+) -> NDArray[np.int64]:
+    """The documents int64 [n] with the largest scores for each owner, as lists of `shape`, padded with -1."""
+    order = np.lexsort((documents, -scores, owner))
+    owner = owner[order]
+    rank = np.arange(len(owner)) - np.searchsorted(owner, owner)
+    kept = rank < shape[1]
+    lists = np.full(shape, -1, np.int64)
+    lists[owner[kept], rank[kept]] = documents[order][kept]
+    return lists

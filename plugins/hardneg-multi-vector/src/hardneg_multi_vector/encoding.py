@@ -121,56 +121,32 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
         raise ModelError(f"encoder.dimension is {dimension}: token vectors have {size} dimensions, give fewer")
     draws = torch.Generator().manual_seed(derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
-    dense: nn.Module = Dense(
-        size,
-        dimension,
-        bias=False,
-        activation_function=nn.Identity(),
-        init_weight=weight,
-        module_input_name="token_embeddings",
-    )
+    options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
+    dense: nn.Module = Dense(size, dimension, bias=False, **options)
     return dense
 
 
-@dataclass(frozen=True, slots=True)
-class Expansion:
-    """Pads a query to `length` tokens with `token`, an id; attended: whether the network attends to them.
+def expanded(tokens: Tokens, tokenizer: Any, options: Mapping[str, Any]) -> Tokens:
+    """Queries padded by a `query_expansion` of sentence-transformers, after the text, or before where it pads so.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
     """
-
-    length: int
-    token: int
-    attended: bool
-
-    @classmethod
-    def of(cls, transformer: Any) -> "Expansion | None":
-        """The expansion of a transformer of sentence-transformers; None where it has none."""
-        options: Mapping[str, Any] | None = getattr(transformer, "query_expansion", None)
-        if options is None:
-            return None
-        tokenizer = transformer.tokenizer
-        if options["token"] is not None:
-            token = tokenizer.convert_tokens_to_ids(options["token"])
-        else:
-            token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
-        return cls(int(options["length"]), int(token), bool(options["attend"]))
-
-    def expand(self, tokens: Tokens) -> Tokens:
-        """Pads the tokens after the text, or before it where the tokenizer pads on the left."""
-        missing = np.maximum(self.length - tokens.lengths, 0)
-        values = {"input_ids": self.token, "attention_mask": int(self.attended), EXPANDED: 1}
-        other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
-        size = int(tokens.offsets[-1])
-        columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
-        columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
-        beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
-        return replace(
-            tokens,
-            columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
-            offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
-            same={name: value for name, value in tokens.same.items() if name not in other},
-        )
+    token = tokenizer.eos_token_id if tokenizer.mask_token_id is None else tokenizer.mask_token_id
+    if options["token"] is not None:
+        token = tokenizer.convert_tokens_to_ids(options["token"])
+    missing = np.maximum(int(options["length"]) - tokens.lengths, 0)
+    values = {"input_ids": int(token), "attention_mask": int(bool(options["attend"])), EXPANDED: 1}
+    other = {name for name, value in tokens.same.items() if value != values.get(name, 0)}
+    size = int(tokens.offsets[-1])
+    columns = {name: np.full(size, tokens.same[name], np.int32) for name in other}
+    columns |= {EXPANDED: np.zeros(size, np.int32), **tokens.columns}
+    beside = np.repeat(tokens.offsets[:-1] if tokens.left else tokens.offsets[1:], missing)
+    return replace(
+        tokens,
+        columns={name: np.insert(column, beside, values.get(name, 0)) for name, column in columns.items()},
+        offsets=tokens.offsets + np.concatenate([[0], np.cumsum(missing)]),
+        same={name: value for name, value in tokens.same.items() if name not in other},
+    )
 
 
 def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
@@ -228,8 +204,8 @@ class VectorAToken(Representation):
 
     def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
         """Padded, if the transformer has an expansion."""
-        expansion = Expansion.of(transformer)
-        return tokens if expansion is None else expansion.expand(tokens)
+        options = getattr(transformer, "query_expansion", None)
+        return tokens if options is None else expanded(tokens, transformer.tokenizer, options)
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
         """float32 [n, T, d + 1]."""

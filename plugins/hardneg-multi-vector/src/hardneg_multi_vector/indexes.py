@@ -1,19 +1,17 @@
-"""The multi-vector indexes: exact, by two stages, and of product-quantised residuals."""
+"""The multi-vector indexes: exact, and of product-quantised residuals."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import SEED, FlatVectors, Progress, RowLookup, UsageError, compression
+from hardneg.plugin import SEED, Progress, RowLookup, UsageError, compression
 from hardneg_multi_vector.store import TokenStore
 
 if TYPE_CHECKING:
-    from hardneg_multi_vector.candidates import CodedSearcher, TwoStageSearcher
+    from hardneg_multi_vector.codes import CodedSearcher
     from hardneg_multi_vector.maxsim import MultiVectorSearcher
 
-DEPTH = 1000
-"""Candidates of a query that MaxSim scores in full."""
-_POOLED, _NAME = "pooled", "multi-vector-pq"
+_NAME = "multi-vector-pq"
 _EACH = 32  # vectors per centroid to train on, by default
 
 
@@ -42,52 +40,6 @@ class MultiVector:
 
 
 @dataclass(frozen=True)
-class MultiVectorTwoStage:
-    """MaxSim among candidates only, which a search among single vectors finds.
-
-    Args:
-        candidates: how many documents of a query are scored by MaxSim; a search for more takes as many.
-        by: `pooled` retrieves the documents whose mean token vector is nearest to the query's; `tokens` those that hold
-            the nearest vectors of its tokens, by an exact search among all of them.
-        nearest: with `tokens`, how many vectors are retrieved for each token of a query.
-    """
-
-    candidates: int = DEPTH
-    by: Literal["pooled", "tokens"] = "pooled"
-    nearest: int = 128
-
-    version: ClassVar[int] = 1
-    input: ClassVar[str] = "token-vectors"
-
-    def __post_init__(self) -> None:
-        for name in ("candidates", "nearest"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"multi-vector-two-stage: {name} is {getattr(self, name)}: it must be at least 1")
-
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Build an index of the token vectors in folder `source`, with pooled ones beside them if needed."""
-        from hardneg_multi_vector.candidates import write_pooled
-
-        store = TokenStore.open(source)
-        store.link(path)
-        if self.by == "pooled":
-            write_pooled(store, path / _POOLED, progress)
-        return len(store)
-
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The vectors, as `multi-vector` has them, and one a document more where they are pooled."""
-        return 4 * dimension * (vectors + documents * (self.by == "pooled"))
-
-    def open(self, path: Path, rows: RowLookup | None = None) -> "TwoStageSearcher":
-        """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg_multi_vector.candidates import TwoStageSearcher
-
-        pooled = FlatVectors.open(path / _POOLED) if self.by == "pooled" else None
-        store = TokenStore.open(path)
-        return TwoStageSearcher(store=store, pooled=pooled, candidates=self.candidates, nearest=self.nearest)
-
-
-@dataclass(frozen=True)
 class MultiVectorPq:
     """Token vectors as the nearest of many centroids and a product-quantised residual; MaxSim among candidates.
 
@@ -105,7 +57,7 @@ class MultiVectorPq:
     subvectors: int = 32
     centroids: int | None = None
     probes: int = 4
-    candidates: int = DEPTH
+    candidates: int = 1000
     sample: int | None = None
     seed: int = SEED
 
@@ -156,8 +108,7 @@ class MultiVectorPq:
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg_multi_vector.candidates import CodedSearcher
-        from hardneg_multi_vector.codes import TokenCodes
+        from hardneg_multi_vector.codes import CodedSearcher, TokenCodes
 
         return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.plugin import ExactOptions, Hits, Progress, Silent, UsageError, index_checks, top_k
-from hardneg_multi_vector.store import TokenStore, TokenVectors
+from hardneg_multi_vector.store import TokenStore, TokenVectors, spans
 
 _HELD = 1 << 18  # tokens of documents, held at a time
 _READ = 1 << 14  # vectors, to a device at a time
@@ -179,31 +179,6 @@ class MultiVectorSearcher(TokenSearcher):
         return rows
 
 
-@dataclass(frozen=True)
-class _Sizes:
-    """Tokens of documents and of queries that are multiplied at a time."""
-
-    documents: int
-    queries: int
-
-    @classmethod
-    def of(cls, options: ExactOptions, query_tokens: int) -> "_Sizes":
-        """For `query_tokens` in all: few of them take longer blocks of documents, within the same memory."""
-        cpu = options.where.type == "cpu"
-        products, most, queries = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
-        queries = options.query_block or queries
-        fitting = min(most, max(products // most, products // max(1, min(query_tokens, queries))))
-        return cls(options.corpus_block or fitting, queries)
-
-
-@dataclass(frozen=True)
-class _QueryTokens:
-    """Some of the queries: their tokens as columns, float32 [d, S], and how many each has, int64 [Q]."""
-
-    vectors: Tensor
-    counts: Tensor
-
-
 def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> Hits:
     """The k documents of the largest MaxSim with each query; ties by ascending row, at rank k too.
 
@@ -220,18 +195,29 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     """
     store, options, held = searcher.store, searcher.settings, searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))
-    sizes = _Sizes.of(options, len(queries.vectors))
-    parts = list(_parts(queries[answered], sizes.queries, options.where))
+    cpu, wanted = options.where.type == "cpu", queries[answered]
+    products, most, size = (1 << 22, 1 << 15, 1024) if cpu else (1 << 28, 1 << 18, 8192)
+    size = options.query_block or size
+    # few tokens of queries take longer blocks of documents, within the same memory
+    fitting = min(most, max(products // most, products // max(1, min(len(queries.vectors), size))))
+    # the tokens of some queries as columns, float32 [d, S], and how many each query has, int64 [Q]
+    parts = [
+        (
+            tensor(part.vectors).to(options.where).T.contiguous(),
+            torch.from_numpy(np.diff(part.offsets)).to(options.where),
+        )
+        for part in (wanted[start:stop] for start, stop in spans(wanted.offsets, size))
+    ]
     best, done = top_k.BestRows(len(parts), k), 0
     tracked = (searcher.progress or Silent()).task("search", len(store), "passages")
     with torch.inference_mode(), options.float32(), tracked as task:
-        for start, stop in store.spans(sizes.documents):
+        for start, stop in store.spans(options.corpus_block or fitting):
             lengths = np.diff(store.offsets[start : stop + 1])
             counts = torch.from_numpy(lengths[lengths > 0]).to(options.where)
             if len(counts):
                 block = _block(store, start, stop, held, options.where)
                 for number, part in enumerate(parts):
-                    best.add(number, block_scores(block, counts, part.vectors, part.counts), done)
+                    best.add(number, block_scores(block, counts, *part), done)
             done += len(counts)
             task.advance(stop - start)
         top = best.hits(len(answered))
@@ -240,18 +226,6 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     hits.rows[answered] = np.append(np.flatnonzero(np.diff(store.offsets)), -1)[top.rows]
     hits.scores[answered] = top.scores
     return hits
-
-
-def _parts(queries: TokenVectors, size: int, device: torch.device) -> Iterator[_QueryTokens]:
-    """Whole queries, with about `size` tokens together."""
-    start = 0
-    while start < len(queries):
-        stop = int(np.searchsorted(queries.offsets, queries.offsets[start] + size, "right")) - 1
-        stop = max(start + 1, stop)
-        part = queries[start:stop]
-        vectors = tensor(part.vectors).to(device).T.contiguous()
-        yield _QueryTokens(vectors, torch.from_numpy(np.diff(part.offsets)).to(device))
-        start = stop
 
 
 def _block(store: TokenStore, start: int, stop: int, held: Tensor | None, device: torch.device) -> Tensor:

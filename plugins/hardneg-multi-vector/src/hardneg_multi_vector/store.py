@@ -28,21 +28,13 @@ class TokenVectors(EncodedRows):
     vectors: NDArray[np.float32]
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with each document: float32 [Q, D].
-
-        Raises:
-            UsageError: the dimensions differ, or a query is not finite.
-        """
+        """MaxSim of each query with each document: float32 [Q, D]. Raises UsageError as `maxsim_matrix`."""
         from hardneg_multi_vector.maxsim import maxsim_matrix
 
         return maxsim_matrix(self, documents)
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """MaxSim of each query with the document beside it: float32 [n].
-
-        Raises:
-            UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
-        """
+        """MaxSim of each query with the document beside it: float32 [n]. Raises UsageError as `maxsim_pairs`."""
         from hardneg_multi_vector.maxsim import maxsim_pairs
 
         return maxsim_pairs(self, documents)
@@ -60,6 +52,14 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
     offsets: int64 [N + 1], where the tokens of all documents begin.
     """
     return ranges(offsets[rows], offsets[rows + 1])
+
+
+def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
+    """Ranges of items from `start` on with up to `size` parts, or one item; ends: int64 [n + 1], where parts begin."""
+    while start < len(ends) - 1:
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
+        yield start, stop
+        start = stop
 
 
 class TokenWriter(FlatWriter):
@@ -133,17 +133,16 @@ class TokenStore:
         Raises:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
-        vectors = FlatVectors.of_tokens(folder)
-        path = folder / OFFSETS
+        vectors, path = FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
-            raise ArtifactError(f"{path}: its numbers {fault}: encode the corpus again")
-        if offsets[-1] != len(vectors):
-            reason = f"{offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
-            raise ArtifactError(f"{path}: is for {reason}: encode the corpus again")
-        if len(vectors.doc_ids) != len(offsets) - 1:
-            reason = f"{len(vectors.doc_ids)} ids for {len(offsets) - 1} documents"
-            raise ArtifactError(f"{folder / DOC_IDS}: {reason}: encode the corpus again")
+            fault = f"its numbers {fault}"
+        elif offsets[-1] != len(vectors):
+            fault = f"is for {offsets[-1]} vectors, but {folder / 'index'} holds {len(vectors)}"
+        elif len(vectors.doc_ids) != len(offsets) - 1:
+            fault = f"is for {len(offsets) - 1} documents, but {DOC_IDS} has {len(vectors.doc_ids)} ids"
+        if fault:
+            raise ArtifactError(f"{path}: {fault}: encode the corpus again")
         return cls(folder, vectors, offsets)
 
     def __len__(self) -> int:
@@ -166,8 +165,4 @@ class TokenStore:
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
         """Documents from `start` on, as ranges with about `size` vectors together; a longer one is alone."""
-        while start < self.count:
-            stop = int(np.searchsorted(self.offsets, self.offsets[start] + size, "right")) - 1
-            stop = min(self.count, max(start + 1, stop))
-            yield start, stop
-            start = stop
+        return spans(self.offsets, size, start)

@@ -1,46 +1,36 @@
-"""ADORE (Zhan et al., SIGIR 2021) on STAR and on each of its baselines: their Table 2 and Figure 5."""
+"""ADORE (Zhan et al., SIGIR 2021) on STAR and on each of its baselines, and these alone: Table 2, Figure 5.
 
-from typing import Any
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO and RoBERTa-base
+and need a GPU.
+"""
 
+from collections.abc import Callable
+
+from hardneg_papers import starts
 from hardneg_papers.book import Book, DemoOrPaper, Tree
 from hardneg_papers.star import from_warm_up, star
-from hardneg_papers.starts import (
-    BY_START,
-    DOCSTRINGS,
-    bm25_neg,
-    docstrings,
-    documents,
-    inbatch_neg,
-    passages,
-    rand_neg,
-    roberta,
-    trained,
-)
 
 BASELINES = {"inbatch-neg": "In-Batch Neg", "rand-neg": "Rand Neg", "bm25-neg": "BM25 Neg"}
 STARTS = {**BASELINES, "star": "STAR"}
-_ADD = {"inbatch-neg": inbatch_neg, "rand-neg": rand_neg, "bm25-neg": bm25_neg}
+_ADD = {"inbatch-neg": starts.inbatch_neg, "rand-neg": starts.rand_neg, "bm25-neg": starts.bm25_neg}
 _MARKS = {"*": list(BASELINES.values()), "‡": [f"ADORE+{label}" for label in BASELINES.values()]}
 
 
 def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
     """How ADORE trains on a model: with a loss that counts ranks, unless another is given."""
+    options: Tree = {
+        "max_steps": 100,
+        "batch_size": 32,
+        "learning_rate": 5e-5,
+        "warmup_steps": 10,
+        "evaluate_every": 50,
+    }
+    judged = starts.BY_START
     if paper:
         # 60,000 steps of the program's six epochs.
-        options: Tree = {
-            "epochs": 6,
-            "stop_at": 60000,
-            "batch_size": 32,
-            "learning_rate": 5e-6,
-            "warmup_steps": 2000,
-            "warmup_from_zero": True,
-            "evaluate_every": 10000,
-            "keep_best": False,
-        }
+        options = {"epochs": 6, "stop_at": 60000, "batch_size": 32, "learning_rate": 5e-6, "warmup_steps": 2000}
+        options |= {"warmup_from_zero": True, "evaluate_every": 10000, "keep_best": False}
         judged = {"validation_run": f"{start}-test", "validation": {"split": "dev", "depth": 50, "queries": 1000}}
-    else:
-        options = {"max_steps": 100, "batch_size": 32, "learning_rate": 5e-5, "warmup_steps": 10, "evaluate_every": 50}
-        judged = BY_START
     loss = {**(loss or {"name": "lambda", "cut": 200}), "temperature": 1.0 if paper else 0.05}
     return {"loss": loss, "options": options, **judged}
 
@@ -53,49 +43,56 @@ def adore(
     book.system(f"{label.lower()}-{start}", f"{label}+{STARTS[start]}", "train-queries", table=table, **own)
 
 
-def adore_inbatch_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on In-Batch Neg: its query encoder trained on, with what it retrieves at each step, on the index as it is.
-
-    `hardneg recipe run adore-inbatch-neg-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3.
-    To expect from the paper preset: MRR@10 .316, R@100 .860 on the dev queries (the paper's Table 2; not run by us).
-    """
-    return adore_on("inbatch-neg", preset).tree()
-
-
-def adore_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on Rand Neg: its query encoder trained on, with what it retrieves at each step, on the index as it is.
-
-    `hardneg recipe run adore-rand-neg-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3.
-    To expect from the paper preset: MRR@10 .326, R@100 .865 on the dev queries (the paper's Table 2; not run by us).
-    """
-    return adore_on("rand-neg", preset).tree()
-
-
-def adore_bm25_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on BM25 Neg: its query encoder trained on, with what it retrieves at each step, on the index as it is.
-
-    `hardneg recipe run adore-bm25-neg-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3.
-    To expect from the paper preset: MRR@10 .329, R@100 .846 on the dev queries (the paper's Table 2; not run by us).
-    """
-    return adore_on("bm25-neg", preset).tree()
-
-
 def adore_on(start: str, preset: str) -> Book:
     """ADORE on one of the baselines."""
     paper, label = preset == "paper", BASELINES[start]
-    book = passages(f"ADORE on {label}, passages", preset)
+    book = starts.passages(f"ADORE on {label}, passages", preset)
     _ADD[start](book, paper)
     adore(book, start, paper)
     book.change("scores", baselines=[label, *([] if paper else ["as shipped"]), "BM25"])
     return book
 
 
+Recipe = Callable[[DemoOrPaper], Tree]
+
+
+def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Recipe]:
+    """Recipes of a baseline on passages, and of ADORE on it; expected: MRR@10 and R@100 of Table 2, of each."""
+    label = BASELINES[start]
+
+    def alone(preset: DemoOrPaper = "demo") -> Tree:
+        book = starts.passages(f"{label} on passages", preset)
+        _ADD[start](book, preset == "paper")
+        return book.tree()
+
+    def with_adore(preset: DemoOrPaper = "demo") -> Tree:
+        return adore_on(start, preset).tree()
+
+    said = """{}
+
+    `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
+    To expect from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
+    alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
+    trains = "its query encoder trained on, with what it retrieves at each step, on the index as it is."
+    with_adore.__doc__ = said.format(f"ADORE on {label}: {trains}", f"adore-{start}", "6.2 and 7.3", *on_top.split())
+    return alone, with_adore
+
+
+inbatch_neg_passage, adore_inbatch_neg_passage = _row(
+    "inbatch-neg", "the other queries' positives as negatives, the baseline that costs least", ".264 .837", ".316 .860"
+)
+rand_neg_passage, adore_rand_neg_passage = _row(
+    "rand-neg", "negatives drawn from the whole corpus, by random negative sampling", ".301 .853", ".326 .865"
+)
+bm25_neg_passage, adore_bm25_neg_passage = _row(
+    "bm25-neg", "static hard negatives from the top of BM25", ".309 .813", ".329 .846"
+)
+
+
 def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of the STAR and ADORE paper's Table 2 in one run: four ways to train, and ADORE on top of each.
 
-      hardneg recipe run star-adore-table2  demo: docstrings, all-MiniLM-L6-v2; half an hour on two cores
-      hardneg recipe run star-adore-table2 --set dataset=beir:path/to/folder  on one's own collection
-      hardneg recipe plan star-adore-table2 --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
+      hardneg recipe run star-adore-table2 --set dataset=beir:path/to/folder    half an hour on two cores
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Tables 1, 2 and 4,
     Figures 3 and 6. To expect from the paper preset, MRR@10 on the dev queries (not run by us): BM25 .187, In-Batch Neg
@@ -103,33 +100,27 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
     43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, what training takes, and where
     ADORE moves a query.
     """
-    return _table2("STAR and ADORE, Table 2 on passages", preset).tree()
+    book = _all_starts("STAR and ADORE, Table 2 on passages", preset)
+    return _table2(book, preset)
 
 
 def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of the STAR and ADORE paper's Table 2 on the queries of TREC 2019 DL.
 
-      hardneg recipe run star-adore-trec-dl                     demo: as star-adore-table2, which has the same queries
-      hardneg recipe plan star-adore-trec-dl --preset paper     MS MARCO passages, RoBERTa-base; needs a GPU
+      hardneg recipe run star-adore-trec-dl --preset paper   its demo is that of star-adore-table2
 
     Source: Zhan et al., SIGIR 2021, Table 2, columns TREC DL Passage. The rows of ANCE are those of adore-ance-passage.
     To expect from the paper preset (not run by us), NDCG@10 and R@100 (grades from 1 on): BM25 .506 and .453, In-Batch
     Neg .583 and .463, Rand Neg .612 and .464, BM25 Neg .607 and .362, STAR .642 and .467; with ADORE on top .658 and
     .471, .661 and .472, .661 and .431, .683 and .473.
     """
-    title = "STAR and ADORE, Table 2 on TREC 2019 DL"
-    if preset == "demo":
-        return _table2(title, preset).tree()
-    book = roberta(title)
-    book.top["sizes"]["queries"]["test"] = 43
-    searched_on_dl(book, ["ndcg@10", "recall@100"], baselines=["STAR"], marks=_MARKS)
-    _all_starts(book, preset)
-    _lay_table2(book, preset)
-    book.change("report", evaluation="dl-scores")
-    return book.tree()
+    book = _all_starts("STAR and ADORE, Table 2 on TREC 2019 DL", preset, on_dl=preset == "paper")
+    if preset == "paper":
+        book.change("report", evaluation="dl-scores")
+    return _table2(book, preset)
 
 
-def searched_on_dl(book: Book, metrics: list[str], **options: Any) -> None:
+def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
     """Search with every system for the queries of TREC 2019 DL too, in a table of its own."""
     # Lucene's own parameters, as in the track's baseline; those tuned on MS MARCO serve training and the dev queries.
     book.add("bm25-dl-index", "index", backend={"name": "bm25", "k1": 0.9, "b": 0.4})
@@ -140,16 +131,20 @@ def searched_on_dl(book: Book, metrics: list[str], **options: Any) -> None:
     book.searches["dl"] = {"split": "test", "table": "dl-scores"}
 
 
-def _table2(title: str, preset: str) -> Book:
-    """Four ways to train, and ADORE on top of each, with their table."""
-    book = _more_passages(title, preset)
-    _all_starts(book, preset)
-    _lay_table2(book, preset)
-    return book
+def on_documents_dl(book: Book) -> None:
+    """Table 2's columns for documents: the dev queries, and those of TREC 2019 DL."""
+    book.change("bm25-index", backend={"k1": 3.44, "b": 0.87})  # Anserini's, tuned on MS MARCO documents
+    book.change("scores", metrics=["mrr@100", "recall@100"])
+    searched_on_dl(book, ["ndcg@10", "recall@100"])
 
 
-def _all_starts(book: Book, preset: str) -> None:
+def _all_starts(title: str, preset: str, on_dl: bool = False) -> Book:
+    """Four ways to train, and ADORE on top of each."""
     paper = preset == "paper"
+    book = starts.roberta(title) if paper else starts.docstrings(title, starts.DOCSTRINGS, validated=True)
+    if on_dl:
+        book.top["sizes"]["queries"]["test"] = 43
+        searched_on_dl(book, ["ndcg@10", "recall@100"], baselines=["STAR"], marks=_MARKS)
     for start in STARTS:
         if start == "star":
             star(book, "paper" if paper else "small")
@@ -159,49 +154,40 @@ def _all_starts(book: Book, preset: str) -> None:
     if paper:
         book.row("warm-up", "start-test")
     book.top["outputs"] = {"model": "adore-star", "index": "star-index"}
+    return book
 
 
-def _lay_table2(book: Book, preset: str) -> None:
+def _table2(book: Book, preset: str) -> Tree:
     """Lay over the table which rows are tested against which, and what lies behind the metrics."""
     paper = preset == "paper"
     book.change("scores", baselines=["STAR"], marks=_MARKS)
     with_star = ["start-index", "start-train", "static-negatives", "star"]
     indexes = {label: f"{start}-index" for start, label in STARTS.items()}
+    on_top = {f"ADORE+{label}": index for label, index in indexes.items()}
     models = {f"ADORE+{label}": f"adore-{start}" for start, label in STARTS.items()}
     before_and_after = {"BM25 Neg": "bm25-neg-index", "ADORE+BM25 Neg": "bm25-neg-index"}
+    shipped = {} if paper else {"as shipped": "start-index"}
     analysis = {
-        "errors": {
-            "indexes": {
-                **({} if paper else {"as shipped": "start-index"}),
-                **indexes,
-                **{f"ADORE+{label}": index for label, index in indexes.items()},
-            },
-            "models": models,
-        },
+        "errors": {"indexes": {**shipped, **indexes, **on_top}, "models": models},
         "costs": {"methods": {"STAR": with_star, "ADORE": "adore-bm25-neg", "ADORE+STAR": [*with_star, "adore-star"]}},
         "projection": {"indexes": before_and_after, "models": {"ADORE+BM25 Neg": "adore-bm25-neg"}},
     }
     book.add("behind", "analyze", analysis=analysis, **({"split": "dev"} if paper else {}))
     book.change("report", analyses={"Behind the metrics": "behind"})
+    return book.tree()
 
 
 def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
     """What ADORE's parts bring: dynamic hard negatives alone (RankNet), and with a loss that counts ranks (Lambda).
 
-      hardneg recipe run adore-ablation-passage  demo: docstrings, all-MiniLM-L6-v2; forty minutes on two cores
-      hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder      on one's own collection
-      hardneg recipe plan adore-ablation-passage --preset paper MS MARCO passages, RoBERTa-base; needs a GPU
+      hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder    forty minutes on two cores
 
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, section 8.3.3,
-    Figure 5.
-    To expect from the paper preset, MRR@10 on the dev queries (not run by us): dynamic negatives bring most of the
-    gain; the loss adds to it for Rand Neg, and nothing for STAR. Whoever has run star-adore-table2 has all but
-    RankNet's rows in the store.
+    Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. To expect from the paper preset, MRR@10 on the dev queries
+    (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, and nothing for STAR.
+    Whoever has run star-adore-table2 has all but RankNet's rows in the store.
     """
-    title = "What the parts of ADORE bring"
     paper = preset == "paper"
-    book = _more_passages(title, preset)
-    _all_starts(book, preset)
+    book = _all_starts("What the parts of ADORE bring", preset)
     for start in STARTS:
         adore(book, start, paper, "RankNet", {"name": "ranknet"}, table="")
     ways = {"no ADORE": ("", ""), "RankNet": (", RankNet", "ranknet-"), "ADORE": (", ADORE", "adore-")}
@@ -220,8 +206,7 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
 def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """STAR and ADORE's Table 2 on documents, without STAR: three ways to train, and ADORE on each.
 
-      hardneg recipe run adore-baselines-document  demo: docstrings read to 256 tokens; an hour, no network
-      hardneg recipe plan adore-baselines-document --preset paper  MS MARCO documents, RoBERTa-base; needs a GPU
+      hardneg recipe run adore-baselines-document       docstrings read to 256 tokens; an hour
 
     Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The table's other rows on documents: star-document,
     adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset the three
@@ -232,20 +217,19 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     TREC 2019 DL: .544 and .295, .572 and .284, .539 and .223; with ADORE .580 and .315, .585 and .298, .610 and .293.
     """
     title, paper = "ADORE's baselines on documents", preset == "paper"
-    rank = {"name": "lambda", "cut": 10}
     if paper:
-        book = trained(title, "runs/bm25-neg-passage-paper/model")
+        book = starts.trained(title, "runs/bm25-neg-passage-paper/model")
         on_documents_dl(book)
     else:
-        book = docstrings(title, validated=True)
-    documents(book, preset)
+        book = starts.docstrings(title, validated=True)
+    starts.documents(book, preset)
     for start, label in BASELINES.items():
         if paper:
             model = {"name": f"runs/{start}-passage-paper/model", "document_length": 512}
             book.system(start, label, "model", model=model, report=False)
         else:
             _ADD[start](book, paper)
-        adore(book, start, paper, loss=rank)
+        adore(book, start, paper, loss={"name": "lambda", "cut": 10})
     if paper:
         # A query of TREC 2019 DL, before and after ADORE on BM25 Neg.
         indexes = {"BM25 Neg": "bm25-neg-index", "ADORE+BM25 Neg": "bm25-neg-index"}
@@ -258,32 +242,23 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     return book.tree()
 
 
-def on_documents_dl(book: Book) -> None:
-    """Table 2's columns for documents: the dev queries, and those of TREC 2019 DL."""
-    book.change("bm25-index", backend={"k1": 3.44, "b": 0.87})  # Anserini's, tuned on MS MARCO documents
-    book.change("scores", metrics=["mrr@100", "recall@100"])
-    searched_on_dl(book, ["ndcg@10", "recall@100"])
-
-
 def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on STAR for documents: MRR@10 as the metric of the loss, as the paper has it for documents.
 
-      hardneg recipe run adore-star-document  demo: docstrings read to 256 tokens; ten minutes, no network
-      hardneg recipe plan adore-star-document --preset paper  MS MARCO documents, RoBERTa-base; needs a GPU
+      hardneg recipe run adore-star-document            docstrings read to 256 tokens; ten minutes
 
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, sections 6.2 and
-    7.3. Its model is STAR's for passages: run `star-passage --preset paper` first. To expect from the paper preset:
-    MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317 on those of TREC 2019 DL (the paper's Table 2;
-    not run by us).
+    Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. Its model is STAR's for passages: run `star-passage --preset
+    paper` first. To expect from the paper preset: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317
+    on those of TREC 2019 DL (the paper's Table 2; not run by us).
     """
     title, paper = "ADORE on STAR, documents", preset == "paper"
     if paper:
-        book = trained(title, "runs/star-passage-paper/model")
+        book = starts.trained(title, "runs/star-passage-paper/model")
         book.top["model"] |= {"pooling": "own", "layer_norm": False}
         on_documents_dl(book)
     else:
-        book = docstrings(title, DOCSTRINGS)
-    documents(book, preset)
+        book = starts.docstrings(title, starts.DOCSTRINGS)
+    starts.documents(book, preset)
     own: Tree = {"learning_rate": 2e-6, "optimizer": "adamw"}
     warm = {**own, "batch_size": 32, "weight_decay": 0.01, "gradient_checkpointing": True}
     star(book, "paper" if paper else "small", {"options": warm}, **({"batch_size": 60, **own} if paper else {}))
@@ -295,24 +270,16 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
     return book.tree()
 
 
-def _more_passages(title: str, preset: str) -> Book:
-    """More of the docstrings; in the preset `paper` RoBERTa on MS MARCO."""
-    return roberta(title) if preset == "paper" else docstrings(title, DOCSTRINGS, validated=True)
-
-
 def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 on documents in STAR and ADORE's setting: the dev queries, and those of TREC 2019 DL.
 
-      hardneg recipe run bm25-document  demo: docstrings read to 256 tokens; minutes, no network
-      hardneg recipe plan bm25-document --preset paper  MS MARCO documents
-
-    Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it has that table's columns for documents.
-    To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100
-    .395 on those of TREC 2019 DL, with Lucene's own parameters.
+    `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it
+    has that table's columns for documents. To expect from the paper preset (not run by us): MRR@100 .279, R@100 .807 on
+    the dev queries; NDCG@10 .519, R@100 .395 on those of TREC 2019 DL, with Lucene's own parameters.
     """
     paper = preset == "paper"
-    book = (roberta if paper else docstrings)("BM25 and the start model on documents")
-    documents(book, preset)
+    book = (starts.roberta if paper else starts.docstrings)("BM25 and the start model on documents")
+    starts.documents(book, preset)
     if paper:
         on_documents_dl(book)
         book.top["outputs"] = {"index": "bm25-index"}

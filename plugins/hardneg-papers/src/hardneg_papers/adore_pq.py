@@ -3,24 +3,22 @@
 from hardneg_papers.adore import adore_on, adoring
 from hardneg_papers.book import Book, DemoOrPaper, Tree
 
-_ADORE = {"flat": "adore-bm25-neg", **{size: f"adore-pq{size}" for size in ("6", "12", "24", "48", "96")}}
+_SIZES = ("6", "12", "24", "48", "96")
+_ADORE = {"flat": "adore-bm25-neg", **{size: f"adore-pq{size}" for size in _SIZES}}
 """ADORE's stages, by the index that it is trained on."""
-_INDEXES = {"flat": "bm25-neg-index", **{size: f"pq{size}" for size in ("6", "12", "24", "48", "96")}}
-_OTHERS = {"OPQ 48": "opq", "IVFPQ 48": "ivfpq", "SQ8": "sq8", "FP16": "fp16"}
-_OF_OTHERS = {"opq": "opq48", "ivfpq": "ivfpq48", "sq8": "sq8", "fp16": "fp16"}
+_INDEXES = {"flat": "bm25-neg-index", **{size: f"pq{size}" for size in _SIZES}}
+_OTHERS = {"OPQ 48": "opq48", "IVFPQ 48": "ivfpq48", "SQ8": "sq8", "FP16": "fp16"}
 _LARGE = ("24", "48", "96")
 
 
 def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE trained and searched on compressed indexes: what the loss sees is what the search will use.
 
-      hardneg recipe run adore-pq  demo: docstrings, all-MiniLM-L6-v2; half an hour on one core
-      hardneg recipe plan adore-pq --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
-
-    Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2, Tables 3 and 5; JPQ (centroids trained along): CIKM 2021.
-    To expect from the paper preset, MRR@10 on the dev queries (not run by us): trained and searched on 24, 48 and 96
-    subvectors .247, .283, .291; searched without compression .324, .327, .326; trained without .329. Systems are
-    "trained on → searched on": flat is no compression, 24 is PQ with 24 subvectors, `it` is the row's index.
+    `hardneg recipe run adore-pq`: half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2,
+    Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. To expect from the paper preset, MRR@10 on the dev queries
+    (not run by us): trained and searched on 24, 48 and 96 subvectors .247, .283, .291; searched without compression
+    .324, .327, .326; trained without .329. Systems are "trained on → searched on": flat is no compression, 24 is PQ
+    with 24 subvectors, `it` is the row's index.
     """
     paper = preset == "paper"
     book = adore_on("bm25-neg", preset)
@@ -59,10 +57,10 @@ def _add_searches(book: Book) -> None:
     ADORE's are on the index of its training, without compression, and on another one. JPQ makes an index of its own.
     """
     runs = {"BM25 Neg → flat": "bm25-neg-test"}
-    for size in list(_INDEXES)[1:]:
+    for size in _SIZES:
         runs[f"BM25 Neg → {size}"] = book.add(f"bm25-neg-{size}", "search", index=_INDEXES[size])
-    for label, end in _OTHERS.items():
-        runs[f"BM25 Neg → {label}"] = book.add(f"bm25-neg-{end}", "search", index=_OF_OTHERS[end])
+    for label, index in _OTHERS.items():
+        runs[f"BM25 Neg → {label}"] = book.add(f"bm25-neg-{index.removesuffix('48')}", "search", index=index)
     pairs = [(trained, searched) for trained in (*_LARGE, "flat") for searched in (*_LARGE, "flat")]
     for trained, searched in [*pairs, ("6", "6"), ("6", "flat"), ("12", "12"), ("12", "flat")]:
         run = "adore-bm25-neg-test"
@@ -73,8 +71,9 @@ def _add_searches(book: Book) -> None:
     runs["OPQ 48 → OPQ 48"] = book.add("opq-opq", "search", index="opq48", model="adore-opq48")
     runs["OPQ 48 → flat"] = book.add("opq-flat", "search", index="bm25-neg-index", model="adore-opq48")
     runs["JPQ 48"] = book.add("jpq-jpq", "search", index="jpq48")
-    for label, end in _OTHERS.items():
-        runs[f"flat → {label}"] = book.add(f"flat-{end}", "search", index=_OF_OTHERS[end], model="adore-bm25-neg")
+    for label, index in _OTHERS.items():
+        name = f"flat-{index.removesuffix('48')}"
+        runs[f"flat → {label}"] = book.add(name, "search", index=index, model="adore-bm25-neg")
     book.add("cells", "evaluate", metrics=["mrr@10", "ndcg@10"], runs=runs)
 
 
@@ -87,13 +86,11 @@ def _add_tables(book: Book) -> None:
         beside = {"flat → it": f"flat → {size}"} if flat else {}
         return {"BM25 Neg → it": f"BM25 Neg → {size}", **beside, "it → it": own, "it → flat": f"{size} → flat"}
 
-    def untrained(index: str) -> Tree:
-        return {"BM25 Neg → it": f"BM25 Neg → {index}", "flat → it": f"flat → {index}"}
-
     rows = {size: ways(size, f"{size} → {size}", size not in ("6", "12")) for size in _INDEXES}
     rows["OPQ 48"] = ways("OPQ 48", "OPQ 48 → OPQ 48")
-    others = {label: _OF_OTHERS[end] for label, end in _OTHERS.items() if end != "opq"}
-    rows = {**rows, "JPQ 48": {"it → it": "JPQ 48"}, **{label: untrained(label) for label in others}}
+    others = {label: index for label, index in _OTHERS.items() if index != "opq48"}
+    untrained = {it: {"BM25 Neg → it": f"BM25 Neg → {it}", "flat → it": f"flat → {it}"} for it in others}
+    rows = {**rows, "JPQ 48": {"it → it": "JPQ 48"}, **untrained}
     matrix = {"evaluation": "cells", "axes": ["index", "trained on → searched on"], "rows": rows}
     sizes = {"indexes": {**_INDEXES, "OPQ 48": "opq48", "JPQ 48": "jpq48", **others}}
     costs = {"methods": {**_ADORE, "OPQ 48": "adore-opq48", "JPQ 48": "jpq48"}}

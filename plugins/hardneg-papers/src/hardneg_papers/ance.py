@@ -1,10 +1,15 @@
-"""ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages."""
+"""ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages.
 
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO and RoBERTa-base
+and need GPUs.
+"""
+
+from collections.abc import Callable
 from typing import Any
 
 from hardneg_papers.adore import adoring
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
-from hardneg_papers.starts import docstrings, roberta, trained
+from hardneg_papers.starts import WARM_UP, docstrings, roberta, trained
 
 BASELINES = {"rand-neg": "Rand Neg", "nce-neg": "NCE Neg", "bm25-neg": "BM25 Neg", "bm25-rand-neg": "BM25+Rand Neg"}
 WARM = {f"warm-{name}": f"BM25 → {label}" for name, label in BASELINES.items() if name != "bm25-neg"}
@@ -34,14 +39,7 @@ def setting(title: str, preset: str, start: str = "") -> Book:
     book.top["sizes"]["queries"]["test"] = 43
     # The warm-up that the authors released; the paper leaves open how the other baselines without a warm-up were
     # trained.
-    options = {
-        "max_steps": 60000,
-        "batch_size": 32,
-        "weight_decay": 0.0,
-        "decay": "constant",
-        "gradient_checkpointing": True,
-        "checkpoint_every": 2000,
-    }
+    options = {**WARM_UP, "gradient_checkpointing": True}
     train = {"loss": {"name": "nll"}, "validation_run": "bm25-dev", "options": options}
     book.defaults = deep(book.defaults, {"search": {"split": "test"}, "evaluate": {"split": "test"}, "train": train})
     book.bm25(k1=0.9, b=0.4)  # Lucene's own, as the track's baseline has them
@@ -134,11 +132,8 @@ def rows_last(book: Book, *labels: str) -> None:
 def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 and the start model in ANCE's setting: ranked out of all passages, and out of BM25's top 100.
 
-      hardneg recipe run ance-bm25-passage                  demo: docstrings, all-MiniLM-L6-v2; two minutes, no network
-      hardneg recipe plan ance-bm25-passage --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
-
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
-    2021, section 5 and Table 1.
+    `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
+    Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
     To expect from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
     MRR@10 .240, R@1k .814 on the dev queries. Its .506 is that of Lucene's own parameters, k1 .9 and b .4.
     """
@@ -147,83 +142,45 @@ def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     return book.tree()
 
 
-def ance_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """Rand Neg of the ANCE paper: one random passage for each query.
+def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], Tree]:
+    """The recipe of a row of Table 1 on passages; expected: NDCG@10, reranking, dev MRR@10, R@1k."""
+    label = {**BASELINES, **WARM}[system]
+    stages = ["bm25-neg", system] if system in WARM else [system]
 
-    `hardneg recipe run ance-rand-neg-passage`: minutes. Source: see ance-bm25-passage.
-    To expect from the paper preset (Table 1; not run by us): NDCG@10 .552, reranking .605; dev MRR@10 .261, R@1k .949.
-    """
-    return ranked("Rand Neg on passages, ANCE's baseline", preset, "rand-neg").tree()
+    def recipe(preset: DemoOrPaper = "demo") -> Tree:
+        return ranked(f"{label} on passages, ANCE's baseline", preset, *stages).tree()
 
+    recipe.__doc__ = """{} of the ANCE paper: {}.
 
-def ance_nce_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """NCE Neg of the ANCE paper: the hardest passage of the batch for each query.
-
-    `hardneg recipe run ance-nce-neg-passage`: minutes. Source: see ance-bm25-passage.
-    To expect from the paper preset (Table 1; not run by us): NDCG@10 .539, reranking .602; dev MRR@10 .256, R@1k .943.
-    """
-    return ranked("NCE Neg on passages, ANCE's baseline", preset, "nce-neg").tree()
+    `hardneg recipe run ance-{}-passage`: minutes. Source: see ance-bm25-passage.
+    To expect from the paper preset (Table 1; not run by us): NDCG@10 {}, reranking {}; dev MRR@10 {}, R@1k {}.
+    """.format(label, what, system, *expected.split())
+    return recipe
 
 
-def ance_bm25_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 Neg of the ANCE paper: one of BM25's top 100 for each query; the warm-up of ANCE too.
-
-    `hardneg recipe run ance-bm25-neg-passage`: minutes. Source: see ance-bm25-passage.
-    To expect from the paper preset (Table 1; not run by us): NDCG@10 .591, reranking .664; dev MRR@10 .299, R@1k .928.
-    """
-    return ranked("BM25 Neg on passages, ANCE's baseline", preset, "bm25-neg").tree()
-
-
-def ance_bm25_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25+Rand Neg of the ANCE paper: one of BM25's top 100 or, as often, a random passage.
-
-    `hardneg recipe run ance-bm25-rand-neg-passage`: minutes. Source: see ance-bm25-passage.
-    To expect from the paper preset (Table 1; not run by us): NDCG@10 .600, reranking .653; dev MRR@10 .311, R@1k .952.
-    """
-    return ranked("BM25+Rand Neg on passages, ANCE's baseline", preset, "bm25-rand-neg").tree()
-
-
-def ance_warm_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 → Rand Neg of the ANCE paper: random passages after a warm-up.
-
-    `hardneg recipe run ance-warm-rand-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10 .576,
-    reranking .609; dev MRR@10 .280, R@1k .948.
-    """
-    return ranked("BM25 → Rand Neg on passages, ANCE's baseline", preset, "bm25-neg", "warm-rand-neg").tree()
-
-
-def ance_warm_nce_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 → NCE Neg of the ANCE paper: the hardest of the batch after a warm-up.
-
-    `hardneg recipe run ance-warm-nce-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10 .571,
-    reranking .608; dev MRR@10 .279, R@1k .942.
-    """
-    return ranked("BM25 → NCE Neg on passages, ANCE's baseline", preset, "bm25-neg", "warm-nce-neg").tree()
-
-
-def ance_warm_bm25_rand_neg_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 → BM25+Rand Neg of the ANCE paper: both kinds after a warm-up.
-
-    `hardneg recipe run ance-warm-bm25-rand-neg-passage`. Source: see ance-bm25-passage. To expect (Table 1): NDCG@10
-    .591, reranking .648; dev MRR@10 .306, R@1k .939.
-    """
-    title = "BM25 → BM25+Rand Neg on passages, ANCE's baseline"
-    return ranked(title, preset, "bm25-neg", "warm-bm25-rand-neg").tree()
+ance_rand_neg_passage = _baseline("rand-neg", "one random passage for each query", ".552 .605 .261 .949")
+ance_nce_neg_passage = _baseline("nce-neg", "the hardest passage of the batch for each query", ".539 .602 .256 .943")
+ance_bm25_neg_passage = _baseline(
+    "bm25-neg", "one of BM25's top 100 for each query; the warm-up of ANCE too", ".591 .664 .299 .928"
+)
+ance_bm25_rand_neg_passage = _baseline(
+    "bm25-rand-neg", "one of BM25's top 100 or, as often, a random passage", ".600 .653 .311 .952"
+)
+ance_warm_rand_neg_passage = _baseline("warm-rand-neg", "random passages after a warm-up", ".576 .609 .280 .948")
+ance_warm_nce_neg_passage = _baseline("warm-nce-neg", "the hardest of the batch after a warm-up", ".571 .608 .279 .942")
+ance_warm_bm25_rand_neg_passage = _baseline("warm-bm25-rand-neg", "both kinds after a warm-up", ".591 .648 .306 .939")
 
 
 def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
     """The dense rows of the ANCE paper's Table 1 on passages: ANCE and seven baselines, in retrieval and reranking.
 
-      hardneg recipe run ance-table1                  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores
-      hardneg recipe run ance-table1 --set dataset=beir:path/to/folder      on one's own collection
-      hardneg recipe plan ance-table1 --preset paper  MS MARCO passages, RoBERTa-base; needs a GPU
+      hardneg recipe run ance-table1 --set dataset=beir:path/to/folder          an hour on two cores
 
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
-    2021, section 5 and Table 1.
-    To expect from the paper preset, NDCG@10 on the TREC 2019 DL queries, in retrieval / reranking BM25's top 100 (not
-    run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25 Neg .591 / .664, BM25+Rand Neg .600 / .653; after a
-    warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 / .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677.
-    Signs: better than BM25 (*), than each baseline without a warm-up (†), than each with one (‡), all in retrieval.
+    Source: Xiong et al., ICLR 2021, section 5 and Table 1. To expect from the paper preset, NDCG@10 on the TREC 2019 DL
+    queries, in retrieval / reranking BM25's top 100 (not run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25
+    Neg .591 / .664, BM25+Rand Neg .600 / .653; after a warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 /
+    .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: better than BM25 (*), than each baseline without a warm-up
+    (†), than each with one (‡), all in retrieval.
     """
     book = ranked("ANCE, Table 1 on passages", preset, *BASELINES, *WARM, "ance")
     marks = {"*": ["BM25"], "†": [*BASELINES.values()], "‡": [*WARM.values()]}
@@ -235,12 +192,9 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE by learning rate, depth of its negatives and refreshes: what the paper tried.
 
-      hardneg recipe run ance-rates-passage                     demo: docstrings, all-MiniLM-L6-v2; an hour, no network
-      hardneg recipe plan ance-rates-passage --preset paper     MS MARCO passages, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first version, Table 5.
-    To expect from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by us): .33, .31, .29,
-    .303, .302. A failed setting often diverges early: the report has the losses.
+    `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
+    version, Table 5. To expect from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
+    us): .33, .31, .29, .303, .302. A failed setting often diverges early: the report has the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
     paper: Tree = {
@@ -277,19 +231,15 @@ def add_rates(book: Book, preset: str, paper: Tree) -> None:
 def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE for learned sparse retrieval: SPLADE on negatives of its own top 200, mined again while it trains.
 
-      hardneg recipe run ance-splade  demo: docstrings, from all-MiniLM-L6-v2; half an hour on two cores, no network
-      hardneg recipe plan ance-splade --preset paper        MS MARCO passages, DistilBERT; needs GPUs
-
+    `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` has DistilBERT. It needs `pip install
+    ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own
+    embeddings. The row "as shipped" is that model before any training.
     Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
     2109.10086, section 4, for the model. To expect from the paper preset: no paper has figures of the two together.
-
-    It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made
-    of its own embeddings. The row "as shipped" is that model before any training.
     """
-    title = "ANCE for SPLADE"
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
     own: Tree = {}
-    book = setting(title, preset)
+    book = setting("ANCE for SPLADE", preset)
     if preset == "paper":
         # DistilBERT has the head that it was pretrained with.
         del book.top["model"]["projection"]
@@ -314,11 +264,8 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE: its query encoder trained on, with what it retrieves at each step, beside ANCE and RankNet alone.
 
-      hardneg recipe run adore-ance-passage  demo: docstrings, all-MiniLM-L6-v2; half an hour, no network
-      hardneg recipe plan adore-ance-passage --preset paper     MS MARCO passages, RoBERTa-base; needs GPUs
-
-    Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5: their rows of ANCE, which the other recipes have not,
-    as ANCE reads queries of 64 and passages of 512 tokens.
+    `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
+    their rows of ANCE, which the other recipes have not, as ANCE reads queries of 64 and passages of 512 tokens.
     To expect from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.

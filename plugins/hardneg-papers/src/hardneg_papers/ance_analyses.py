@@ -7,9 +7,7 @@ from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
 def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
     """What lies behind ANCE: loss and gradients, tails of scores, overlaps, refreshes, unjudged documents, wins, times.
 
-      hardneg recipe run ance-analyses  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores, no network
-      hardneg recipe run ance-analyses --set dataset=beir:path/to/folder      on one's own collection
-      hardneg recipe plan ance-analyses --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
+      hardneg recipe run ance-analyses --set dataset=beir:path/to/folder        an hour on two cores
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, Figures 3, 4 and 5, Tables 3, 6, 8 and 9.
@@ -36,13 +34,8 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
     drawn = {"BM25 Neg": "bm25-top100", "BM25 → Rand Neg": "random-negatives", "ANCE, first refresh": "ance-first-top"}
     found = ("ance-bm25-neg-train", "ance-warm-rand-neg-train", "ance-train")
     met = dict(zip(drawn, found, strict=True))
-    operations = {
-        "BM25 index": "bm25-index",
-        "BM25 search": "bm25",
-        "encoding": "ance-index",
-        "dense search": "ance-test",
-        "ANCE training": "ance",
-    }
+    operations = {"BM25 index": "bm25-index", "BM25 search": "bm25", "encoding": "ance-index"}
+    operations |= {"dense search": "ance-test", "ANCE training": "ance"}
     analysis = {
         "gradients": {"trainings": trainings},
         "refreshes": {"trainings": refreshes},
@@ -59,32 +52,24 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
 def _add_variants(book: Book, paper: bool) -> Tree:
     """Figure 5: the same training with fewer refreshes, and at a higher rate; returns the stages by label."""
-    if paper:
-        labels = ["every 20000 steps", "every 5000", "every 10000, five times the rate"]
-        variants = [(20000, 1e-6, 1), (5000, 1e-6, 2), (10000, 5e-6, 1)]
-    else:
-        labels = ["every 100 steps", "every 25", "five times the rate"]
-        variants = [(100, 5e-5, 0), (25, 5e-5, 0), (25, 2.5e-4, 0)]
-    stages = ["ance-seldom", "ance-often", "ance-fast"]
-    for stage, (every, rate, inferencers) in zip(stages, variants, strict=True):
-        options = {
-            "learning_rate": rate,
-            "evaluate_every": 10000 if paper else 20,
-            **({"stop_at": 300000} if paper else {}),
-        }
+    demo = {"every 100 steps": (100, 5e-5, 0), "every 25": (25, 5e-5, 0), "five times the rate": (25, 2.5e-4, 0)}
+    authors = {"every 20000 steps": (20000, 1e-6, 1), "every 5000": (5000, 1e-6, 2)}
+    authors["every 10000, five times the rate"] = (10000, 5e-6, 1)
+    stages = ("ance-seldom", "ance-often", "ance-fast")
+    variants = authors if paper else demo
+    for stage, (every, rate, inferencers) in zip(stages, variants.values(), strict=True):
+        options = {"learning_rate": rate, "evaluate_every": 10000 if paper else 20}
         own: Tree = {"devices": {"trainer": 1, "inferencer": inferencers}} if paper else {}
+        options |= {"stop_at": 300000} if paper else {}
         book.add(stage, "train-refreshed", refresh={"every": every}, options=options, **own)
-    return dict(zip(labels, stages, strict=True))
+    return dict(zip(variants, stages, strict=True))
 
 
 def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
     """How far the judgements of TREC 2019 DL reach: recall to 1,000, what nobody judged, and the overlap with BM25.
 
-      hardneg recipe run ance-coverage  demo: docstrings, all-MiniLM-L6-v2; half an hour, no network
-      hardneg recipe plan ance-coverage --preset paper          MS MARCO passages, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first version, Table 4. On documents: ance-document,
-    ance-maxp-document and ance-baselines-document.
+    `hardneg recipe run ance-coverage`: half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first
+    version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document.
     To expect from the paper preset (not run by us), R@1K (grades from 1 on), holes among the first 10, overlap: BM25
     .685, 5.9 %, 100 %; BM25 Neg .569, 25.8 %, 11.9 %; BM25+Rand Neg .662, 20.2 %, 16.4 %; ANCE .661, 14.8 %, 17.4 %.
     """
@@ -108,10 +93,8 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
     """How many training negatives the model meets in testing, through training: BM25's, random ones, and ANCE's.
 
-      hardneg recipe run ance-overlap  demo: docstrings, all-MiniLM-L6-v2; an hour on two cores
-      hardneg recipe plan ance-overlap --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., first version of ANCE, section 5.3 and Figure 3; the lists are of dev queries there too.
+    `hardneg recipe run ance-overlap`: an hour on two cores. Source: Xiong et al., first version of ANCE, section 5.3
+    and Figure 3; the lists are of dev queries there too.
     To expect: at most 20 % of BM25's, random ones hardly; ANCE's rise towards 100 % (docs/results/more-recipes.md).
     A model of each step is trained from the beginning, as far as that step; it is that step's, not the best so far.
     ANCE trains on the top of the model of one refresh before; it goes over to the next in the step behind it.
@@ -165,11 +148,8 @@ def _add_top(book: Book, name: str, **run: str) -> str:
 def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
     """Where ANCE's vectors put a query, its relevant passages, each kind of negative; queries that it wins and loses.
 
-      hardneg recipe run ance-projections                       demo: docstrings, all-MiniLM-L6-v2; twenty minutes
-      hardneg recipe plan ance-projections --preset paper       MS MARCO passages, RoBERTa-base; needs GPUs
-
-    It needs `pip install "hardneg[analysis]"`.
-    Source: Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
+    `hardneg recipe run ance-projections`: twenty minutes, with `pip install "hardneg[analysis]"`. Source: Xiong et al.,
+    ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
     To expect (not run by us): negatives of BM25 and random ones far from those that dense retrieval meets; queries that
     are won have groups of passages of their own, those that are lost are mixed.
     """
@@ -192,13 +172,10 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     """What a query waits for: BM25 and a cross-encoder over its top 100, or ANCE; one query alone, and in a batch.
 
-      hardneg recipe run ance-times  demo: docstrings, all-MiniLM-L6-v2; half an hour
-      hardneg recipe plan ance-times --preset paper  MS MARCO passages, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3. To expect on the paper's machine, of documents
-    (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms and searched in 9 ms; 4.5 ms for a document, 72
-    ms a step for negatives and 19 ms for the rest. The cross-encoder is trained for a few steps alone: its time is
-    looked at, not its ranking.
+    `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
+    To expect on the paper's machine, of documents (not run by us): BM25 37 ms, BERT 1.15 s; a query encoded in 2.6 ms
+    and searched in 9 ms; 4.5 ms for a document, 72 ms a step for negatives and 19 ms for the rest. The cross-encoder is
+    trained for a few steps alone: its time is looked at, not its ranking.
     """
     book = ranked("What a query waits for", preset, "bm25-neg", "ance")
     options: Tree = {"batch_size": 8, "negatives_per_query": 1, "max_steps": 20, "learning_rate": 1e-4}
@@ -211,14 +188,8 @@ def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     own = {"reranker": reranker, "negatives": "bm25-top100", "options": options, **judged}
     book.add("cross-encoder", "train-reranker", **own)
     book.add("bm25-reranked", "rerank", reranker="cross-encoder", run="bm25", depth=100)
-    stages = {
-        "BM25 index": "bm25-index",
-        "BM25": "bm25",
-        "reranking": "bm25-reranked",
-        "encoding": "ance-index",
-        "ANCE": "ance-test",
-        "ANCE training": "ance",
-    }
+    stages = {"BM25 index": "bm25-index", "BM25": "bm25", "reranking": "bm25-reranked"}
+    stages |= {"encoding": "ance-index", "ANCE": "ance-test", "ANCE training": "ance"}
     dense = ["ANCE: encode queries", "ANCE: search"]
     totals = {"BM25 and reranking": ["BM25", "reranking"], "dense retrieval": dense}
     operations = {"stages": stages, "totals": totals}

@@ -1,23 +1,17 @@
-"""ANCE and its baselines on documents: FirstP reads their first tokens, MaxP cuts them into segments."""
+"""ANCE and its baselines on documents: FirstP reads their first tokens, MaxP cuts them into segments.
 
-from hardneg_papers.ance import (
-    BASELINES,
-    WARM,
-    add_adore,
-    add_behind,
-    add_rates,
-    add_system,
-    ranked,
-    rows_last,
-    setting,
-)
+Demos read docstrings to 256 tokens, without a network; the presets `paper` have MS MARCO documents and RoBERTa-base and
+need GPUs.
+"""
+
+from hardneg_papers import ance
 from hardneg_papers.book import Book, DemoOrPaper, Tree
 from hardneg_papers.starts import documents
 
 
 def ranked_documents(title: str, preset: str, *systems: str) -> Book:
     """Systems that begin with a warm-up, on documents; the paper's go on from the passages' BM25 Neg."""
-    book = setting(title, preset, "runs/ance-bm25-neg-passage-paper/model")
+    book = ance.setting(title, preset, "runs/ance-bm25-neg-passage-paper/model")
     documents(book, preset)
     if preset == "paper":
         book.top["model"] |= {"pooling": "own", "layer_norm": False}
@@ -29,16 +23,16 @@ def ranked_documents(title: str, preset: str, *systems: str) -> Book:
         book.row("BM25 Neg", "start-dev", "dev-scores")
         book.change("dev-scores", metrics=["mrr@100", "recall@1000"])
     else:
-        add_system(book, preset, "bm25-neg")
+        ance.add_system(book, preset, "bm25-neg")
     for system in systems:
-        add_system(book, preset, system)
+        ance.add_system(book, preset, system)
     return book
 
 
 def covered(book: Book, preset: str) -> Tree:
     """The tree of a recipe with the paper's Tables 6, 8 and 9 for documents; BM25 Neg's and ANCE's rows stand last."""
     if preset == "paper":
-        rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
+        ance.rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
         wins = {"run": "ance-test", "against": "bm25"}
         runs = {"BM25": "bm25", "BM25 Neg": "start-test", "ANCE": "ance-test"}
         _add_coverage(book, runs, {"query-wins": wins})
@@ -54,15 +48,11 @@ def _add_coverage(book: Book, runs: Tree, more: Tree) -> None:
 def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE (MaxP) on documents: each is cut into segments and scores what its best one scores.
 
-      hardneg recipe run ance-maxp-document  demo: docstrings, four segments of 128 tokens; an hour, no network
-      hardneg recipe run ance-maxp-document --set dataset=beir:path/to/folder --set segments.count=8  read further
-      hardneg recipe plan ance-maxp-document --preset paper  MS MARCO documents, RoBERTa-base; needs GPUs
+      hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
-    2021, section 5 and Table 1.
-    To expect from the paper preset (the paper's Table 1; not run by us): NDCG@10 .628, reranking .671, on the TREC 2019
-    DL queries; R@100, holes, overlap with BM25 (Table 6) .286, 11.9 %, 24.9 %. Its warm-up is that of
-    ance-document, which read first tokens alone.
+    Source: Xiong et al., ICLR 2021, section 5 and Table 1. To expect from the paper preset (the paper's Table 1; not
+    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, holes, overlap with BM25 (Table 6)
+    .286, 11.9 %, 24.9 %. Its warm-up is that of ance-document, which read first tokens alone.
     """
     book = ranked_documents("ANCE (MaxP) on documents", preset, "ance")
     book.top["segments"] = {"length": 512 if preset == "paper" else 128, "count": 4}
@@ -76,27 +66,21 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
     """The dense rows of the ANCE paper's Table 1 on documents that begin with a warm-up: ANCE and three baselines.
 
-      hardneg recipe run ance-table1-document  demo: docstrings read to 256 tokens; an hour on two cores
-      hardneg recipe plan ance-table1-document --preset paper  MS MARCO documents, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, section 5 and Table 1. ANCE (MaxP) is ance-maxp-document's; without a warm-up:
-    ance-baselines-document. To expect from the paper preset: the document columns of that table (not run by us); all go
-    on from the passages' BM25 Neg, as ance-document does.
+    `hardneg recipe run ance-table1-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. ANCE
+    (MaxP) is ance-maxp-document's; without a warm-up: ance-baselines-document. To expect from the paper preset: the
+    document columns of that table (not run by us); all go on from the passages' BM25 Neg, as ance-document does.
     """
-    return covered(ranked_documents("ANCE, Table 1 on documents", preset, *WARM, "ance"), preset)
+    return covered(ranked_documents("ANCE, Table 1 on documents", preset, *ance.WARM, "ance"), preset)
 
 
 def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """The dense rows of the ANCE paper's Table 1 on documents that begin without a warm-up: four baselines.
 
-      hardneg recipe run ance-baselines-document  demo: docstrings read to 256 tokens; an hour
-      hardneg recipe plan ance-baselines-document --preset paper  MS MARCO documents, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, section 5 and Table 1. With a warm-up: ance-table1-document. To expect from the
-    paper preset: the document columns of that table (not run by us). Of Table 6 BM25+Rand Neg, R@100, holes, overlap
-    with BM25: .240, 21.4 %, 21.0 %.
+    `hardneg recipe run ance-baselines-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. With
+    a warm-up: ance-table1-document. To expect from the paper preset: the document columns of that table (not run by
+    us). Of Table 6 BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4 %, 21.0 %.
     """
-    book = ranked("ANCE's baselines on documents", preset, *BASELINES)
+    book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)
     if preset == "paper":
         book.change("ance-nce-neg", options={"gradient_checkpointing": True})
@@ -109,12 +93,9 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on documents by learning rate, depth of its negatives and refreshes: what the paper tried.
 
-      hardneg recipe run ance-rates-document                    demo: docstrings read to 256 tokens; an hour and a half
-      hardneg recipe plan ance-rates-document --preset paper    MS MARCO documents, RoBERTa-base; needs GPUs
-
-    Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first version, Table 5. 5e-6, 200, 10k is ance-document.
-    To expect from the paper preset, NDCG@10 on the TREC 2019 DL queries in the order of its rows (not run by us): .58,
-    .59, .60, .61.
+    `hardneg recipe run ance-rates-document`: an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and Table
+    7; first version, Table 5. 5e-6, 200, 10k is ance-document. To expect from the paper preset, NDCG@10 on the TREC
+    2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {
@@ -123,23 +104,20 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
         "1e-6, top 100, every 5k": (1e-6, 100, 5000),
         "1e-6, top 200, every 10k": (1e-6, 200, 10000),
     }
-    add_rates(book, preset, paper)
+    ance.add_rates(book, preset, paper)
     return covered(book, preset)
 
 
 def adore_ance_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE (FirstP) for documents: MRR@10 as the metric of the loss, as the paper has it for documents.
 
-      hardneg recipe run adore-ance-document  demo: docstrings read to 256 tokens; half an hour, no network
-      hardneg recipe plan adore-ance-document --preset paper    MS MARCO documents, RoBERTa-base; needs GPUs
-
-    Source: Zhan et al., SIGIR 2021, Table 2. It goes on from the passages' BM25 Neg, as ance-document does.
-    To expect from the paper preset (not run by us): MRR@100 and R@100 on the dev queries ANCE .377 and .894, ADORE+ANCE
-    .390 and .902; NDCG@10 on the TREC 2019 DL queries .610 and .634.
+    `hardneg recipe run adore-ance-document`: half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It goes on from
+    the passages' BM25 Neg, as ance-document does. To expect from the paper preset (not run by us): MRR@100 and R@100 on
+    the dev queries ANCE .377 and .894, ADORE+ANCE .390 and .902; NDCG@10 on the TREC 2019 DL queries .610 and .634.
     """
     book = ranked_documents("ADORE on ANCE, documents", preset, "ance")
-    add_adore(book, preset, loss={"name": "lambda", "cut": 10})
+    ance.add_adore(book, preset, loss={"name": "lambda", "cut": 10})
     if preset == "paper":
         book.change("dev-scores", metrics=["mrr@100", "recall@100"])
-    add_behind(book, preset)
+    ance.add_behind(book, preset)
     return covered(book, preset)

@@ -6,7 +6,7 @@ Bands are in `bands/NAME.json`: of named recipes in this package, of a recipe's 
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -31,6 +31,10 @@ ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
 LEVEL = 0.01
 """The probability, at most, that any value of a right run is outside; all that seeds change share it."""
+LEAST_SEEDS = 5
+"""Fewer tell little of the spread between seeds."""
+MAY_DIFFER = ("title", "seed", "seeds")
+"""What may differ between a run and the one that its recipe's bands are of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +74,7 @@ class BandCheck:
     seeds: int
     low: float
     high: float
-
-    @property
-    def inside(self) -> bool:
-        """Whether the value is in its band."""
-        return self.low <= self.value <= self.high
+    inside: bool
 
 
 def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
@@ -99,8 +99,9 @@ def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
     ]
     checked, trained = [], sum(band.seeds > 1 for _, _, band, _ in pairs)
     for system, metric, band, values in pairs:
-        half = band.half_width(len(values), LEVEL / max(trained, 1))
-        checked.append(BandCheck(system, metric, fmean(values), len(values), band.mean - half, band.mean + half))
+        half, value = band.half_width(len(values), LEVEL / max(trained, 1)), fmean(values)
+        low, high = band.mean - half, band.mean + half
+        checked.append(BandCheck(system, metric, value, len(values), low, high, low <= value <= high))
     return checked
 
 
@@ -111,28 +112,19 @@ def _values(measured: Measured, system: str) -> dict[str, list[float]]:
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
 
 
-LEAST_SEEDS = 5
-"""Fewer tell little of the spread between seeds."""
-MAY_DIFFER = ("title", "seed", "seeds")
-"""What may differ between a run and the one that its recipe's bands are of."""
-
-
 @dataclass(frozen=True)
 class Verified:
     """A run beside its recipe's bands.
 
-    device: of the run, and of the bands. checked: each value that has a band. differences: what else the run has
-    otherwise than the recipe, one line each: settings, the collection, missing systems.
+    holds: whether the run is that of the recipe, and all its values are inside their bands. device: of the run, and of
+    the bands. values: each that has a band. differences: what else the run has otherwise than the recipe, one line
+    each: settings, the collection, missing systems.
     """
 
+    holds: bool
     device: str
-    checked: tuple[BandCheck, ...]
-    differences: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        """Whether the run is that of the recipe, and all its values are inside their bands."""
-        return not self.differences and all(each.inside for each in self.checked)
+    values: list[BandCheck]
+    differences: list[str]
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
@@ -146,8 +138,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
     lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
-        reason = f"{folder}: a run of preset {preset}, not {named}"
-        raise UsageError(f"{reason}: leave --preset out, or name another folder")
+        raise UsageError(f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder")
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
@@ -156,11 +147,8 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
             "run the recipe with ten seeds and record them with --record"
         )
     try:
-        bands = {
-            system: {metric: Band(**band) for metric, band in row.items()}
-            for system, row in recorded[device]["bands"].items()
-        }
-        dataset = recorded[device]["dataset"]
+        dataset, rows = recorded[device]["dataset"], recorded[device]["bands"]
+        bands = {system: {metric: Band(**band) for metric, band in row.items()} for system, row in rows.items()}
     except (TypeError, KeyError, AttributeError) as error:
         raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
     differences = _settings_changed(recipe, lock)
@@ -168,14 +156,14 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         differences.append(f"{layout.METRICS}: of a run with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
         differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
-    differences += [f"{layout.METRICS}: no system {system!r}" for system in bands if system not in measured.results]
-    differences += [
-        f"{layout.METRICS}: no metric {metric!r} of {system!r}"
-        for system, row in bands.items()
-        for metric in row
-        if metric not in measured.results.get(system, row)
-    ]
-    return Verified(device, tuple(check_bands(measured, bands)), tuple(differences))
+    for system, row in bands.items():
+        if system not in measured.results:
+            differences.append(f"{layout.METRICS}: no system {system!r}")
+            continue
+        lacking = [metric for metric in row if metric not in measured.results[system]]
+        differences += [f"{layout.METRICS}: no metric {metric!r} of {system!r}" for metric in lacking]
+    values = check_bands(measured, bands)
+    return Verified(not differences and all(each.inside for each in values), device, values, differences)
 
 
 def record(recipe: str, folder: Path) -> Path:
@@ -189,9 +177,7 @@ def record(recipe: str, folder: Path) -> Path:
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
         raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
-    preset = lock["preset"]
-    differences = _settings_changed(recipe, lock)
-    if differences:
+    if differences := _settings_changed(recipe, lock):
         raise UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
     bands = {
         system: {
@@ -200,8 +186,8 @@ def record(recipe: str, folder: Path) -> Path:
         }
         for system, row in bands_of(measured).items()
     }
-    content = _read(path) if path.exists() else {}
-    content.setdefault(preset, {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
+    content = _read(path)
+    content.setdefault(lock["preset"], {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
     path.parent.mkdir(exist_ok=True)
     atomic_write.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return path
@@ -215,11 +201,10 @@ def bands_file(recipe: str) -> Path:
 
 def _finished(folder: Path) -> Measured:
     """The metrics of a run folder."""
-    if not (folder / layout.METRICS).is_file():
-        raise DataError(
-            f"{folder}: no {layout.METRICS}, so the run has not been measured yet: run the recipe to its end"
-        )
-    return read_metrics(folder / layout.METRICS)
+    path = folder / layout.METRICS
+    if not path.is_file():
+        raise DataError(f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end")
+    return read_metrics(path)
 
 
 def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
@@ -232,14 +217,10 @@ def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
     """A line for each value of a run's tree that is not the recipe's."""
     if isinstance(run, Mapping) and isinstance(recipe, Mapping):
         for name in dict.fromkeys([*recipe, *run]):
-            below = f"{path}.{name}" if path else str(name)
-            yield from tree_differences(run.get(name), recipe.get(name), below)
+            yield from tree_differences(run.get(name), recipe.get(name), f"{path}.{name}" if path else str(name))
     elif run != recipe:
-        yield f"{path}: {_said(run)}; the recipe has {_said(recipe)}"
-
-
-def _said(value: Any) -> str:
-    return "nothing" if value is None else json.dumps(value, ensure_ascii=False)
+        here, there = ("nothing" if each is None else json.dumps(each, ensure_ascii=False) for each in (run, recipe))
+        yield f"{path}: {here}; the recipe has {there}"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -269,45 +250,22 @@ def verify_run(
     """
     recipe_tree(name, preset or "")  # says what is meant where there is none of this name
     usual = Path("runs") / Path(name).stem
-    of_preset = Path(f"{usual}-{preset or 'demo'}")
-    folder = folder or (usual if usual.is_dir() and not preset else of_preset)
+    folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:
         return say(f"bands written: {record(name, folder)}")
     verified = verify(name, folder, preset)
-    say(json.dumps(_content(verified), indent=2) if as_json else "\n".join(_lines(verified)))
+    say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
     if not verified.holds:
         raise typer.Exit(1)
     return None
 
 
-def _content(verified: Verified) -> dict[str, object]:
-    rows = [
-        {"system": row.system, "metric": row.metric, "value": row.value, "seeds": row.seeds}
-        | {"low": row.low, "high": row.high, "inside": row.inside}
-        for row in verified.checked
-    ]
-    return {
-        "holds": verified.holds,
-        "device": verified.device,
-        "values": rows,
-        "differences": list(verified.differences),
-    }
-
-
-def _lines(verified: Verified) -> list[str]:
-    rows = [
-        (
-            f"{row.system}, {row.metric}",
-            f"{row.value:.4f}  band [{row.low:.4f}, {row.high:.4f}]{'' if row.inside else '  OUTSIDE'}",
-        )
-        for row in verified.checked
-    ]
-    outside = sum(not row.inside for row in verified.checked)
-    summary = f"{len(rows) - outside} of {len(rows)} values inside their bands ({verified.device})"
+def _lines(verified: Verified) -> Iterator[str]:
+    width = max((len(f"{row.system}, {row.metric}") for row in verified.values), default=0)
+    for row in verified.values:
+        band = f"{row.value:.4f}  band [{row.low:.4f}, {row.high:.4f}]{'' if row.inside else '  OUTSIDE'}"
+        yield f"{f'{row.system}, {row.metric}':<{width}}  {band}"
+    inside = f"{sum(row.inside for row in verified.values)} of {len(verified.values)} values inside their bands"
     differ = f"; {len(verified.differences)} differences from the recipe:" if verified.differences else ""
-    width = max((len(left) for left, _ in rows), default=0)
-    return [
-        *(f"{left:<{width}}  {right}" for left, right in rows),
-        summary + differ,
-        *(f"  {line}" for line in verified.differences),
-    ]
+    yield f"{inside} ({verified.device}){differ}"
+    yield from (f"  {line}" for line in verified.differences)

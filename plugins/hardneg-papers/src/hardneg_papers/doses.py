@@ -1,37 +1,49 @@
-"""Doses: one condition is varied, the rest is held, and arms that differ in their negatives alone are compared."""
+"""Doses: one condition is varied, the rest is held, and arms that differ in their negatives alone are compared.
+
+They start from wordllama's table (`pip install "hardneg[static]"`). Demos take minutes on two idle cores, without a
+network, on docstrings or code; `--preset full --set dataset=beir:path/to/folder` is one's own collection, with more
+steps.
+"""
 
 from typing import Any, Literal
 
 from hardneg_papers.book import Book, Tree, deep
 
 DemoOrFull = Literal["demo", "full"]
+_STEPS = 60
 METRICS = ["mrr@10", "recall@100", "recall@1000"]
 LISTS = {"in-batch": "drawn-negatives", "random": "random-negatives", "top-10": "top-10-negatives"}
-_STATIC = {"name": "packaged:wordllama", "query_length": 128, "document_length": 128}
+STATIC = {"name": "packaged:wordllama", "query_length": 128, "document_length": 128}
+CODE: Tree = {"name": "pycode", "max_passages": 3000, "dev_share": 0.1, "test_share": 0.3}
 _MINILM = "packaged:all-MiniLM-L6-v2"
 _DENSE = {"dense": "start-train"}
 
 
-def study(title: str, preset: str, baselines: list[str] | None = None, steps: int = 60, **top: Any) -> Book:
-    """A static model, five seeds, and four arms.
+def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
+    """A static model on docstrings' code, five seeds."""
+    options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
+    options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
+    train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
+    defaults = {"search": {"depth": 1000}, "evaluate": {"by_group": "where_known"}, "train": train}
+    return Book(title, dataset, STATIC, defaults, seeds=[1, 2, 3, 4, 5])
+
+
+def study(
+    title: str,
+    preset: str,
+    baselines: list[str] | None = None,
+    steps: int = _STEPS,
+    defaults: Tree | None = None,
+    **top: Any,
+) -> Book:
+    """A static model, five seeds, and four arms; top: what stands at the top of the tree in place of the usual.
 
     Each arm scores as many documents a query: in-batch has a positive of another query where the others have a mined
     negative.
     """
-    options: Tree = {
-        "max_steps": 400 if preset == "full" else steps,
-        "batch_size": 32,
-        "negatives_per_query": 1,
-        "learning_rate": 0.03,
-        "weight_decay": 0.0,
-        "warmup_steps": 5,
-    }
-    train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
-    source = {"name": "pycode", "max_passages": 3000, "dev_share": 0.1, "test_share": 0.3, **top.pop("dataset", {})}
-    defaults = {"search": {"depth": 1000}, "evaluate": {"by_group": "where_known"}, "train": train}
-    outputs = {"model": "top-10", "index": "top-10-index"}
-    book = Book(title, source, top.pop("model", _STATIC), deep(defaults, top.pop("defaults", {})), outputs=outputs)
-    book.top["seeds"] = top.pop("seeds", [1, 2, 3, 4, 5])
+    book = small_study(title, preset, {**CODE, **top.pop("dataset", {})}, 0.03, steps)
+    book.top |= {"outputs": {"model": "top-10", "index": "top-10-index"}, **top}
+    book.defaults = deep(book.defaults, defaults or {})
     book.start()
     book.add("start-train", "search", index="start-index", split="train", depth=210, positives=True)
     book.add("random-negatives", "mine", miner={"name": "random", "count": 10})
@@ -66,17 +78,22 @@ def arms(book: Book, dose: str, title: str, **options: Any) -> None:
     book.row("as shipped", "start-test", f"scores-{dose}")
 
 
+def bm25_arm(book: Book) -> str:
+    """Add an arm with BM25's top 10; returns the negatives' name."""
+    book.bm25()
+    book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
+    negatives = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
+    book.system("bm25-top-10", "BM25 top 10", negatives=negatives)
+    return negatives
+
+
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Dose: the queries in a batch. Are hard negatives a cure for small batches, and do hard batches do the same?
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-batches  demo: docstrings and code; its plan: 30 min, two idle cores, 14 GB of disk
-      hardneg recipe run dose-batches --preset full --set dataset=beir:path/to/folder
-
-    All batches see as many positives. Those of 32 queries have the table `scores` and the page `report`, the others
-    `scores-4` to `scores-128`, with pages likewise. `clustered` and `hardest together` choose the queries of a batch,
-    and have no mined negatives. Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for
-    Dense Text Retrieval, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. To expect: docs/results/when.md.
+    `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All batches see as many positives. Those of 32
+    queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128`, with pages likewise.
+    `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong et al.,
+    ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. To expect: docs/results/when.md.
     """
     book = study("Doses of batches", preset)
     for size in (4, 8, 16, 128):
@@ -91,16 +108,12 @@ def dose_batches(preset: DemoOrFull = "demo") -> Tree:
 def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree:
     """Dose: the size of the corpus. The larger it is, the less likely a batch has a document that the model mistakes.
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-corpus  demo: docstrings and code, one group in eight; minutes on two idle cores
-      hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75  0.5; all: --set dataset.withheld=null
-      hardneg recipe run dose-corpus --preset full --set dataset=beir:path/to/folder --set dataset.withheld.groups=0.875
-      hardneg recipe run dose-corpus --preset transformer  all-MiniLM-L6-v2 whole, in place of the table; three seeds
+      hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75    default .875; all: dataset.withheld=null
+      hardneg recipe run dose-corpus --preset transformer     all-MiniLM-L6-v2 whole, in place of the table; three seeds
 
-    The folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries; those that
-    queries for development and tests ask for stay, so these are the same at each dose. Source: Xiong et al.,
-    Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 3: the batch
-    over the corpus. To expect: docs/results/when.md.
+    A folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries; those that
+    queries for development and tests ask for stay, so these are the same at each dose. Source: Xiong et al., ANCE, ICLR
+    2021, section 3: the batch over the corpus. To expect: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -117,13 +130,9 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
 def dose_depth(preset: DemoOrFull = "demo") -> Tree:
     """Dose: how many negatives a query has in a step, and from which ranks they are.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-depth             demo: docstrings and code; minutes on two idle cores, no network
-      hardneg recipe run dose-depth --preset full --set dataset=beir:path/to/folder
-
-    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering, EMNLP 2020, Table 3, for the
-    number; Moreira et al., NV-Retriever, arXiv 2407.15831, for the ranks. To expect: docs/results/when.md. Rows with
-    more negatives a query score more documents than the others do, and see as many positives.
+    `hardneg recipe run dose-depth`. Source: Karpukhin et al., DPR, EMNLP 2020, Table 3, for the number; Moreira et al.,
+    NV-Retriever, arXiv 2407.15831, for the ranks. To expect: docs/results/when.md. Rows with more negatives a query
+    score more documents than the others do, and see as many positives.
     """
     book = study("Doses of negatives", preset, ["random", "top 10"])
     for count in (2, 4, 8):
@@ -141,8 +150,6 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
 def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
     r"""Dose: the share of negatives that are unlabelled positives. Where do hard ones stop to help?
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-false-negatives  demo: docstrings; minutes on two idle cores, no network
       hardneg recipe run dose-false-negatives --preset full --set dataset=beir:path/to/folder \
         --set dataset.withheld.halves=true
 
@@ -166,18 +173,11 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
 def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
     """The signature: hard negatives win the top of the list and lose its depth. The same arms by other metrics.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run dose-metrics           demo: docstrings; minutes on two idle cores, no network
-      hardneg recipe run dose-metrics --preset full --set dataset=beir:path/to/folder
-
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Table 1: total and
-    top-200 pairwise errors are in opposite orders. To expect: docs/results/when.md. Errors are those of the first seed.
+    `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors are
+    in opposite orders. To expect: docs/results/when.md. Errors are those of the first seed.
     """
     book = study("Metrics of the top and of the depth", preset)
-    book.bm25()
-    book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
-    negatives = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
-    book.system("bm25-top-10", "BM25 top 10", negatives=negatives)
+    bm25_arm(book)
     book.system("top-200", "top 200", negatives=mined(book, "top-200-negatives", 200))
     book.row("BM25", "bm25")
     names = ("random", "top 200", "top 10", "in-batch")
@@ -190,13 +190,9 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
 def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
     """Dose: how often the negatives are mined anew with the model as it is.
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-refresh  demo: docstrings and code; minutes on two idle cores, no network
-      hardneg recipe run dose-refresh --preset full --set dataset=beir:path/to/folder
-
-    Every row but in-batch and random begins with the first ten of the start model's lists. `top 10` is never refreshed.
-    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
-    2021, section 4. To expect: docs/results/when.md.
+    `hardneg recipe run dose-refresh`. Every row but in-batch and random begins with the first ten of the start model's
+    lists; `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. To expect:
+    docs/results/when.md.
     """
     book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
     book.defaults["train-refreshed"] = book.defaults["train"]
@@ -211,14 +207,12 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
 def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
     """Dose: how many confusable passages each passage has beside it, its siblings. Are they why hard negatives help?
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-siblings --set dataset.withheld.siblings=0  and 1, 2, 1000 (all); demo: docstrings
-      hardneg recipe run dose-siblings --preset full --set dataset=beir:path/to/folder --set dataset.withheld.siblings=0
+      hardneg recipe run dose-siblings --set dataset.withheld.siblings=0                         and 1, 2, 1000 (all)
 
-    The folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of
-    its siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given
-    to another query: they must do no more than random ones. Source: |D-*| of Xiong et al., Approximate Nearest Neighbor
-    Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 3. To expect: docs/results/when.md.
+    A folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of its
+    siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given to
+    another query: they must do no more than random ones. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
+    To expect: docs/results/when.md.
     """
     book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
     book.change("scores", equivalence_margin=0.02)
@@ -228,22 +222,18 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
 def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") -> Tree:
     r"""Dose: what the start model knows. Can a model that knows nothing learn from hard negatives at once?
 
-      pip install "hardneg[static]"  the table that the demo starts from, in the package wordllama
-      hardneg recipe run dose-start  demo: docstrings and code, wordllama; minutes on two idle cores
-      hardneg recipe run dose-start --preset untrained  a table of random numbers;  --preset minilm: MiniLM's table
-      hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder
+      hardneg recipe run dose-start --preset untrained      a table of random numbers; `minilm`: MiniLM's table
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder \
         --set "model={name: packaged:all-MiniLM-L6-v2, encoder: {name: static, untrained: true}}"
 
     `in-batch, then top 10` mines with the model of the first half of the steps, and goes on from it; so does `in-batch
-    twice` without mining. Each has as many steps as the others. Source: Zhan et al., Optimizing Dense Retrieval Model
-    Training with Hard Negatives, SIGIR 2021, section 5, and Xiong et al., ICLR 2021, for the warm-up. To expect:
-    docs/results/when.md.
+    twice` without mining. Each has as many steps as the others. Source: Zhan et al., SIGIR 2021, section 5, and Xiong
+    et al., ICLR 2021, for the warm-up. To expect: docs/results/when.md.
     """
     top: Tree = {}
     if preset in ("untrained", "minilm"):
         encoder = {"name": "static", "untrained": True} if preset == "untrained" else "static"
-        top["model"] = {**_STATIC, "name": _MINILM, "encoder": encoder}
+        top["model"] = {**STATIC, "name": _MINILM, "encoder": encoder}
         top["defaults"] = {"train": {"options": {"learning_rate": 0.01}}}
     book = study("Doses of the start", preset, **top)
     options = {"max_steps": 200 if preset == "full" else 30}
@@ -259,13 +249,9 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
     """Dose: the temperature of the loss. The lower it is, the more of the gradient is the hardest document's.
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run dose-temperature  demo: docstrings and code; its plan: 18 min, two idle cores, 12 GB of disk
-      hardneg recipe run dose-temperature --preset full --set dataset=beir:path/to/folder
-
-    Temperature .05 has the table `scores` and the page `report`, the others `scores-0.01` to `scores-0.2`, with pages
-    likewise. Source: Wang and Liu, Understanding the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature
-    weighs. To expect: docs/results/when.md.
+    `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
+    page `report`, the others `scores-0.01` to `scores-0.2`, with pages likewise. Source: Wang and Liu, Understanding
+    the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature weighs. To expect: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

@@ -2,20 +2,16 @@
 
 from hardneg_papers.adore import on_documents_dl
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
-from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, passages, trained
+from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, passages, teleported, trained
 
 
 def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
     """Static, refreshed, random and dynamic negatives watched while a query encoder learns from them, on one index.
 
-      hardneg recipe run drift-passage  demo: docstrings, all-MiniLM-L6-v2; twenty minutes on two cores
-      hardneg recipe run drift-passage --set dataset=beir:path/to/folder      on one's own collection
-
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, section 8.2, Figure
-    4.
-    To expect: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper (not run by
-    us); that of dynamic ones is 1 by what they are, and refreshing lifts that of static ones for a while. The curves
-    are in the report and in analyses/.
+    `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
+    Figure 4. To expect: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper
+    (not run by us); that of dynamic ones is 1 by what they are, and refreshing lifts that of static ones for a while.
+    The curves are in the report and in analyses/.
     """
     book = passages("Drift of negatives", preset)
     bm25_neg(book, preset == "paper")
@@ -25,12 +21,9 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
 def drift_document(preset: DemoOrPaper = "demo") -> Tree:
     """Static, refreshed, random and dynamic negatives watched on documents while a query encoder learns from them.
 
-      hardneg recipe run drift-document  demo: docstrings read to 256 tokens; half an hour, no network
-      hardneg recipe plan drift-document --preset paper  MS MARCO documents, RoBERTa-base; needs a GPU
-
-    Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which is of MS MARCO's documents; drift-passage has
-    passages. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. To expect: as drift-passage
-    says (not run by us).
+    `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which is
+    of MS MARCO's documents. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. To expect: as
+    drift-passage says (not run by us).
     """
     title, paper = "Drift of negatives on documents", preset == "paper"
     folder = "runs/bm25-neg-passage-paper/model"
@@ -47,27 +40,16 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE-Tele on passages: three rounds from the start model, on teleportation negatives.
 
-      hardneg recipe run ance-tele-passage                  demo: docstrings, all-MiniLM-L6-v2; minutes, no network
-      hardneg recipe run ance-tele-passage --set dataset=beir:path/to/folder       on one's own collection
-      hardneg recipe plan ance-tele-passage --preset paper  MS MARCO passages, coCondenser; needs a GPU
-
-    Source: Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP
-    2022, and its program OpenMatch/ANCE-Tele, whose settings the preset `paper` has.
+    `hardneg recipe run ance-tele-passage`: minutes; `--preset paper` has MS MARCO and coCondenser. Source: Sun et al.,
+    Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
+    OpenMatch/ANCE-Tele, whose settings the preset `paper` has.
     On MedQuAD, static: docs/results/more-recipes.md has MRR@10 .581, .583, .626 after the rounds.
     To expect from the paper preset (told beside the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
     More in docs/methods/ance-tele.md.
     """
     paper = preset == "paper"
     book = _tele_start("ANCE-Tele on passages", preset)
-    lists: dict[str, str] = {}
-    for number in (1, 2, 3):
-        # The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the
-        # rounds before (momentum): one that is named again gives the documents that it gave, but for those that others
-        # give now.
-        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
-        ann = book.add(f"ann-{number}", "search", index=index, split="train", depth=200)
-        ahead = book.add(f"ahead-{number}", "search", index=index, split="train", depth=200, text_of="positive")
-        lists = {ann: ann, ahead: ahead, **lists}
+    for number, lists in teleported(book):
         # 30 of the top 200 of each list; fewer in the demo.
         miner = {"name": "union", "depth": 200 if paper else 50, "count": number * (60 if paper else 20)}
         negatives = book.add(f"negatives-{number}", "mine", runs=lists, miner=miner)
@@ -128,17 +110,8 @@ def _tele_start(title: str, preset: str) -> Book:
         loss["temperature"] = 1.0
         book.defaults["train"]["validation_run"] = "start-test"
         # 8 queries a step, three passes; 15 negatives a query in the first round; it and the second end at 20,000.
-        options = {
-            "epochs": 3,
-            "batch_size": 8,
-            "negatives_per_query": 15,
-            "optimizer": "adamw",
-            "learning_rate": 5e-6,
-            "weight_decay": 0.0,
-            "warmup_ratio": 0.1,
-            "gradient_checkpointing": True,
-            "checkpoint_every": 2000,
-            "evaluate_every": 10000,
-        }
+        options = {"epochs": 3, "batch_size": 8, "negatives_per_query": 15, "optimizer": "adamw", "learning_rate": 5e-6}
+        options |= {"weight_decay": 0.0, "warmup_ratio": 0.1, "gradient_checkpointing": True}
+        options |= {"checkpoint_every": 2000, "evaluate_every": 10000}
     book.defaults["train"] = deep(book.defaults["train"], {"loss": loss, "options": options})
     return book

@@ -15,16 +15,7 @@ class PyNames(installed_docs.PyDocs):
     """The passages and queries of `pydocs`, with the names of the described objects as answers to the queries.
 
     An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
-    passage; about half the queries have one, the others have no answer.
-
-    Args:
-        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
-        max_passages: the cap; which passages are kept depends on the ids alone, and a higher cap only adds some.
-        min_passage_words: shorter passages are left out.
-        query_words: shortest and longest query.
-        seed: changes the sample and the splits.
-        dev_share: the part of the queries that is for development.
-        test_share: the part of the queries that is for tests; the others are for training.
+    passage; about half the queries have one, the others have no answer. Options are those of `pydocs`.
     """
 
     name: ClassVar[str] = "pynames"
@@ -60,13 +51,10 @@ class PyCode(installed_docs.PyDocs):
     in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
     is the same as another's, white space aside, is left out. A sentence that describes passages of several groups is no
     query, as nothing says which of them it asks for; the passages stay. Source files are parsed, never imported.
+    Other options are those of `pydocs`.
 
     Args:
-        packages: top-level names of installed packages; `*` are all of this environment but editable ones.
         max_passages: the cap. Whole groups are kept; which, depends on their names alone, and a higher cap only adds.
-        min_passage_words: shorter passages are left out.
-        query_words: shortest and longest query.
-        seed: changes the sample and the splits.
         dev_share: the part of the groups whose queries are for development.
         test_share: the part of the groups whose queries are for tests; the others are for training.
     """
@@ -81,18 +69,14 @@ class PyCode(installed_docs.PyDocs):
         return PyCodeCollection(*self._parts())
 
     def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
-        files: set[bytes] = set()
-        names: set[str] = set()
-        codes: set[str] = set()
+        files, names, codes = set[bytes](), set[str](), set[str]()
         short = f"definitions with under {self.min_passage_words} words of code"
         for package in self._names:
             for docstring in installed_docs.read_docstrings(package, left_out, files):
                 if not isinstance(docstring.node, python_code.Definition):
                     continue
-                passage, first = (
-                    python_code.code_of(docstring.node, docstring.file),
-                    python_code.first_sentence(docstring.text),
-                )
+                passage = python_code.code_of(docstring.node, docstring.file)
+                first = python_code.first_sentence(docstring.text)
                 code = "".join(passage.split())
                 reason = self._unfit("sentence", first, passage, short)
                 if not reason and code in codes:
@@ -101,10 +85,10 @@ class PyCode(installed_docs.PyDocs):
                     reason = "further docstrings of one name"
                 if reason:
                     left_out[reason] += 1
-                else:
-                    codes.add(code)
-                    names.add(docstring.name)
-                    yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
+                    continue
+                codes.add(code)
+                names.add(docstring.name)
+                yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
 
     def _sample(self, entries: list[installed_docs.Entry]) -> list[installed_docs.Entry]:
         """Those of the first groups, in an order of their names and the seed, that the cap has room for; by id."""

@@ -1,4 +1,8 @@
-"""RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and its way with questions."""
+"""RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and its way with questions.
+
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO passages and
+ERNIE 2.0 and need GPUs.
+"""
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
 from hardneg_papers.starts import DPRS_READER, READER
@@ -7,11 +11,9 @@ from hardneg_papers.starts import DPRS_READER, READER
 def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step on passages: a dual encoder on cross-batch negatives alone.
 
-      hardneg recipe run rocketqa-step1-passage  demo: docstrings, all-MiniLM-L6-v2; minutes, no network
-      hardneg recipe plan rocketqa-step1-passage --preset paper     MS MARCO passages, ERNIE 2.0; needs GPUs
-
-    Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1, Table 6; rocketqa-passage has all steps.
-    To expect from the paper preset: MRR@10 .333 on the dev queries (the paper's Table 6; not run by us).
+    `hardneg recipe run rocketqa-step1-passage`: minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1,
+    Table 6; rocketqa-passage has all steps. To expect from the paper preset: MRR@10 .333 on the dev queries (the
+    paper's Table 6; not run by us).
     """
     return _step1("RocketQA's step 1 on passages", preset).tree()
 
@@ -19,9 +21,7 @@ def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step begun from BERT in place of ERNIE: what the start model brings.
 
-      hardneg recipe run rocketqa-bert-passage  demo: as rocketqa-step1-passage, with its start model
-      hardneg recipe plan rocketqa-bert-passage --preset paper  MS MARCO passages, BERT-base; needs GPUs
-
+    `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is that of rocketqa-step1-passage.
     Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. Its column of NQ, R@100 .860 and .876: `hardneg
     recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`.
     To expect from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
@@ -35,20 +35,17 @@ def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
     r"""The rows of RocketQA's Table 3: in-batch and cross-batch negatives, denoising, augmentation.
 
-      hardneg recipe run rocketqa-table3  demo: docstrings, all-MiniLM-L6-v2; an hour and a half on one core
       hardneg recipe run rocketqa-table3 --set dataset=beir:path/to/folder --set dataset.withheld.unlabelled=0.5
       hardneg recipe run rocketqa-table3 --set dataset.withheld.positives=0.3 \
       --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
       --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
-      hides positives too, and reports how many of them filters find
-      hardneg recipe plan rocketqa-table3 --preset paper  MS MARCO passages, ERNIE 2.0; needs GPUs
 
-    Source: Qu et al., RocketQA: An Optimized Training Approach to Dense Passage Retrieval for Open-Domain Question
-    Answering, NAACL 2021, Tables 3 and 4, Figures 5 and 6. To expect from the paper preset (the paper's Table 3; not
-    run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333, hard negatives without denoising
-    .260, with it .364, augmentation .370. Its unlabelled queries are those of a file, as rocketqa-passage says.
-    In-batch negatives have as many queries a step as cross-batch ones, and a quarter (in the paper an eighth) of the
-    documents to tell apart.
+    The demo takes an hour and a half on one core. The second command hides positives too, and reports how many of them
+    filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. To expect from the paper
+    preset (the paper's Table 3; not run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333,
+    hard negatives without denoising .260, with it .364, augmentation .370. Its unlabelled queries are those of a file,
+    as rocketqa-passage says. In-batch negatives have as many queries a step as cross-batch ones, and a quarter (in the
+    paper an eighth) of the documents to tell apart.
     """
     book = _denoised(preset, "RocketQA, Table 3")
     _lay_table3(book, preset, {"batch_size": 512, "accumulate": 8})
@@ -58,12 +55,11 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = None) -> Tree:
     """RocketQA by the number of random negatives, without and with denoised hard ones.
 
-      hardneg recipe run rocketqa-batches  demo: docstrings, all-MiniLM-L6-v2; two hours on one core
-      hardneg recipe plan rocketqa-batches --preset paper  MS MARCO passages, ERNIE 2.0; needs GPUs
+      hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4: 20,000 steps without hard negatives, 5,000
-    with. To expect from the paper preset (not run by us): MRR@10 grows with the number, and falls behind some point.
-    The paper does not list the numbers: those here are ours. Other ones: `--set batches=[256,1024]`.
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
+    without hard negatives, 5,000 with. To expect from the paper preset (not run by us): MRR@10 grows with the number,
+    and falls behind some point.
     """
     book = _denoised(preset, "RocketQA, Figure 4")
     by_batch = _beside(book, "by-batch")
@@ -81,12 +77,10 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None = None) -> Tree:
     """RocketQA by the size of the augmented data: step 4 with so many labelled queries.
 
-      hardneg recipe run rocketqa-augmentation  demo: docstrings, all-MiniLM-L6-v2; two hours on one core
-      hardneg recipe plan rocketqa-augmentation --preset paper  MS MARCO passages, ERNIE 2.0; needs GPUs
+      hardneg recipe run rocketqa-augmentation --set sizes=[100,1000]    two hours on one core; the sizes are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 6. To expect from the paper preset (not run by
-    us): MRR@10 grows with the size. The paper does not list the sizes: those here are ours. Other ones: `--set
-    sizes=[50000,1000000]`. A larger size has the queries of a smaller one.
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 6, which does not list the sizes. To expect from
+    the paper preset (not run by us): MRR@10 grows with the size. A larger size has the queries of a smaller one.
     """
     book = _denoised(preset, "RocketQA, Figure 6")
     by_size = _beside(book, "by-size")
@@ -105,21 +99,15 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
 def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
     r"""RocketQA on questions with short answers, and a reader that finds the answers in what is retrieved.
 
-      hardneg recipe run rocketqa-nq  demo: docstrings and the names they tell, all-MiniLM-L6-v2; two hours on one core
-      hardneg recipe run rocketqa-nq --set dataset=dpr:path/to/folder --set dataset.withheld.unlabelled=0.5
-      hardneg recipe run rocketqa-nq --set dataset=beir:path/to/folder --set dataset.withheld.unlabelled=0.5
+      hardneg recipe run rocketqa-nq             docstrings and the names they tell; two hours on one core
       hardneg recipe run rocketqa-nq --set dataset=dpr:path/to/folder \
         --set 'dataset.withheld={unlabelled: 0.5, positives: 0.3}' \
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
          --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
-                                                             hides positives too, where queries have several: what
-    filters find
-      hardneg data fetch nq  brings DPR's files into data/nq (7.3 GB), which the preset paper reads
-      hardneg recipe plan rocketqa-nq --preset paper        Wikipedia's 21 million passages, ERNIE 2.0; needs GPUs
-    Readers are in the package hardneg-reader: pip install hardneg-reader, or pip install -e plugins/hardneg-reader
 
-    Source: Qu et al., RocketQA: An Optimized Training Approach to Dense Passage Retrieval for Open-Domain Question
-    Answering, NAACL 2021, Tables 2, 5 and 7.
+    The second command hides positives too, where queries have several: what filters find. Readers come with `pip
+    install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` brings (7.3 GB).
+    Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7.
     To expect from the paper preset on NQ's test questions (not run by us): answer@5, answer@20, answer@100 .689, .808,
     .874 after step 1, .732, .831, .886 after step 3 (20 and 100: of the published program), .740, .827, .885 after step
     4; exact match of a reader trained on it .428. Hard negatives have no answer to the question, as in the program. In
@@ -134,13 +122,10 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
-      hardneg recipe run rocketqa-nq-table7  demo: docstrings and names; three hours on one core
-      hardneg recipe plan rocketqa-nq-table7 --preset paper  Wikipedia's 21 million passages, ERNIE 2.0; needs GPUs
-
-    The readers of rocketqa-nq, which it has too, come with `pip install ./plugins/hardneg-reader`. Source: Qu et al.,
-    RocketQA, NAACL 2021, section A.2 and Table 7. To expect from the paper preset on NQ's test questions, answer@5 (not
-    run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it .732,
-    augmentation .740.
+    `hardneg recipe run rocketqa-nq-table7`: three hours on one core; it has the readers of rocketqa-nq too. Source: Qu
+    et al., RocketQA, NAACL 2021, section A.2 and Table 7. To expect from the paper preset on NQ's test questions,
+    answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
+    .732, augmentation .740.
     """
     book = _denoised(preset, "RocketQA, Table 7")
     _lay_questions(book, preset)
@@ -185,9 +170,8 @@ def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
     book.like("in-batch", "rocketqa-1", "In-batch", options=own)
     if preset != "paper":
         del book.stages["in-batch"]["options"]["chunk"]
-    negatives = book.add(
-        "top-negatives", "mine", runs={"dense": "rocketqa-1-train"}, miner={"name": "topk", "depth": 4}
-    )
+    miner = {"name": "topk", "depth": 4}
+    negatives = book.add("top-negatives", "mine", runs={"dense": "rocketqa-1-train"}, miner=miner)
     book.like("not-denoised", "rocketqa-3", "Hard, not denoised", negatives=negatives)
     book.change("scores", baselines=["Step 1", "In-batch", "Hard, not denoised"])
 
@@ -217,7 +201,27 @@ def _lay_questions(book: Book, preset: str) -> None:
     book.add("rocketqa-4-train", "search", index="rocketqa-4-index", split="train", depth=50)
     book.change("scores", metrics=answers[paper:], metrics_of={"Step 1, cross-encoder": answers[paper:3]})
     if paper:
-        _lay_nq(book)
+        # NQ's questions on DPR's passages of Wikipedia; step 1 learns from DPR's data.
+        book.top["dataset"] = {"name": "dpr", "source": "data/nq", "questions": "nq"}
+        book.top["sizes"]["documents"] = 21015324
+        book.top["sizes"]["queries"] |= {"train": 58880, "dev": 6515, "test": 3610}
+        book.change("bm25-index", backend={"k1": 0.9, "b": 0.4})
+        for name in ("bm25", "rocketqa-1-test", "rocketqa-3-test", "rocketqa-4-test"):
+            book.change(name, split="test", depth=100)
+        for name in ("scores", "cross-encoder-test"):
+            book.change(name, split="test")
+        book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=50)
+        book.add("rocketqa-4-dev", "search", index="rocketqa-4-index", split="dev", depth=50)
+        mined: Tree = {"runs": {"bm25": "bm25-train"}, "miner": {"name": "topk", "depth": 100}}
+        book.add("bm25-negatives", "mine", **mined, without_answers=True)
+        for step in ("rocketqa-1", "rocketqa-3", "rocketqa-4"):
+            book.change(step, options={"epochs": 30, "batch_size": 1024})
+        book.change(
+            "rocketqa-1", negatives="bm25-negatives", validation_run="bm25-dev", options={"negatives_per_query": 1}
+        )
+        book.change("rocketqa-1-train", depth=100)
+        book.change("found-negatives", miner={"depth": 100, "count": 1})
+        book.change("denoised-negatives", miner={"fill": "none"})
     else:
         book.top["dataset"]["name"] = "pynames"
     training = DPRS_READER if paper else READER
@@ -230,25 +234,3 @@ def _lay_questions(book: Book, preset: str) -> None:
     book.add("reader", "train-reader", **{**training, "run": "rocketqa-4-train", **own})
     book.add("read", "read", reader="reader", run="rocketqa-4-test", passages=passages)
     book.change("report", reading={"BM25": "bm25-read", "Step 4": "read"})
-
-
-def _lay_nq(book: Book) -> None:
-    """Take NQ's questions on DPR's passages of Wikipedia; step 1 learns from DPR's data."""
-    book.top["dataset"] = {"name": "dpr", "source": "data/nq", "questions": "nq"}
-    book.top["sizes"]["documents"] = 21015324
-    book.top["sizes"]["queries"] |= {"train": 58880, "dev": 6515, "test": 3610}
-    book.change("bm25-index", backend={"k1": 0.9, "b": 0.4})
-    for name in ("bm25", "rocketqa-1-test", "rocketqa-3-test", "rocketqa-4-test"):
-        book.change(name, split="test", depth=100)
-    for name in ("scores", "cross-encoder-test"):
-        book.change(name, split="test")
-    book.add("bm25-dev", "search", index="bm25-index", split="dev", depth=50)
-    book.add("rocketqa-4-dev", "search", index="rocketqa-4-index", split="dev", depth=50)
-    mined: Tree = {"runs": {"bm25": "bm25-train"}, "miner": {"name": "topk", "depth": 100}}
-    book.add("bm25-negatives", "mine", **mined, without_answers=True)
-    for step in ("rocketqa-1", "rocketqa-3", "rocketqa-4"):
-        book.change(step, options={"epochs": 30, "batch_size": 1024})
-    book.change("rocketqa-1", negatives="bm25-negatives", validation_run="bm25-dev", options={"negatives_per_query": 1})
-    book.change("rocketqa-1-train", depth=100)
-    book.change("found-negatives", miner={"depth": 100, "count": 1})
-    book.change("denoised-negatives", miner={"fill": "none"})

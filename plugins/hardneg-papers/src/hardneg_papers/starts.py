@@ -1,5 +1,6 @@
 """What recipes begin with: docstrings for demos, MS MARCO for papers, and their documents in place of passages."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from hardneg_papers.book import Book, Tree, deep
@@ -8,8 +9,16 @@ DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_
 """More of the docstrings than a first look has."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
 """A demo's training that is judged on the way, in a list of the start model."""
-WARM: Tree = {"max_steps": 60000, "batch_size": 32, "weight_decay": 0.0, "decay": "constant", "checkpoint_every": 2000}
+WARM_UP: Tree = {
+    "max_steps": 60000,
+    "batch_size": 32,
+    "weight_decay": 0.0,
+    "decay": "constant",
+    "checkpoint_every": 2000,
+}
 """How the papers on STAR and ANCE train on BM25's negatives."""
+INBATCH = {"name": "ranknet", "pairs": "all"}
+"""The loss of In-Batch Neg."""
 
 READER: Tree = {
     "reader": {"name": "packaged:all-MiniLM-L6-v2", "length": 160},
@@ -17,22 +26,13 @@ READER: Tree = {
     "options": {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4},
 }
 """How a demo trains a reader."""
+_DPRS: Tree = {"batch_size": 2, "accumulate": 8, "negatives_per_query": 23, "epochs": 20, "learning_rate": 1e-5}
 DPRS_READER: Tree = {
     "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
     "depth": 100,  # DPR's: 24 of the first 100 passages are read
     "validation": {"depth": 50, "queries": 500},
     # 16 questions a step; DPR's rate stays as it is.
-    "options": {
-        "batch_size": 2,
-        "accumulate": 8,
-        "negatives_per_query": 23,
-        "epochs": 20,
-        "learning_rate": 1e-5,
-        "weight_decay": 0.0,
-        "warmup_ratio": 0.0,
-        "decay": "constant",
-        "evaluate_every": 10000,
-    },
+    "options": {**_DPRS, "weight_decay": 0.0, "warmup_ratio": 0.0, "decay": "constant", "evaluate_every": 10000},
 }
 """How DPR trains a reader."""
 
@@ -50,9 +50,8 @@ def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **m
     book = Book(title, dataset, whole, {"train": train})
     book.bm25()
     book.start()
-    book.tables(
-        {"BM25": "bm25", "as shipped": "start-test"}, ["as shipped", "BM25"], ["mrr@10", "ndcg@10", "recall@100"]
-    )
+    runs = {"BM25": "bm25", "as shipped": "start-test"}
+    book.tables(runs, ["as shipped", "BM25"], ["mrr@10", "ndcg@10", "recall@100"])
     if validated:
         book.add("start-dev", "search", index="start-index", split="dev", depth=50)
     return book
@@ -63,26 +62,16 @@ def msmarco(title: str, **model: Any) -> Book:
 
     There is no row of the start model: RoBERTa and BERT cannot rank before they are trained.
     """
-    prompts = {"query_prompt": "", "document_prompt": "", "similarity": "dot"}
-    options = {
-        "optimizer": "lamb",
-        "learning_rate": 2e-4,
-        "warmup_steps": 1000,
-        "warmup_from_zero": True,
-        "evaluate_every": 10000,
-        "keep_best": False,
-    }
+    whole = {"query_prompt": "", "document_prompt": "", "similarity": "dot", "query_length": 32, "document_length": 120}
+    options = {"optimizer": "lamb", "learning_rate": 2e-4, "warmup_steps": 1000, "warmup_from_zero": True}
+    options |= {"evaluate_every": 10000, "keep_best": False}
     validation = {"split": "dev", "depth": 50, "queries": 1000}
     train = {"validation_run": "bm25", "validation": validation, "options": options}
+    defaults: Tree = {"search": {"split": "dev"}, "evaluate": {"split": "dev"}, "train": train}
     # MTEB's commit; its splits train, dev (6,980 queries) and test (the 43 of TREC 2019 DL) are the papers'.
     source = {"name": "hf", "source": "mteb/msmarco", "revision": "c5a29a104738b98a9e76336939199e264163d4a0"}
-    book = Book(
-        title,
-        source,
-        {**prompts, "query_length": 32, "document_length": 120, **model},
-        {"search": {"split": "dev"}, "evaluate": {"split": "dev"}, "train": train},
-        sizes={"documents": 8841823, "queries": {"train": 502939, "dev": 6980}},
-    )
+    sizes = {"documents": 8841823, "queries": {"train": 502939, "dev": 6980}}
+    book = Book(title, source, {**whole, **model}, defaults, sizes=sizes)
     book.bm25(k1=0.82, b=0.68)  # Anserini's, tuned on MS MARCO passages
     book.tables({"BM25": "bm25"}, ["BM25"], ["mrr@10", "recall@100"])
     return book
@@ -128,16 +117,31 @@ def rand_neg(book: Book, paper: bool) -> None:
     book.system("rand-neg", "Rand Neg", negatives=negatives, loss=loss, options=options)
 
 
-def inbatch_neg(book: Book, paper: bool, **options: Any) -> None:
+def inbatch_neg(book: Book, paper: bool) -> None:
     """In-Batch Neg: the other queries' positives as negatives."""
-    # The paper does not tell the number of steps: 100,000 are ours.
-    steps = {"max_steps": 100000, "batch_size": 256} if paper else {}
-    loss = {"name": "ranknet", "pairs": "all"}
-    book.system("inbatch-neg", "In-Batch Neg", loss=loss, options={"negatives_per_query": 0, **steps, **options})
+    steps = {"max_steps": 100000, "batch_size": 256} if paper else {}  # as of Rand Neg
+    book.system("inbatch-neg", "In-Batch Neg", loss=INBATCH, options={"negatives_per_query": 0, **steps})
 
 
 def bm25_neg(book: Book, paper: bool) -> None:
     """BM25 Neg: static hard negatives from the top of BM25."""
     negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
     loss = {"name": "ranknet", "pairs": "own"}
-    book.system("bm25-neg", "BM25 Neg", negatives=negatives, loss=loss, options=WARM if paper else {})
+    book.system("bm25-neg", "BM25 Neg", negatives=negatives, loss=loss, options=WARM_UP if paper else {})
+
+
+def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
+    """ANCE-Tele's three rounds, each from the start model: its number, and the lists that it mines from.
+
+    The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the rounds
+    before (momentum): one that is named again gives the documents that it gave, but for those that others give now.
+    first: a search that stands for the first round's.
+    """
+    lists: dict[str, str] = {}
+    for number in (1, 2, 3):
+        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
+        searched: Tree = {"index": index, "split": "train", "depth": 200}
+        ann, ahead = f"ann-{number}", f"ahead-{number}"
+        run = first if first and number == 1 else book.add(ann, "search", **searched)
+        lists = {ann: run, book.add(ahead, "search", **searched, text_of="positive"): ahead, **lists}
+        yield number, lists

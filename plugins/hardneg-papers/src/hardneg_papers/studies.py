@@ -1,29 +1,17 @@
-"""Studies on static models: averages, equal steps, fewer bits, repeated mining, mixtures, depth, written queries."""
+"""Studies on static models: averages, equal steps, fewer bits, repeated mining, mixtures, depth, written queries.
+
+They start from wordllama's table (`pip install "hardneg[static]"`). Demos take minutes on two idle cores, on docstrings
+or code; `--preset full --set dataset=beir:path/to/folder` is one's own collection, with more steps.
+"""
 
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from hardneg_papers.book import Book, Tree
-from hardneg_papers.doses import METRICS, DemoOrFull, mined, study
+from hardneg_papers.doses import CODE, STATIC, DemoOrFull, bm25_arm, mined, small_study, study, table
+from hardneg_papers.starts import teleported
 
-_STATIC = {"name": "packaged:wordllama", "query_length": 128, "document_length": 128}
-_CODE: Tree = {"name": "pycode", "max_passages": 3000, "dev_share": 0.1, "test_share": 0.3}
-_DOCSTRINGS: Tree = {**_CODE, "name": "pydocs"}
-
-
-def small_study(title: str, preset: str, dataset: Tree = _CODE) -> Book:
-    """A static model on docstrings' code, five seeds, at the rate of most tables."""
-    options = {
-        "max_steps": 400 if preset == "full" else 60,
-        "batch_size": 32,
-        "negatives_per_query": 1,
-        "learning_rate": 0.01,
-        "weight_decay": 0.0,
-        "warmup_steps": 5,
-    }
-    train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
-    defaults = {"search": {"depth": 1000}, "evaluate": {"by_group": "where_known"}, "train": train}
-    return Book(title, dataset, _STATIC, defaults, seeds=[1, 2, 3, 4, 5])
+_DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
 
 def labelled_negatives(book: Book, name: str, index: str = "start-index", **options: Any) -> str:
@@ -33,21 +21,17 @@ def labelled_negatives(book: Book, name: str, index: str = "start-index", **opti
     return mined(book, name, runs={"dense": run}, **options)
 
 
-def averaged_seeds(preset: Literal["demo", "full"] = "demo") -> Tree:
+def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """The mean of the weights of several seeds, and of the start and what it became, beside the seeds one by one.
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run averaged-seeds  demo: docstrings and code; minutes on two idle cores
-      hardneg recipe run averaged-seeds --preset full --set dataset=beir:path/to/folder
-
-    `mean of seeds` is one model, `halfway` one more: half the start, half the mean. The row `top 10` is five models,
-    each alone: its figures are means over these. Source: Wortsman et al., Model soups, ICML 2022, for the mean; Xiao et
-    al., LM-Cocktail, 2023, for the halfway one. To expect: docs/results/averages.md.
+    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model, `halfway` one more: half the start, half the
+    mean. The row `top 10` is five models, each alone: its figures are means over these. Source: Wortsman et al., Model
+    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. To expect:
+    docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
     book.start()
-    book.tables({}, ["top 10"], METRICS)
-    book.change("scores", equivalence_margin=0.015)
+    table(book, baselines=["top 10"])
     book.system("top-10", "top 10", negatives=labelled_negatives(book, "negatives"))
     book.system("mean", "mean of seeds", "average", models={"top 10": "top-10"})
     book.system("halfway", "halfway", "average", models={"start": "start", "mean": "mean"})
@@ -56,25 +40,17 @@ def averaged_seeds(preset: Literal["demo", "full"] = "demo") -> Tree:
     return book.tree()
 
 
-def equal_steps(preset: Literal["demo", "full"] = "demo") -> Tree:
+def equal_steps(preset: DemoOrFull = "demo") -> Tree:
     """Do ADORE and ANCE bring what as many more steps without them do not?
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run equal-steps  demo: docstrings and code; minutes on two idle cores, no network
-      hardneg recipe run equal-steps --preset full --set dataset=beir:path/to/folder
-
-    Each row with an arrow goes on from the model before the arrow for half as many steps. ADORE trains the queries'
-    side, beside it random lists on the same index do, at a temperature of their own: their scores lie further apart
-    than those of the top. ANCE starts from BM25's negatives, beside it these go on. `again` is the same training
-    continued, both sides. Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR
-    2021, Table 2; Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval,
-    ICLR 2021, Table 1. Neither has these controls. To expect: docs/results/claims.md.
+    `hardneg recipe run equal-steps`. Each row with an arrow goes on from the model before the arrow for half as many
+    steps. ADORE trains the queries' side, beside it random lists on the same index do, at a temperature of their own:
+    their scores lie further apart than those of the top. ANCE starts from BM25's negatives, beside it these go on.
+    `again` is the same training continued, both sides. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
+    2021, Table 1. Neither has these controls. To expect: docs/results/claims.md.
     """
     book = study("ADORE and ANCE at equal steps", preset, ["in-batch", "top 10", "BM25 top 10"])
-    book.bm25()
-    book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
-    lists = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
-    book.system("bm25-top-10", "BM25 top 10", negatives=lists)
+    lists = bm25_arm(book)
     steps = 200 if preset == "full" else 30
     options = {"max_steps": steps, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 0.0, "warmup_steps": 5}
     adore = {"loss": {"name": "lambda", "cut": 200, "temperature": 0.05}, "options": options}
@@ -104,22 +80,17 @@ def equal_steps(preset: Literal["demo", "full"] = "demo") -> Tree:
     return book.tree()
 
 
-def fewer_bits(preset: Literal["demo", "full"] = "demo") -> Tree:
+def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
     """Vectors of 32, 8 and 1 bit a number: quality, bytes and milliseconds, with and without training for them.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run fewer-bits             demo: docstrings and code; minutes on two idle cores
-      hardneg recipe run fewer-bits --preset full --set dataset=beir:path/to/folder
-
-    `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with the losses at 32, 8 and 1.
-    Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021, for the search by bits.
-    To expect: docs/results/fewer-bits.md.
+    `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with
+    the losses at 32, 8 and 1. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021,
+    for the search by bits. To expect: docs/results/fewer-bits.md.
     """
     book = small_study("Vectors of fewer bits", preset)
     book.start()
     negatives = labelled_negatives(book, "negatives")
-    book.tables({}, ["top 10", "top 10, binary"], METRICS)
-    book.change("scores", equivalence_margin=0.015)
+    table(book, baselines=["top 10", "top 10, binary"])
     book.system("top-10", "top 10", negatives=negatives)
     book.system("fewer", "for fewer bits", negatives=negatives, precisions=["float32", "int8", "binary"])
     book.row("as shipped", "start-test")
@@ -135,17 +106,13 @@ def fewer_bits(preset: Literal["demo", "full"] = "demo") -> Tree:
     return book.tree()
 
 
-def iterated_negatives(preset: Literal["demo", "full"] = "demo") -> Tree:
+def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
     """What of the gain of hard negatives mined again and again do in-batch negatives bring, which cost nothing?
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run iterated-negatives  demo: docstrings and code; minutes on two idle cores, no network
-      hardneg recipe run iterated-negatives --preset full --set dataset=beir:path/to/folder
-
-    `pairs` learn from one negative a query and none of the batch: a random one, one of the first 15, and the latter
-    mined anew once. The other rows have the batch's negatives too. Source: see
-    https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453 after two
-    rounds of triplets on MedQuAD, with another model and its own split, and has no row with in-batch negatives.
+    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative a query and none of the batch: a random
+    one, one of the first 15, and the latter mined anew once. The other rows have the batch's negatives too.
+    Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
+    after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
     To expect: docs/results/claims.md.
     """
     book = study("Negatives mined again and again", preset, ["in-batch", "random pairs", "hard pairs"], steps=68)
@@ -167,19 +134,16 @@ def iterated_negatives(preset: Literal["demo", "full"] = "demo") -> Tree:
 def many_collections(
     preset: DemoOrFull = "demo", collections: dict[str, Tree | str] | None = None, alone: list[str] | None = None
 ) -> Tree:
-    r"""One model for several collections: mixed by size, by its root, and evenly, beside one trained on each alone.
+    """One model for several collections: mixed by size, by its root, and evenly, beside one trained on each alone.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run many-collections       demo: docstrings and code; minutes on two idle cores, no network
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
     Each collection is mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
     have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each
     collection, and one with their means.
-    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature.
-    To expect: docs/results/mixtures.md.
+    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. To expect: docs/results/mixtures.md.
     """
-    own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**_CODE, "max_passages": 1000}}
+    own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**CODE, "max_passages": 1000}}
     loaders: Mapping[str, Tree | str] = collections or own
     book = small_study("Many collections in one training", preset, dataset={**_DOCSTRINGS, "max_passages": 2000})
     book.defaults["search"] = {"depth": 100}
@@ -213,15 +177,13 @@ def many_collections(
 def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = None) -> Tree:
     """How deep to mine: negatives from the top 10, 50, 100 and 200, compared on the dev queries alone.
 
-      hardneg recipe run mining-depth  demo: docstrings, all-MiniLM-L6-v2; minutes, no network
-      hardneg recipe run mining-depth --set dataset=beir:path/to/folder  on one's own collection
       hardneg recipe run mining-depth --set 'depths=[20, 80, 320]'
       hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: what was best, on the test
 
-    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, section 7.3, takes
-    the top 200; Xiong et al., ICLR 2021, section A.4, try depths. Which is best depends on the collection: on how many
-    positives nobody has labelled. To expect from the demo: differences that are mostly noise, on 800 dev queries; the
-    report tests them. On MedQuAD, static: the top 10 above the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
+    Its model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, takes the top 200; Xiong et al., ICLR
+    2021, section A.4, try depths. Which is best depends on the collection: on how many positives nobody has labelled.
+    To expect from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
+    static: the top 10 above the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
     tried = depths or [10, 50, 100, 200]
     options = {"max_steps": 42, "batch_size": 16, "negatives_per_query": 1, "learning_rate": 5e-5, "warmup_steps": 5}
@@ -245,20 +207,17 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     """Ways to choose negatives, one beside the other, on a static model: five trainings each, over queries and seeds.
 
-      pip install "hardneg[static]"  the table that it starts from, in the package wordllama
-      hardneg recipe run negatives-compared  demo: docstrings; minutes on two idle cores, no network
-      hardneg recipe run negatives-compared --set dataset=beir:path/to/folder  on one's own collection
-
-    All rows have STAR's loss, as many steps and the same rates, so that they differ in their negatives alone. ADORE
-    goes on from STAR's model with the queries' side alone, so it has twice the steps. ANCE-Tele has three trainings.
-    Source: those of star-static and of the pages in docs/methods. To expect, on 895 queries: docs/results/negatives.md.
+    `hardneg recipe run negatives-compared`. All rows have STAR's loss, as many steps and the same rates, so that they
+    differ in their negatives alone. ADORE goes on from STAR's model with the queries' side alone, so it has twice the
+    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. To expect, on
+    895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
     loss = {"name": "star", "temperature": 0.05}
     train = {"loss": loss, "options": {**options, "negatives_per_query": 1}}
     source = {"name": "pydocs", "max_passages": 3000, "test_share": 0.3}
-    table = {**_STATIC, "name": "packaged:all-MiniLM-L6-v2", "encoder": "static"}
-    model = table if preset == "minilm" else _STATIC
+    table = {**STATIC, "name": "packaged:all-MiniLM-L6-v2", "encoder": "static"}
+    model = table if preset == "minilm" else STATIC
     book = Book("Negatives compared, five seeds", source, model, {"train": train}, seeds=[1, 2, 3, 4, 5])
     book.bm25(language="auto")
     book.start()
@@ -284,7 +243,11 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     refresh = {"policy": "synchronous", "every": 15, "depth": 200, "negatives": 20}
     own = {**options, "learning_rate": 0.03, "negatives_per_query": 1}
     book.system("ance", "ANCE", "train-refreshed", negatives=static, loss=loss, refresh=refresh, options=own)
-    _three_rounds(book)
+    for number, lists in teleported(book, "start-train"):
+        union = {"name": "union", "count": 60 * number}
+        negatives = book.add(f"tele-negatives-{number}", "mine", runs=lists, miner=union)
+        label = "ANCE-Tele" if number == 3 else f"ANCE-Tele, round {number}"
+        book.system(f"tele-{number}", label, negatives=negatives)
     # TAS-B's batches.
     topics: Tree = {"batches": {"name": "topic-balanced", "clusters": 20}, "batches_from": "start-index"}
     book.system("topics", "STAR, TAS-B batches", negatives=static, **topics)
@@ -295,30 +258,11 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     return book.tree()
 
 
-def _three_rounds(book: Book) -> None:
-    """ANCE-Tele: three rounds, each from the start model, and each with the lists of all before it."""
-    lists: dict[str, str] = {}
-    for number in (1, 2, 3):
-        index = "start-index" if number == 1 else f"tele-{number - 1}-index"
-        ann, ahead = "start-train", f"ahead-{number}"
-        if number > 1:
-            ann = book.add(f"ann-{number}", "search", index=index, split="train", depth=200)
-        book.add(ahead, "search", index=index, split="train", depth=200, text_of="positive")
-        lists = {f"ann-{number}": ann, ahead: ahead, **lists}
-        union = {"name": "union", "count": 60 * number}
-        negatives = book.add(f"tele-negatives-{number}", "mine", runs=lists, miner=union)
-        label = "ANCE-Tele" if number == 3 else f"ANCE-Tele, round {number}"
-        book.system(f"tele-{number}", label, negatives=negatives)
-
-
 def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] | None = None) -> Tree:
     """Retrievers trained on written queries alone, measured on the queries of people, beside one trained on labels.
 
-      pip install "hardneg[static]"     the table that it starts from, in the package wordllama
-      hardneg recipe run written-queries        demo: docstrings and code; minutes on two idle cores
-      hardneg recipe run written-queries --preset full --set dataset=beir:path/to/folder
+      hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 
-    Where passages have titles: --set "writers={heading: [heading]}", and all three for the mix.
     Rows are named by the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
     Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
     To expect: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
@@ -328,8 +272,7 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
     book.start()
     book.add("bm25", "index", backend="bm25")
     book.add("bm25-test", "search", index="bm25")
-    book.tables({}, ["as shipped", "mix, random negatives"], METRICS)
-    book.change("scores", equivalence_margin=0.015)
+    table(book, baselines=["as shipped", "mix, random negatives"])
     own = {"inverse-cloze": ["inverse-cloze"], "crop": ["crop"], "mix": ["inverse-cloze", "crop"]}
     for name, chosen in {**own, **(writers or {})}.items():
         written = book.add(f"written-{name}", "write-queries", writers=chosen, dev_share=0, test_share=0)

@@ -1,8 +1,8 @@
-"""Depths, numbers of candidates, sizes of vectors."""
+"""Numbers of candidates."""
 
 import numpy as np
 import pytest
-from hardneg_papers.analyses.candidates import CandidateCounts, Dimensions, _positions, candidate_counts, prefix
+from hardneg_papers.analyses.runs import CandidateCounts, prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,26 +20,32 @@ def run(**lists):
 QRELS = {"q": {"a": 2, "d": 3, "c": 1}, "r": {"x": 2}}
 
 
+def counted(first, reranked, level=1, **options):
+    asked = CandidateCounts(first={"BM25": "first"}, reranked={"BM25": "reranked"}, **options)
+    return asked, asked.measure(Memory(asked, {"first": first, "reranked": reranked}, QRELS, relevance_level=level))
+
+
 def test_candidates_by_hand():
     pair = (run(q="abcd", r="yx"), run(q="dcab", r="xy"))
-    found = candidate_counts("BM25", pair, ([1, 2, 4], "mrr@10"), QRELS, 2)
-    assert [row["quality"] for row in found] == [0.5, 1.0, 1.0]
-    assert [row["recall"] for row in found] == [0.25, 0.75, 1.0]
-    assert [row["documents"] for row in found] == [1.0, 2.0, 3.0]
-    table = CandidateCounts.model_construct().table({"metric": "mrr@10", "runs": {"BM25": found}})
+    asked, found = counted(*pair, level=2, counts=(1, 2, 4), metric="mrr@10")
+    rows = found["runs"]["BM25"]
+    assert [row["quality"] for row in rows] == [0.5, 1.0, 1.0]
+    assert [row["recall"] for row in rows] == [0.25, 0.75, 1.0]
+    assert [row["documents"] for row in rows] == [1.0, 2.0, 3.0]
+    table = asked.table(found)
     assert table.columns == ("candidates", "BM25: mrr@10", "BM25: recall")
     assert table.rows[1] == ["2", "1.0000", "0.7500"]
 
 
 def test_a_candidate_without_a_score_is_told():
     with pytest.raises(DataError, match="lacks 1 of the first 3 candidates of query q, such as c; rerank deeper"):
-        candidate_counts("BM25", (run(q="abcd"), run(q="ab")), ([2, 3], "ndcg@10"), QRELS)
-    assert candidate_counts("BM25", (run(q="abcd"), run(q="ba")), ([2], "ndcg@10"), QRELS)
+        counted(run(q="abcd"), run(q="ab"), counts=(2, 3))
+    assert counted(run(q="abcd"), run(q="ba"), counts=(2,))
 
 
 def test_what_was_reranked_besides_is_no_candidate():
     first, reranked = run(q="ab"), run(q="zba")
-    assert doc_lists(prefix(reranked, _positions("", first, reranked, 9), 1000)) == [["b", "a"]]
+    assert doc_lists(prefix(first, reranked, 1000)) == [["b", "a"]]
 
 
 @settings(max_examples=50)
@@ -51,12 +57,4 @@ def test_a_cut_is_what_reranking_so_many_would_give(order, known, count):
         return sorted(doc_ids, key=scores.__getitem__, reverse=True)
 
     first, whole = run(q=order), run(q=rerank(order))
-    assert doc_lists(prefix(whole, _positions("", first, whole, 8), count)) == [rerank(order[:count])]
-
-
-def test_sizes_go_up():
-    asked = Dimensions(runs={"CoRT": {64: "ad", 32: "ab"}, "other": {32: "x"}}, metric="recall@2")
-    runs = {"ad": run(q="ad"), "ab": run(q="ab"), "x": run(r="x")}
-    found = asked.measure(Memory(asked, runs, QRELS, relevance_level=2))
-    assert found["runs"] == {"CoRT": [[32, 0.25], [64, 0.5]], "other": [[32, 0.5]]}
-    assert asked.table(found).rows == [["32", "0.2500", "0.5000"], ["64", "0.5000", "–"]]
+    assert doc_lists(prefix(first, whole, count)) == [rerank(order[:count])]

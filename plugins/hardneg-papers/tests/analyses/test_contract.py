@@ -13,12 +13,10 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "across-collections": {"evaluations": {"one": "metrics.json", "two": "metrics.json"}},
     "candidates": {"first": {"a": "a.trec"}, "reranked": {"a": "b.trec"}, "counts": [1, 3]},
     "denoising": {"negatives": {"n": "dropped.arrow"}},
-    "dimensions": {"runs": {"x": {"8": "a.trec", "16": "b.trec"}}},
     "drift": HISTORY,
     "errors": {"indexes": {"one": "index"}, "models": {"one": "m"}, "runs": {"a": "a.trec"}},
     "false-negative-recall": {"run": "a.trec"},
     "gradients": HISTORY,
-    "information": {"negatives": {"n": "mined.arrow"}, "index": "index", "model": "m"},
     "latency": {**INDEXES, "sample": 1},
     "matrix": {"evaluation": "metrics.json", "rows": {"r": {"c": "A"}}},
     "operations": {"stages": {"t": "trained", "i": "indexed"}, "totals": {"both": ["i"]}},
@@ -27,7 +25,6 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     "refreshes": HISTORY,
     "scores": {**RUNS, "depths": [3], "single": 1},
     "sizes": {"indexes": {"i": "index"}},
-    "truncation": {**INDEXES, "dims": [2, 4]},
     "unjudged": {**RUNS, "against": "a"},
 }
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.denoising import Denoising, examples, shares, to_json
+from hardneg_papers.analyses.filters import Denoising, examples, shares
 
 from hardneg.analysis.inputs import Files
 from hardneg.formats.negatives import recorded, write_negatives
@@ -35,30 +35,23 @@ def files(tmp_path):
 
 def test_the_share_at_a_rank_is_of_what_is_neither_a_positive_nor_a_copy(files):
     found = shares(files[0])
-    assert found.queries == 4 and found.candidates.tolist() == [4, 3, 2]
-    dropped = {name: counts.tolist() for name, counts in found.dropped.items()}
-    assert dropped.pop("positive") == [1, 0, 0] and dropped.pop("score") == [2, 2, 0]
-    assert dropped == {"unscored": [0, 0, 1], "duplicate": [0, 1, 0]}
-    assert found.in_question.tolist() == [3, 2, 2]
-    assert found.filtered().tolist() == [2 / 3, 1, 0]
-    assert to_json(found)["filtered"] == [2 / 3, 1, 0]
+    assert found["queries"] == 4 and found["candidates"] == [4, 3, 2]
+    scored = {"positive": [1, 0, 0], "score": [2, 2, 0]}
+    assert found["dropped"] == {**scored, "unscored": [0, 0, 1], "duplicate": [0, 1, 0]}
+    assert found["filtered"] == [2 / 3, 1, 0]
 
 
 def test_nothing_in_question_is_no_share(tmp_path):
     write_negatives(tmp_path / "n.arrow", recorded([query("q", 1, [(1, "positive", 1)])], tmp_path / "d.arrow"))
-    assert to_json(shares(tmp_path / "d.arrow"))["filtered"] == [None]
+    assert shares(tmp_path / "d.arrow")["filtered"] == [None]
 
 
 def test_counts_are_those_of_all_batches(tmp_path):
     many = [query(f"q{number}", 2, [(1 + number % 2, "score", 0.5)]) for number in range(2501)]
     write_negatives(tmp_path / "n.arrow", recorded(many, tmp_path / "d.arrow"))
     found = shares(tmp_path / "d.arrow")
-    assert found.candidates.tolist() == [2501, 2501] and found.dropped["score"].tolist() == [1251, 1250]
+    assert found["candidates"] == [2501, 2501] and found["dropped"]["score"] == [1251, 1250]
     assert [case["query_id"] for case in examples(tmp_path / "d.arrow", tmp_path / "n.arrow", 3)] == []
-
-
-def test_no_examples_read_nothing(tmp_path):
-    assert examples(tmp_path / "dropped.arrow", tmp_path / "negatives.arrow", 0) == []
 
 
 def test_examples_are_of_queries_that_kept_something_best_first(files):
@@ -92,7 +85,7 @@ def test_files_of_two_minings_are_refused(files, tmp_path):
 
 
 def test_ranks_are_told_in_bands(files):
-    table = TABLES.table({"filters": {"CE": to_json(shares(files[0]))}})
+    table = TABLES.table({"filters": {"CE": shares(files[0])}})
     assert table.columns[4:] == ("duplicate", "positive", "score", "unscored")
     assert table.rows == [
         ["CE", "1", "66.7%", "4", "0", "1", "2", "0"],

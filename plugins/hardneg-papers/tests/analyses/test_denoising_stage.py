@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import plan_in, small_collection, small_tree
+from recipe.recipes import small_collection
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection
@@ -14,7 +14,7 @@ from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Candidates, RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import analyze, content, context, made, refused
+from tests.verbs.analyzed import analyze, content, context, made
 
 DENSE = {f"q{number}": ["d0", "d1", "d2", "d3", "d4", "d5"] for number in range(4)}
 SCORES = {"d0": 0.9, "d1": 0.8, "d2": 0.7, "d3": 0.05, "d4": 0.02, "d5": 0.01}
@@ -57,13 +57,6 @@ def test_what_was_dropped_is_shown_by_rank_and_by_examples_with_texts(stored, tm
     assert row[1] == "q0 old river" and row[5].startswith("rank 4 d3 ")
 
 
-def test_no_examples_are_no_table(stored, tmp_path):
-    spec = {"denoising": {"negatives": {"CE": "x"}, "examples": 0}}
-    _, section = content(stored, tmp_path, spec, negatives__CE="mined")
-    (only,) = section.tables
-    assert only.rows[0][:4] == ["CE", "1", "–", "4"]
-
-
 def test_a_miner_without_a_record_is_told(stored, tmp_path):
     with pytest.raises(ArtifactError, match="mine with a miner that reports what it drops"):
         content(stored, tmp_path, {"denoising": {"negatives": {"CE": "x"}}}, negatives__CE="dense")
@@ -83,44 +76,6 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
     assert section.title == "Behind: hidden positives"
     assert section.tables[0].rows[0][:2] == ["denoised by CE", "0.1"]
     assert f"{count} hidden positives among" in section.explained
-
-
-def test_the_runs_own_scores_decide_where_no_others_are_named(stored, tmp_path):
-    spec = {"false-negative-recall": {"run": "first", "thresholds": {"pos-margin": [0]}, "depth": 3}}
-    found, section = content(stored, tmp_path, spec, run="dense")
-    assert list(found["scores"]) == ["first"] and found["depth"] == 3
-    assert section.tables[0].rows[0][0] == "pos-margin by first"
-
-
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ({"denoising": {"negatives": {"a": "start-test"}}}, "makes run, but negatives is needed"),
-        ({"denoising": {"negatives": {}}}, "must have at least 1"),
-        ({"false-negative-recall": {"run": "x", "thresholds": {"denoise": [0.1]}}}, "no filter 'denoise'; did you"),
-        ({"false-negative-recall": {"run": "x", "thresholds": {"denoised": []}}}, "must have at least 1"),
-    ],
-)
-def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
-    assert told in refused(tmp_path, tiny_model, spec)
-
-
-def test_stages_are_inputs_by_their_path_and_count_by_their_keys(tmp_path, tiny_model):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    recall = {"run": "start-train", "scores": {"same": "start-train"}, "thresholds": {"denoised": [0.5]}}
-    parts = {"denoising": {"negatives": {"topk": "static"}}, "false-negative-recall": recall}
-    tree["stages"]["behind"] = {"stage": "analyze", "analysis": parts}
-    plan = plan_in(tmp_path, tree)
-    inputs = plan.steps["behind"].inputs
-    of = "analysis.false-negative-recall"
-    wanted = {f"{of}.run": "start-train", f"{of}.scores.same": "start-train"}
-    wanted["analysis.denoising.negatives.topk"] = "static"
-    assert {path: inputs[path] for path in wanted} == wanted
-    identity = dict(analyze(parts).identity()["analyses"])
-    assert identity["denoising"] == {"version": 1, "examples": 5, "references": ["negatives.topk"]}
-    told = {"version": 1, "thresholds": [["denoised", [0.5]]], "depth": 50, "split": "train"}
-    assert identity["false-negative-recall"] == {**told, "references": ["run", "scores.same"]}
-    assert not list(analyze({"scores": {"runs": {"r": "start-test"}}}).missing({}))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,7 @@
 from functools import partial
 
 import numpy as np
-from hardneg_papers.analyses.errors import (
-    by_query,
-    distribution,
-    errors_in_run,
-    errors_of_positives,
-    known_pairs,
-    to_json,
-)
+from hardneg_papers.analyses.errors import distribution, errors_in_index, errors_in_run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,33 +11,32 @@ from hardneg.indexes.kernels.checks import vector_blocks
 
 
 def errors(corpus, queries, relevant, copies=None, cut=2, block=2):
-    known = known_pairs([np.array(rows) for rows in relevant], copies)
-    each = errors_of_positives(partial(vector_blocks, corpus, block), queries, known)
-    return by_query([f"q{i}" for i in range(len(queries))], known.query[known.positive], each, cut)
+    aside = [np.array([], np.int64)] * len(queries) if copies is None else copies
+    own = [np.array(rows, np.int64) for rows in relevant]
+    return errors_in_index(partial(vector_blocks, corpus, block), queries, own, aside, cut)
 
 
 def test_negatives_above_each_positive_are_counted_and_other_positives_are_not():
     corpus = np.array([[6], [5], [4], [3], [2], [1]], np.float32)
     queries = np.array([[1], [-1]], np.float32)
     # first query: rows 1 and 4 stand at 2 and 5, so 1 and 3 negatives above; second: row 0 is last, 5 above
-    found = errors(corpus, queries, [[1, 4], [0]])
-    assert found.total.tolist() == [1 + 3, 5]
-    assert found.top.tolist() == [1 + 2, 2]
-    assert found.positives.tolist() == [2, 1]
+    total, top = errors(corpus, queries, [[1, 4], [0]])
+    assert total.tolist() == [1 + 3, 5]
+    assert top.tolist() == [1 + 2, 2]
 
 
 def test_copies_of_positives_are_neither_positives_nor_negatives():
     corpus = np.array([[3], [3], [3], [1]], np.float32)
     queries = np.ones((1, 1), np.float32)
-    assert errors(corpus, queries, [[2]]).total.tolist() == [2]  # ties by ascending row: both are above
-    assert errors(corpus, queries, [[2]], [np.array([0, 2])]).total.tolist() == [1]
-    assert errors(corpus, queries, [[3]], [np.array([3])]).total.tolist() == [3]
+    assert errors(corpus, queries, [[2]])[0].tolist() == [2]  # ties by ascending row: both are above
+    assert errors(corpus, queries, [[2]], [np.array([0, 2])])[0].tolist() == [1]
+    assert errors(corpus, queries, [[3]], [np.array([3])])[0].tolist() == [3]
 
 
 def test_a_query_without_positives_has_no_errors():
-    found = errors(np.ones((3, 1), np.float32), np.ones((3, 1), np.float32), [[], [2], []])
-    assert found.total.tolist() == [0, 2, 0]
-    assert errors(np.ones((3, 1), np.float32), np.empty((0, 1), np.float32), []).total.tolist() == []
+    total, _ = errors(np.ones((3, 1), np.float32), np.ones((3, 1), np.float32), [[], [2], []])
+    assert total.tolist() == [0, 2, 0]
+    assert errors(np.ones((3, 1), np.float32), np.empty((0, 1), np.float32), [])[0].tolist() == []
 
 
 @given(st.integers(0, 10_000), st.integers(1, 20), st.integers(1, 6))
@@ -55,7 +47,7 @@ def test_block_by_block_is_the_same_as_sorting_the_whole_corpus(seed, block, cut
     positives = [draw.choice(15, draw.integers(0, 4), replace=False) for _ in queries]
     copies = [draw.choice(15, draw.integers(0, 3), replace=False) for _ in queries]
     found = errors(corpus, queries, positives, copies, cut, block)
-    for query, own, others, total, top in zip(queries, positives, copies, found.total, found.top, strict=True):
+    for query, own, others, total, top in zip(queries, positives, copies, *found, strict=True):
         order = np.argsort(-(corpus @ query), kind="stable").tolist()
         negatives = [row for row in order if row not in own and row not in others]
         above = [sum(order.index(row) < order.index(positive) for row in negatives) for positive in own]
@@ -70,7 +62,7 @@ def test_many_queries_and_real_numbers_agree_with_the_whole_product():
     positives = draw.integers(0, 500, 1500)
     scores = queries.astype(np.float64) @ corpus.T.astype(np.float64)
     expected = (scores > scores[np.arange(1500), positives][:, None]).sum(1)
-    assert errors(corpus, queries, positives[:, None], block=64).total.tolist() == expected.tolist()
+    assert errors(corpus, queries, positives[:, None], block=64)[0].tolist() == expected.tolist()
 
 
 def test_equal_vectors_far_apart_keep_their_order_to_the_last_bit():
@@ -79,7 +71,7 @@ def test_equal_vectors_far_apart_keep_their_order_to_the_last_bit():
     copies = np.array([7, 900, 4099, 4129])
     corpus[copies] = corpus[copies[0]]
     queries = draw.standard_normal((40, 100), np.float32)
-    found = [errors(corpus, queries, [[row]] * 40, block=4096).total for row in copies]
+    found = [errors(corpus, queries, [[row]] * 40, block=4096)[0] for row in copies]
     assert [(later - found[0]).tolist() for later in found] == [[place] * 40 for place in range(4)]
 
 
@@ -87,33 +79,27 @@ def test_from_a_run_only_the_errors_in_its_lists_are_known():
     lists = [("a", ["n1", "p1", "n2", "c", "p2", "n3"]), ("b", ["n1"]), ("x", ["n1"])]
     positives = {"a": ["p1", "p2", "p3"], "b": ["p1"], "gone": ["p1"]}
     found = errors_in_run(lists, positives, cut=2, copies={"a": ["c"]})
-    assert found.query_ids == ["a", "b"]
-    assert found.top.tolist() == [1 + 2 + 2, 1]
-    assert found.total is None
-    assert found.at_least == 1  # the list of b is shorter than the cut
-    assert errors_in_run([("b", ["n1"])], {"b": ["p1", "p2"]}, cut=2).at_least == 2
-    assert found.left_out == {"queries without positives": 1, "queries that the run lacks": 1}
+    assert {name: row["top"] for name, row in found["per_query"].items()} == {"a": 1 + 2 + 2, "b": 1}
+    assert found["per_query"]["a"] == {"positives": 3, "total": None, "top": 5} and found["total_errors"] is None
+    assert (found["top_errors"], found["queries"]) == (3.0, 2)
+    assert found["at_least"] == 1  # the list of b is shorter than the cut
+    assert errors_in_run([("b", ["n1"])], {"b": ["p1", "p2"]}, cut=2)["at_least"] == 2
+    assert found["left_out"] == {"queries without positives": 1, "queries that the run lacks": 1}
 
 
 def test_the_distribution_goes_by_decades():
-    found = distribution(np.array([0, 0, 1, 9, 10, 100]))
-    assert [bucket.label for bucket in found] == ["0", "1–9", "10–99", "100–999"]
-    assert [round(bucket.queries * 6) for bucket in found] == [2, 2, 1, 1]
-    assert [round(bucket.errors * 120) for bucket in found] == [0, 10, 10, 100]
-    assert [bucket.label for bucket in distribution(np.array([0, 0]))] == ["0"]
-    assert distribution(np.empty(0, np.int64)) == []
-    assert [(bucket.queries, bucket.errors) for bucket in distribution(np.array([0, 1]))] == [(0.5, 0.0), (0.5, 1.0)]
-
-
-def test_the_table_has_means_over_queries():
-    table = to_json(errors(np.array([[2], [1]], np.float32), np.ones((2, 1), np.float32), [[1], [0]]))
-    assert (table["total_errors"], table["top_errors"], table["queries"]) == (0.5, 0.5, 2)
-    assert table["per_query"]["q0"] == {"positives": 1, "total": 1, "top": 1}
+    found = distribution([0, 0, 1, 9, 10, 100])
+    assert [(bucket["low"], bucket["high"]) for bucket in found] == [(0, 0), (1, 9), (10, 99), (100, 999)]
+    assert [round(bucket["queries"] * 6) for bucket in found] == [2, 2, 1, 1]
+    assert [round(bucket["errors"] * 120) for bucket in found] == [0, 10, 10, 100]
+    assert distribution([0, 0]) == [{"low": 0, "high": 0, "queries": 1.0, "errors": 0.0}]
+    assert distribution([]) == []
+    assert [(bucket["queries"], bucket["errors"]) for bucket in distribution([0, 1])] == [(0.5, 0.0), (0.5, 1.0)]
 
 
 def test_a_published_run_counted_with_awk_gives_the_same(test_data):
     folder = test_data / "msmarco-dl1920"
     run = read_run(folder / "runs" / "bm25.dl20.trec.gz")
     known = positives(read_qrels(folder / "qrels" / "test.tsv"), level=2)
-    found = to_json(errors_in_run(((q, ranked.doc_ids) for q, ranked in run.items()), known, cut=50))
+    found = errors_in_run(((q, ranked.doc_ids) for q, ranked in run.items()), known, cut=50)
     assert (found["queries"], round(found["top_errors"], 3)) == (54, 669.852)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.denoising import Denoising
-from hardneg_papers.analyses.false_negative_recall import FalseNegativeRecall, false_negative_recall
+from hardneg_papers.analyses.filters import Denoising, FalseNegativeRecall, false_negative_recall
 
 from hardneg.records.types import Candidates
 from tests.run_lists import ranked

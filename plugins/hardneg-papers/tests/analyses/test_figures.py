@@ -1,10 +1,7 @@
-from dataclasses import asdict
-
-import numpy as np
 import pytest
+from hardneg_papers.analyses.costs import IndexSizes
 from hardneg_papers.analyses.errors import Errors, distribution
 from hardneg_papers.analyses.evaluations import Ablation, Matrix
-from hardneg_papers.analyses.indexes import IndexSizes, sizes
 from hardneg_papers.analyses.projection import Projection
 from hardneg_papers.analyses.trainings import Drift, curves_of
 
@@ -31,7 +28,7 @@ def both(folder, name):
 
 
 def spread(*errors):
-    return {"distribution": [asdict(bucket) for bucket in distribution(np.array(errors))]}
+    return {"distribution": distribution(errors)}
 
 
 def drawings(folder):
@@ -49,7 +46,8 @@ def drawings(folder):
     cells["values"] = [[0.247, None], [0.244, 0.327]]
     for form in ("heatmap", "lines"):
         Matrix.model_construct(figure=form).draw(cells, both(folder, form))
-    IndexSizes.model_construct().draw(sizes({"flat": (9_216_000, 6000), "pq": (537_000, 6000)}), both(folder, "sizes"))
+    sizes = [{"index": "flat", "bytes": 9_216_000, "bytes_per_vector": 1536, "ratio": 1.0}]
+    IndexSizes.model_construct().draw(sizes, both(folder, "sizes"))
     Costs.model_construct().draw(costs({"a": {"x": {"seconds": 36.0}}, "b": {"y": {}}}), both(folder, "costs"))
 
 

@@ -1,7 +1,7 @@
 from xml.etree import ElementTree
 
 import pytest
-from hardneg_papers.analyses.operations import Operations, operations, totals
+from hardneg_papers.analyses.costs import Operations, operations, totals
 
 from hardneg.records.errors import UsageError
 

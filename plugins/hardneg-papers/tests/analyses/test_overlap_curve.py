@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.overlaps import OverlapCurve
+from hardneg_papers.analyses.runs import OverlapCurve
 from pydantic import ValidationError
 
 from hardneg.formats.negatives import write_negatives

@@ -7,10 +7,10 @@ from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records.errors import UsageError
 from hardneg.store.artifacts import Store
 from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import analyze, context, refused
+from tests.verbs.analyzed import context, refused
 from tests.verbs.analyzed import made as made_alone
 
 pytestmark = pytest.mark.slow
@@ -136,18 +136,6 @@ def test_sizes_are_those_of_the_files_and_the_report_has_quality_and_costs_besid
     assert "| sq8 | 0.00 |" in text and f"| {before:.4f} | – | – | – |" in text
 
 
-def test_of_several_evaluations_the_one_that_the_report_shows_gives_the_metrics(made):
-    files = {name: (made[0] / "out" / name).read_bytes() for name in ("metrics.json", "metrics-cells.json")}
-    assert files["metrics.json"] == (made[2]["scores"].path / "metrics.json").read_bytes()
-    assert files["metrics-cells.json"] == (made[2]["cells"].path / "metrics.json").read_bytes()
-
-
-def test_the_model_of_the_queries_is_part_of_the_identity(made):
-    plan = made[1]
-    assert plan.steps["queries-of-start"].inputs["analysis.errors.models.a"] == "start"
-    assert plan.steps["behind"].inputs["analysis.projection.models.STAR"] == "star"
-
-
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
@@ -156,26 +144,11 @@ def test_the_model_of_the_queries_is_part_of_the_identity(made):
         ({"projection": {"indexes": {"a": "start-index"}}}, "must have at least 2"),
         ({"errors": {"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}}, "an index and a run"),
         ({"errors": {"indexes": {"a": "bm25-index"}}}, "holds texts, not vectors; search it and name the run"),
-        ({"errors": {"runs": {"a": "start-index"}}}, "makes index, but run is needed"),
-        ({"costs": {"methods": {"a": ["star", "scores"]}}}, "makes metrics, but model or index or run or negatives"),
         ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
-        ({"matrix": {"evaluation": "scores", "rows": {}}}, "must have at least 1"),
-        ({"sizes": {"indexes": {"a": "star"}}}, "makes model, but index is needed"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
     assert told in refused(tmp_path, tiny_model, spec)
-
-
-def test_drift_is_read_from_training_histories(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "history.jsonl").write_text('{"step": 3, "drift": {"overlap": 0.5, "mrr@10": 0.2}}\n')
-    inputs = {"drift.trainings.static": ArtifactInput("adore", "", tmp_path / "model")}
-    asked = context(tmp_path / "out", {"drift": {"trainings": {"static": "adore"}}}, inputs)
-    assert made_alone(asked)[0] == {"static": {"overlap": [[3.0, 0.5]], "mrr@10": [[3.0, 0.2]]}}
-    (tmp_path / "model" / "history.jsonl").write_text('{"step": 3, "loss": 1}\n')
-    with pytest.raises(DataError, match="static: holds no `drift`; train with `watch`"):
-        made_alone(asked)
 
 
 def test_a_cell_of_no_system_is_told(made, tmp_path):
@@ -183,14 +156,6 @@ def test_a_cell_of_no_system_is_told(made, tmp_path):
     scores = {"matrix.evaluation": ArtifactInput("scores", "", made[2]["scores"].path)}
     with pytest.raises(UsageError, match=r"behind\.analysis\.matrix\.rows\.a\.b: no system 'STAR!' was .*STAR"):
         made_alone(context(tmp_path, asked, scores))
-
-
-def test_the_order_of_rows_counts_and_the_evaluation_does_so_by_its_key():
-    cells = {"x": "1", "y": "2"}
-    rows = [{"a": cells, "b": {}}, {"b": {}, "a": cells}, {"a": {"y": "2", "x": "1"}, "b": {}}]
-    first, *others = [analyze({"matrix": {"evaluation": "s", "rows": order}}).identity() for order in rows]
-    assert first not in others
-    assert first == analyze({"matrix": {"evaluation": "other", "rows": rows[0]}}).identity()
 
 
 def test_a_metric_that_was_not_evaluated_is_told(made, tmp_path):

@@ -1,5 +1,5 @@
 import pytest
-from hardneg_papers.analyses.overlaps import Unjudged, unjudged_rates
+from hardneg_papers.analyses.runs import Unjudged, unjudged_rates
 from pydantic import ValidationError
 
 from tests.analysis.in_memory import Memory

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ray.exceptions import RayError
+import ray
+from ray.exceptions import ObjectLostError, RayActorError, RayError
 
 from hardneg.plugin import (
     CHOICE,
@@ -23,12 +24,9 @@ from hardneg.plugin import (
     atomic_write,
 )
 from hardneg_ray.cluster import Cluster, ClusterLost
-from hardneg_ray.crew import Crew, Lost, Member
-from hardneg_ray.desk import Desk, choices_file, choices_in
 from hardneg_ray.engine import Ray
 from hardneg_ray.joining import joined
-from hardneg_ray.travel import manifests
-from hardneg_ray.worker import Assignment, Block, Failed, Opened, Report, token_file
+from hardneg_ray.worker import Block, BlockActor, Desk, Failed, Opened, Report, choices_file, choices_in, token_file
 
 _MOST = 16  # blocks at a time
 _PAUSE = 1.0  # seconds between two looks at the cluster, at most
@@ -63,40 +61,60 @@ class Ranges:
         return max((self._lost[number] for number in back[:1]), default=0)
 
 
-@dataclass
+@dataclass(eq=False)
+class Member:
+    """An actor; waited: what of it comes next: that it has opened, or a block. numbers: what it is still to make."""
+
+    actor: Any
+    waited: Any
+    numbers: list[int] = field(default_factory=list)
+    opened: Opened | None = None
+    working: bool = False
+
+    def read(self) -> Report | None:
+        """What has come; None where all that it was given is made. Raises `Lost` where it is gone."""
+        try:
+            if not self.working:
+                report: Report = ray.get(self.waited)
+                self.waited = None
+                return report
+            return ray.get(next(self.waited))  # type: ignore[no-any-return]
+        except StopIteration:
+            self.working, self.waited = False, None
+            return None
+        except (RayActorError, ObjectLostError) as error:  # the second: what it made lay on a machine that is gone
+            raise Lost(self) from error
+
+
+class Lost(Exception):
+    """An actor is gone, or cannot be reached."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self.member = member
+
+
 class Foreman:
-    """A stage at work on a cluster; blocks: as the driver has opened it."""
+    """A stage at work on a cluster; blocks: as the driver has opened it. members: its actors, hired as there is work.
 
-    context: StageContext[StageSpec]
-    blocks: StageBlocks
-    crew: Crew
-    ranges: Ranges
-    task: Task
-    began: float = field(default_factory=time.monotonic)
-    unopened: int = 0
+    actor: makes one.
+    """
 
-    @classmethod
-    @contextmanager
-    def at_work(
-        cls, cluster: Cluster, context: StageContext[StageSpec], blocks: StageBlocks, missing: set[int]
-    ) -> Iterator["Foreman"]:
-        """With actors that end when the block does."""
-        needs = cluster.needs(context.device)
-        device = context.device or ("cuda" if needs.num_gpus else "cpu")
-        shared = None if cluster.options.shared == "auto" else cluster.options.shared
-        folders = [context.folder, *(item.path for item in context.inputs.values() if item.path is not None)]
-        desk = cluster.beside_driver(Desk).remote(choices_file(context.folder), folders)
-        quiet = replace(context, progress=Silent(), device=device)
+    def __init__(self, cluster: Cluster, context: StageContext[StageSpec], blocks: StageBlocks, task: Task) -> None:
+        self.cluster, self.context, self.blocks, self.task = cluster, context, blocks, task
+        self.members: list[Member] = []
+        self.ranges = Ranges(set(range(len(blocks.sizes))) - blocks.finished())
+        self.began, self.unopened = time.monotonic(), 0
+        self.needs = cluster.needs(context.device)
+        device = context.device or ("cuda" if self.needs.num_gpus else "cpu")
+        desk = cluster.beside_driver(Desk).remote(choices_file(context.folder))
         atomic_write.replace_text(token_file(context.folder), token := uuid.uuid4().hex)
-        common = Assignment(quiet, token, shared, cluster.options.store, manifests(context.inputs), desk)
-        crew = Crew(cluster, common, needs)
-        total, left = sum(blocks.sizes), sum(blocks.sizes[number] for number in missing)
-        with context.progress.task(f"{context.name} by ray", total, blocks.unit, total - left) as task:
-            try:
-                yield cls(context, blocks, crew, Ranges(missing), task)
-            finally:
-                with suppress(RayError):
-                    crew.dismiss_all()
+        self._given = (replace(context, progress=Silent(), device=device), token, desk)
+
+    @property
+    def ready(self) -> list[Member]:
+        """Those that have opened the stage."""
+        return [member for member in self.members if member.opened]
 
     def make(self) -> None:
         """Has all blocks made.
@@ -108,35 +126,46 @@ class Foreman:
             HardnegError: an actor's own.
         """
         looked = 0.0
-        while self.ranges or any(member.working for member in self.crew.members):
+        while self.ranges or any(member.working for member in self.members):
             if time.monotonic() - looked > _PAUSE:
                 self._look()
                 looked = time.monotonic()
-            for member in self.crew.ready:
+            for member in self.ready:
                 if self.ranges and not member.working:
-                    self.crew.give(member, self.ranges.take(len(self.crew.members)))
+                    member.numbers, member.working = list(self.ranges.take(len(self.members))), True
+                    streaming = member.actor.make.options(num_returns="streaming")
+                    member.waited = streaming.remote(member.numbers)
+            waiting = {member.waited: member for member in self.members if member.waited is not None}
+            if not waiting:
+                continue
+            done, _ = ray.wait(list(waiting), num_returns=1, timeout=_PAUSE, fetch_local=False)
             try:
-                for member, report in self.crew.reports(_PAUSE):
-                    self._take(member, report)
+                for waited in done:
+                    self._take(waiting[waited], waiting[waited].read())
             except Lost as lost:
                 self._give_up(lost.member)
 
-    def _look(self) -> None:
-        """Whether the cluster is there; more actors, where there is work and room."""
-        self.crew.cluster.check()
-        working = sum(member.working for member in self.crew.members)
-        self.crew.hire(self.crew.wanted(len(self.ranges) + working))
-        machines = {member.opened.node for member in self.crew.members if member.opened}
-        self.task.describe(f"{len(self.crew.ready)} actors on {len(machines)} machines")
-        if not self.crew.ready and time.monotonic() - self.began > self.crew.cluster.options.patience:
-            self._check_room()
+    def dismiss(self, member: Member) -> None:
+        """Ends an actor; should it still be alive, it writes what others write."""
+        self.members.remove(member)
+        ray.kill(member.actor)
 
-    def _check_room(self) -> None:
-        if not self.crew.anyone_there():
-            problem = (
-                f"no room for an actor of {self.crew.needs.words} within {self.crew.cluster.options.patience:g} seconds"
-            )
-            raise UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
+    def _look(self) -> None:
+        """Whether the cluster is there; more actors, where there is work and room: one waits for a new machine."""
+        self.cluster.check()
+        options, working = self.cluster.options, sum(member.working for member in self.members)
+        most = self.cluster.room(self.needs) + 1 if options.actors == "auto" else options.actors
+        actors = ray.remote(BlockActor).options(num_cpus=self.needs.num_cpus, num_gpus=self.needs.num_gpus)
+        for _ in range(len(self.members), min(most, len(self.ranges) + working)):
+            actor = actors.remote(*self._given)
+            self.members.append(Member(actor, actor.open.remote()))
+        machines = {member.opened.node for member in self.members if member.opened}
+        self.task.describe(f"{len(self.ready)} actors on {len(machines)} machines")
+        if not self.ready and time.monotonic() - self.began > options.patience:
+            present = [member.actor.__ray_ready__.remote() for member in self.members]
+            if not present or not ray.wait(present, num_returns=1, timeout=_PAUSE)[0]:
+                problem = f"no room for an actor of {self.needs.words} within {options.patience:g} seconds"
+                raise UsageError(f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus")
 
     def _take(self, member: Member, report: Report | None) -> None:
         if isinstance(report, Failed):
@@ -144,29 +173,40 @@ class Foreman:
         if isinstance(report, Opened):
             member.opened = report
         elif isinstance(report, Block):
-            if report.content is not None:
-                self.blocks.write(report.number, report.content)
             member.numbers.remove(report.number)
             self.task.advance(self.blocks.sizes[report.number])
 
     def _give_up(self, member: Member) -> None:
         """Gives out again what a lost actor has not finished."""
-        self.crew.dismiss(member)
-        self.crew.cluster.check()
+        self.dismiss(member)
+        self.cluster.check()
         finished = self.blocks.finished()
-        done = [number for number in member.numbers if number in finished]
-        self.task.advance(sum(self.blocks.sizes[number] for number in done))
+        self.task.advance(sum(self.blocks.sizes[number] for number in member.numbers if number in finished))
         left = [number for number in member.numbers if number not in finished]
         self.unopened += not member.opened
         times = max(self.ranges.give_back(left), self.unopened)
         where = f" on {member.opened.node}" if member.opened else ""
         problem = f"{self.context.name}: an actor{where} was lost"
-        if times >= self.crew.cluster.options.losses:
+        if times >= self.cluster.options.losses:
             at = f" with block {left[0]}" if left else " before it had opened the stage"
             raise ArtifactError(
                 f"{problem}{at}, for the {times}th time: is there memory enough? What was finished is kept"
             )
         self.context.progress.note(f"{problem}; others make its {len(left)} blocks")
+
+
+@contextmanager
+def _at_work(cluster: Cluster, context: StageContext[StageSpec], blocks: StageBlocks) -> Iterator[Foreman]:
+    """With actors that end when the block does."""
+    done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
+    with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
+        foreman = Foreman(cluster, context, blocks, task)
+        try:
+            yield foreman
+        finally:
+            with suppress(RayError):
+                for member in list(foreman.members):
+                    foreman.dismiss(member)
 
 
 def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
@@ -180,22 +220,17 @@ def make(options: Ray, context: StageContext[StageSpec]) -> Mapping[str, Any]:
     if not blocks.travels:
         context.progress.note(f"{context.name}: reads files of this machine, which makes it")
         return context.spec.make(context)
-    _make_all(options, context, blocks)
+    for left in reversed(range(options.losses)):  # a cluster that was started here is started again where it is lost
+        if len(blocks.finished()) == len(blocks.sizes):
+            break
+        try:
+            with joined(options) as cluster, _at_work(cluster, context, blocks) as foreman:
+                foreman.make()
+            break
+        except ClusterLost as error:
+            if not error.started or not left:
+                raise
+            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")
     chosen = choices_in(choices_file(context.folder))
     choices = {subject.removeprefix(CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}
-
-
-def _make_all(options: Ray, context: StageContext[StageSpec], blocks: StageBlocks) -> None:
-    """Has all blocks made; a cluster that was started here is started again where it is lost."""
-    for again in range(options.losses):
-        missing = set(range(len(blocks.sizes))) - blocks.finished()
-        if not missing:
-            return
-        try:
-            with joined(options) as cluster, Foreman.at_work(cluster, context, blocks, missing) as foreman:
-                return foreman.make()
-        except ClusterLost as error:
-            if not error.started or again == options.losses - 1:
-                raise
-            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; they start again")

@@ -1,12 +1,12 @@
 """The actor: opens a stage once, then makes the blocks that it is given; and what it sends to the driver."""
 
+import json
 import socket
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,33 +14,34 @@ from typing import Any
 import ray
 
 from hardneg.plugin import (
+    CHOICES,
     SCRATCH,
     HardnegError,
     Silent,
     StageBlocks,
     StageContext,
     StageSpec,
-    layout,
+    UsageError,
+    atomic_write,
     plugin_errors,
     settle_by,
 )
-from hardneg_ray.travel import Traveller
+
+_PATIENCE = 10.0  # seconds, for a network file system to show what was written
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An actor is ready; node: the name of its machine. shared: whether it writes its blocks itself."""
+    """An actor is ready; node: the name of its machine."""
 
     node: str
-    shared: bool
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block is made; content: of one that the driver is to write."""
+    """A block is made and written."""
 
     number: int
-    content: Any = None
 
 
 @dataclass(frozen=True)
@@ -69,94 +70,35 @@ class Failed:
 
 
 Report = Opened | Block | Failed
-_PATIENCE = 10.0  # seconds, for a network file system to show what was written
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """What an actor is to work on.
+class Desk:
+    """An actor on the driver's machine, which keeps the choices that all actors must share in a file."""
 
-    token: what the driver has written into the stage's folder. shared: whether that is seen from its machine; None is
-    to look. store: where inputs are kept that its machine lacks. manifests: as `Traveller` has them.
-    """
+    def __init__(self, choices: Path) -> None:
+        self._file, self._choices = choices, choices_in(choices)
 
-    context: StageContext[StageSpec]
-    token: str
-    shared: bool | None
-    store: str | None
-    manifests: Mapping[str, str | None]
-    desk: Any
+    def chosen(self, subject: str) -> str | None:
+        """What was chosen, if anything was."""
+        return self._choices.get(subject)
+
+    def settle(self, subject: str, proposal: str) -> str:
+        """What holds for all: the first proposal."""
+        if subject not in self._choices:
+            self._choices[subject] = proposal
+            atomic_write.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
+        return self._choices[subject]
 
 
-class BlockActor:
-    """Makes blocks of one stage."""
+def choices_file(folder: Path) -> Path:
+    """Where the choices of the stage in a folder are kept until it is finished."""
+    return folder / SCRATCH / CHOICES
 
-    def __init__(self, assignment: Assignment) -> None:
-        """Quick: the stage is opened when it is asked to."""
-        self._assignment = assignment
-        self._shared = False
-        self._blocks: StageBlocks | None = None
-        self._context = assignment.context
 
-    def open(self) -> Report:
-        """Opens the stage, whose inputs are fetched where this machine lacks them."""
-        report: Report = self._reported(self._open)
-        return report
-
-    def _open(self) -> Report:
-        own = self._assignment
-        settle_by(partial(_settled, own.desk))
-        self._shared = self._sees() if own.shared is None else own.shared
-        traveller = Traveller.of(own.desk, own.store, own.manifests)
-        folder = own.context.folder if self._shared else self._own_folder(traveller)
-        self._context = replace(own.context, folder=folder, inputs=traveller.inputs(own.context.inputs))
-        self._blocks = self._context.spec.blocks(self._context, first=False)
-        return Opened(socket.gethostname(), self._shared)
-
-    def _sees(self) -> bool:
-        """Whether this machine sees what the driver has written."""
-        end, path = time.monotonic() + _PATIENCE, token_file(self._assignment.context.folder)
-        while time.monotonic() < end and path.parents[2].exists():
-            if path.exists() and path.read_text(encoding="utf-8") == self._assignment.token:
-                return True
-            time.sleep(0.2)
-        return False
-
-    def _own_folder(self, traveller: Traveller) -> Path:
-        """A folder of this machine, with the queries of a file that stand in the driver's."""
-        folder, source = Path(tempfile.mkdtemp(prefix="hardneg-")), self._assignment.context.folder
-        if (size := ray.get(self._assignment.desk.size.remote(source / layout.QUERIES))) is not None:
-            traveller.copy_file(source / layout.QUERIES, size, folder / layout.QUERIES)
-        return folder
-
-    def make(self, numbers: Sequence[int]) -> Iterator[Report]:
-        """Each of these blocks when it is written, or to be written by the driver; an error ends them."""
-        blocks = self._blocks
-        assert blocks is not None
-        with Silent().task("", None, "") as task:
-            produced = blocks.make(numbers, task)
-            while (report := self._reported(partial(self._next, blocks, produced))) is not None:
-                yield report
-                if isinstance(report, Failed):
-                    return
-
-    def _next(self, blocks: StageBlocks, produced: Iterator[tuple[int, Any]]) -> Report | None:
-        if (made := next(produced, None)) is None:
-            return None
-        number, content = made
-        if not self._shared:
-            return Block(number, content)
-        blocks.write(number, content)
-        return Block(number)
-
-    def _reported(self, work: Callable[[], Any]) -> Any:
-        """What some work gives, or its error as data."""
-        context = self._context
-        try:
-            with plugin_errors([*context.plugins.values(), context.spec]):
-                return work()
-        except Exception as error:
-            return Failed.of(error)
+def choices_in(path: Path) -> dict[str, str]:
+    """The choices that a file tells, by subject; none where there is no file."""
+    chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return chosen
 
 
 def token_file(folder: Path) -> Path:
@@ -164,7 +106,56 @@ def token_file(folder: Path) -> Path:
     return folder / SCRATCH / "driver"
 
 
-def _settled(desk: Any, subject: str, make: Callable[[], str]) -> str:
-    """What was chosen for a subject by the first actor that asked, or is made here if this is it."""
-    known = ray.get(desk.chosen.remote(subject))
-    return str(known if known is not None else ray.get(desk.settle.remote(subject, make())))
+class BlockActor:
+    """Makes blocks of one stage."""
+
+    def __init__(self, context: StageContext[StageSpec], token: str, desk: Any) -> None:
+        """Quick: the stage is opened when it is asked to. token: what the driver has written into its folder."""
+        self._context, self._token, self._desk = context, token, desk
+        self._blocks: StageBlocks | None = None
+
+    def open(self) -> Report:
+        """Opens the stage, whose folder this machine must see."""
+        report: Report = self._reported(self._open)
+        return report
+
+    def _open(self) -> Report:
+        def settled(subject: str, make: Callable[[], str]) -> str:
+            known = ray.get(self._desk.chosen.remote(subject))
+            return str(known if known is not None else ray.get(self._desk.settle.remote(subject, make())))
+
+        settle_by(settled)
+        end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
+        while not path.exists() or path.read_text(encoding="utf-8") != self._token:
+            if time.monotonic() > end:
+                problem = f"{socket.gethostname()} does not see {self._context.folder}"
+                raise UsageError(f"engine ray: {problem}: put the store where all machines have it at the same path")
+            time.sleep(0.2)
+        self._blocks = self._context.spec.blocks(self._context, first=False)
+        return Opened(socket.gethostname())
+
+    def make(self, numbers: Sequence[int]) -> Iterator[Report]:
+        """Each of these blocks when it is written; an error ends them."""
+        blocks = self._blocks
+        assert blocks is not None
+
+        def write(produced: Iterator[tuple[int, Any]]) -> Report | None:
+            if (made := next(produced, None)) is None:
+                return None
+            blocks.write(*made)
+            return Block(made[0])
+
+        with Silent().task("", None, "") as task:
+            produced = blocks.make(numbers, task)
+            while (report := self._reported(partial(write, produced))) is not None:
+                yield report
+                if isinstance(report, Failed):
+                    return
+
+    def _reported(self, work: Callable[[], Any]) -> Any:
+        """What some work gives, or its error as data."""
+        try:
+            with plugin_errors([*self._context.plugins.values(), self._context.spec]):
+                return work()
+        except Exception as error:
+            return Failed.of(error)

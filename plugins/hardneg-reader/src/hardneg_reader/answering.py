@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,9 +24,7 @@ from hardneg.plugin import (
     towers,
     usual_tokens_per_batch,
 )
-from hardneg_reader.reader import Reader
-from hardneg_reader.spans import best_spans
-from hardneg_reader.tokens import PassageTokens
+from hardneg_reader.reader import PassageTokens, Reader, best_spans
 
 WINDOW = 32
 """Questions that are read together."""
@@ -95,90 +94,65 @@ def read(
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
+    waiting = iter(questions)
     with ThreadPoolExecutor(max_workers=1) as tokeniser:
-        deepest = max(options.passages)
-        windows = (tokeniser.submit(_window, reader, corpus, part, deepest) for part in _parts(questions))
-        for waiting in one_ahead(windows):
-            yield from _answers(reader, waiting.result(), options)
+        parts = iter(lambda: list(islice(waiting, WINDOW)), [])
+        windows = (tokeniser.submit(_window, reader, corpus, part, max(options.passages)) for part in parts)
+        for window in one_ahead(windows):
+            part, passages, tokens = window.result()
+            columns = _forward(reader, tokens, options) if tokens else ()
+            start = 0
+            for question in part:
+                counts = {count: min(len(question.rows), count) for count in options.passages}
+                yield (
+                    question,
+                    {
+                        count: _answer(passages, tokens, columns, start, start + many) if tokens else Answer()
+                        for count, many in counts.items()
+                    },
+                )
+                start += max(counts.values())
 
 
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """Some questions, and the passages of all of them one after the other: of question i from `bounds[i]` on."""
-
-    questions: Sequence[Question]
-    passages: Sequence[Document]
-    bounds: NDArray[np.int64]
-    tokens: PassageTokens | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """Of each passage: its score, and its best span with the log-probability of that; arrays [n]."""
-
-    selected: NDArray[np.float32]
-    span: NDArray[np.float32]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
+def _window(
+    reader: Reader, corpus: Corpus, questions: Sequence[Question], deepest: int
+) -> tuple[Sequence[Question], Sequence[Document], PassageTokens | None]:
+    """Some questions, and the passages of all of them one after the other, as documents and as tokens."""
+    passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
+    texts = [question.text for question in questions for _ in question.rows[:deepest]]
+    return questions, passages, reader.tokenise(texts, passages) if passages else None
 
 
-def _parts(questions: Iterable[Question]) -> Iterator[list[Question]]:
-    part: list[Question] = []
-    for question in questions:
-        part.append(question)
-        if len(part) == WINDOW:
-            yield part
-            part = []
-    if part:
-        yield part
-
-
-def _window(reader: Reader, corpus: Corpus, questions: Sequence[Question], deepest: int) -> _Window:
-    rows = [question.rows[:deepest] for question in questions]
-    bounds = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-    passages = corpus.documents_at(np.concatenate(rows))
-    texts = [question.text for question, own in zip(questions, rows, strict=True) for _ in range(len(own))]
-    return _Window(questions, passages, bounds, reader.tokenise(texts, passages) if passages else None)
-
-
-def _answers(reader: Reader, window: _Window, options: ReadOptions) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    spans = None if window.tokens is None else _forward(reader, window.tokens, options)
-    for number, question in enumerate(window.questions):
-        start, end = window.bounds[number : number + 2].tolist()
-        answers = {}
-        for count in options.passages:
-            stop = min(end, start + count)
-            answers[count] = Answer() if spans is None else _answer(window, spans, start, stop)
-        yield question, answers
-
-
-def _answer(window: _Window, spans: _Read, start: int, stop: int) -> Answer:
-    """The best span of the passage that is selected from `start` up to `stop`."""
-    assert window.tokens is not None
-    scores = np.where(np.isfinite(spans.span[start:stop]), spans.selected[start:stop], -np.inf)
+def _answer(
+    passages: Sequence[Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
+) -> Answer:
+    """The best span of the passage that is selected from `start` up to `stop`; columns: as `_forward` gives them."""
+    selected, span, first, last = columns
+    scores = np.where(np.isfinite(span[start:stop]), selected[start:stop], -np.inf)
     if not np.isfinite(scores).any():
         return Answer()
     row = start + int(scores.argmax())
-    begin, end = window.tokens.characters(row, int(spans.first[row]), int(spans.last[row]))
-    passage = window.passages[row]
-    text, scores_of_row = passage.text[begin:end], (float(spans.selected[row]), float(spans.span[row]))
+    begin, end = tokens.characters(row, int(first[row]), int(last[row]))
+    text = passages[row].text[begin:end]
     begin += len(text) - len(text.lstrip())
-    return Answer(text.strip(), passage.doc_id, begin, begin + len(text.strip()), *scores_of_row)
+    text = text.strip()
+    return Answer(text, passages[row].doc_id, begin, begin + len(text), float(selected[row]), float(span[row]))
 
 
-def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> _Read:
+def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
+    """Of each passage its score, and of its best span the log-probability, the first and the last token: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
     budget = options.tokens_per_batch or usual_tokens_per_batch(device)
     half = takes_bf16(options.precision, reader.module, "inference")
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=half)
-    spans = _Read(np.empty(count, np.float32), np.empty(count, np.float32), *np.empty((2, count), np.int64))
+    columns = [*np.empty((2, count), np.float32), *np.empty((2, count), np.int64)]
     with towers.evaluating(reader.module), torch.inference_mode(), autocast:
         for rows in token_batches(passages.tokens.lengths, budget):
             features = {name: value.to(device) for name, value in passages.tokens.batch(rows).items()}
             starts, ends, selected = reader.module(features)
-            span, first, last = best_spans(starts, ends, reader.spec.answer_length)
-            spans.selected[rows], spans.span[rows] = selected.cpu().numpy(), span.cpu().numpy()
-            spans.first[rows], spans.last[rows] = first.cpu().numpy(), last.cpu().numpy()
-    if not np.isfinite(spans.selected).all():
+            found = (selected, *best_spans(starts, ends, reader.spec.answer_length))
+            for column, values in zip(columns, found, strict=True):
+                column[rows] = values.cpu().numpy()
+    if not np.isfinite(columns[0]).all():
         raise ModelError("the reader gives a score that is not finite: check its weights, or use precision fp32")
-    return spans
+    return columns

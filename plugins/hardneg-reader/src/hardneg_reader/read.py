@@ -1,7 +1,10 @@
 """Verb `read`: answers read from the first passages of a run, and measured against the known ones."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+import string
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -26,7 +29,6 @@ from hardneg.plugin import (
     has_answers,
     layout,
 )
-from hardneg_reader.exact_match import exact_match, f1
 
 if TYPE_CHECKING:
     from hardneg.plugin import Section
@@ -34,8 +36,40 @@ if TYPE_CHECKING:
 
 SYSTEM = "reader"
 """The name of what was measured in the metrics of an artifact."""
-_MEASURES = {"exact_match": exact_match, "f1": f1}
 _Passages = Annotated[int, Field(gt=0)]
+_COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
+
+
+def normalised(answer: str) -> str:
+    """An answer as it is compared: lower case, no ASCII punctuation, no articles, single spaces.
+
+    Source: Rajpurkar et al., SQuAD: 100,000+ Questions for Machine Comprehension of Text (EMNLP 2016), section 6.1.
+    """
+    text = answer.lower().translate(str.maketrans("", "", string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def exact_match(read: str, answers: Sequence[str]) -> float:
+    """1 where the answer that was read is one of `answers`, else 0."""
+    return float(normalised(read) in map(normalised, answers))
+
+
+def f1(read: str, answers: Sequence[str]) -> float:
+    """The harmonic mean of precision and recall by words, against the answer of `answers` that it is highest for.
+
+    Where one of the two has no words, it is 1 if neither has any, else 0.
+    """
+    return max((_overlap(normalised(read).split(), normalised(answer).split()) for answer in answers), default=0.0)
+
+
+def _overlap(read: Sequence[str], answer: Sequence[str]) -> float:
+    if not read or not answer:
+        return float(not read and not answer)
+    shared = (Counter(read) & Counter(answer)).total()
+    return 2 * shared / (len(read) + len(answer))
+
+
+MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
 class Read(StageSpec):
@@ -74,10 +108,35 @@ class Read(StageSpec):
         return {f"answers/{recipe.name}.jsonl": layout.ANSWERS, f"answers/{recipe.name}-metrics.json": layout.METRICS}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> "list[Section]":
-        """One table of all that was read."""
-        from hardneg_reader.report import reading_section
+        """Exact match and F1 of all that was read, and tests against the first one's exact match.
 
-        return [reading_section({label: source.folder / layout.METRICS for label, source in sources.items()})]
+        Source: Qu et al., RocketQA (NAACL 2021), Table 5.
+        """
+        from hardneg.plugin import Section, Table, estimates, numbers, read_metrics, significance
+
+        systems = {name: read_metrics(item.folder / layout.METRICS).results[SYSTEM] for name, item in sources.items()}
+        first = next(iter(systems))
+        matches = {
+            label: {metric: scores[metric] for metric in systems[first] if metric in scores and metric[0] == "e"}
+            for label, scores in systems.items()
+        }
+        tests = {(test.system, test.metric): test for test in significance.compare_all(matches, (first,))}
+        rows = []
+        for label, scores in systems.items():
+            means = estimates(scores)
+            for count in (metric.removeprefix("exact_match@") for metric in scores if metric[0] == "e"):
+                match, tested = means[f"exact_match@{count}"], ["–"] * 3
+                if test := tests.get((label, f"exact_match@{count}")):
+                    p_values = map(numbers.p_value, (test.t_holm, test.randomisation_holm))
+                    tested = [numbers.signed(test.difference), *p_values]
+                measured = [numbers.number(match.mean), numbers.bounds(match.interval)]
+                rows.append([label, count, *measured, numbers.number(means[f"f1@{count}"].mean), *tested])
+        explained = (
+            "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over "
+            "words. Differences in exact match and p values, after Holm's correction, are against "
+            f"{first} with as many passages."
+        )
+        return [Section("Reading", [Table(_COLUMNS, rows)], explained)]
 
     def make(self, context: "StageContext[Read]") -> Facts:
         """Writes answers, window by window, and their measures by question; goes on behind the last whole window."""
@@ -138,23 +197,15 @@ def _measured(
     """Writes the measures of the questions that have answers; returns their means, and how many have none."""
     from hardneg.plugin import Measured, means, write_metrics
 
+    scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in MEASURES for count in passages}
+    without = 0
     with read.open(encoding="utf-8") as lines:
-        scores, without = _scores(map(json.loads, lines), answers, passages)
+        for row in map(json.loads, lines):
+            known = answers.get(row["query_id"], ())
+            without += not known
+            for name, measure in MEASURES.items() if known else ():
+                for count in passages:
+                    scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
     write_metrics(metrics, Measured({SYSTEM: scores}))
     left_out = {"questions without answers": without} if without else {}
     return {**{name: round(mean, 6) for name, mean in means(scores).items()}, **left_out}
-
-
-def _scores(
-    rows: Iterable[Mapping[str, Any]], answers: Mapping[str, Sequence[str]], passages: Sequence[int]
-) -> tuple[dict[str, dict[str, float]], int]:
-    scores: dict[str, dict[str, float]] = {f"{name}@{count}": {} for name in _MEASURES for count in passages}
-    without = 0
-    for row in rows:
-        known = answers.get(row["query_id"], ())
-        without += not known
-        if known:
-            for name, measure in _MEASURES.items():
-                for count in passages:
-                    scores[f"{name}@{count}"][row["query_id"]] = measure(row["by_passages"][str(count)], known)
-    return scores, without

@@ -1,16 +1,24 @@
-"""A reader: its network, loaded from an encoder's files, saved as a folder that transformers opens too."""
+"""A reader: questions with passages as tokens, spans of them, and the network, saved as transformers opens it too.
+
+Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.plugin import (
     Document,
     ModelError,
+    Tokens,
     forget_last_call,
     loading,
     locate_model,
@@ -18,19 +26,114 @@ from hardneg.plugin import (
     opening_model,
     writing_model,
 )
-from hardneg_reader.options import ReaderSpec
-from hardneg_reader.spans import log_probabilities
-from hardneg_reader.tokens import ANSWERABLE, PassageTokens, tokenise_passages
+from hardneg_reader.train_reader import ReaderSpec
 
+ANSWERABLE = "answerable"
+"""The column that says of each token whether it may be in an answer: 1 in a passage's text, else 0."""
 _SPEC, _SELECTION = "reader.json", "selection.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class PassageTokens:
+    """n questions, each read together with one passage.
+
+    tokens: the network's inputs, and the column `ANSWERABLE`.
+    begins, ends: int64 [sum of lengths], the characters of the passage's text that a token is, from and up to; 0 and 0
+    for tokens that are not of the text: those of the question and the title, and special ones.
+    """
+
+    tokens: Tokens
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def characters(self, row: int, first: int, last: int) -> tuple[int, int]:
+        """The characters of the text from token `first` of a row to token `last`, counted from the row's beginning."""
+        offset = int(self.tokens.offsets[row])
+        return int(self.begins[offset + first]), int(self.ends[offset + last])
+
+    def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The first and last token of each of some places in a row's text; those that are not read are left out."""
+        offset, end = self.tokens.offsets[row : row + 2]
+        here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
+        begins, ends = self.begins[here], self.ends[here]
+        covered = []
+        for begin, stop in stretches:
+            first = int(np.searchsorted(ends, begin, "right"))
+            last = int(np.searchsorted(begins, stop, "left")) - 1
+            if first <= last and begins[first] <= begin and ends[last] >= stop:
+                covered.append((int(here[first] - offset), int(here[last] - offset)))
+        return list(dict.fromkeys(covered))
+
+
+def tokenise_passages(
+    tokenizer: Any, questions: Sequence[str], passages: Sequence[Document], length: int
+) -> PassageTokens:
+    """Each question with its passage, title first, by a fast Hugging Face tokenizer, cut to `length` tokens."""
+    encoded = tokenizer(
+        list(questions),
+        [passage.contents for passage in passages],
+        truncation="longest_first",
+        max_length=length,
+        return_offsets_mapping=True,
+    )
+    stretches = encoded.pop("offset_mapping")
+    offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
+    size = int(offsets[-1])
+    columns = {name: np.fromiter(chain.from_iterable(rows), np.int32, size) for name, rows in encoded.items()}
+    of_passage = np.fromiter(
+        (part == 1 for row in range(len(questions)) for part in encoded.sequence_ids(row)), bool, size
+    )
+    title = np.array([len(passage.contents) - len(passage.text) for passage in passages], np.int64)
+    characters = np.array(list(chain.from_iterable(stretches)), np.int64).reshape(size, 2)
+    characters -= np.repeat(title, np.diff(offsets))[:, None]
+    answerable = of_passage & (characters[:, 1] > 0)
+    columns[ANSWERABLE] = answerable.astype(np.int32)
+    characters = np.maximum(characters, 0) * answerable.astype(np.int64)[:, None]
+    padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
+    return PassageTokens(Tokens(columns, offsets, padding, False, 0), characters[:, 0], characters[:, 1])
+
+
+def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
+    """The log of the softmax over the tokens that may be in an answer.
+
+    logits: float [n, L]. answerable: bool [n, L].
+    Returns float32 [n, L], -inf at the other tokens; a row without any token has -inf only.
+    """
+    masked = logits.float().masked_fill(~answerable, -torch.inf)
+    return masked - torch.logsumexp(masked, 1, keepdim=True).masked_fill(~answerable.any(1, keepdim=True), 0.0)
+
+
+def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tensor) -> Tensor:
+    """The log of the sum over a row's spans (s, e) of P(start = s) P(end = e).
+
+    starts, ends: log-probabilities, float [n, L]. spans: int64 [n, S, 2], first and last token. there: bool [n, S],
+    false for padding; at least one true in each row.
+    Returns float [n].
+    """
+    scores = starts.gather(1, spans[:, :, 0]) + ends.gather(1, spans[:, :, 1])
+    return torch.logsumexp(scores.masked_fill(~there, -torch.inf), 1)
+
+
+def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
+    """For each row the span of up to `longest` tokens with the highest P(start) P(end); of equal ones the shortest.
+
+    starts, ends: log-probabilities, float [n, L].
+    Returns its log-probability, float [n], -inf where there is none, and its first and last token, int64 [n].
+    """
+    best, first = (starts + ends).max(1)
+    last = first.clone()
+    for more in range(1, min(longest, starts.shape[1])):
+        score, start = (starts[:, :-more] + ends[:, more:]).max(1)
+        better = score > best
+        best = torch.where(better, score, best)
+        first, last = torch.where(better, start, first), torch.where(better, start + more, last)
+    return best, first, last
 
 
 class ReaderNetwork(nn.Module):
     """Marks where an answer starts and ends in a passage, and says how much the passage is the one to read.
 
     body: a Hugging Face model for question answering. selection: a linear layer on the last state of the first token.
-
-    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """
 
     def __init__(self, body: Any) -> None:

@@ -1,6 +1,7 @@
 """Verb `train-reader`: a reader trained on the ranked passages of questions, judged on dev questions meanwhile."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from hardneg.plugin import (
     KEPT,
     SCRATCH,
     Facts,
+    LearningOptions,
     ModelSpec,
     Name,
     RecipeView,
@@ -26,16 +28,68 @@ from hardneg.plugin import (
     locate_model,
     model_content,
     of_the_run,
+    option_again,
     parse_model,
     qrels_files,
     without_problems,
     world,
 )
-from hardneg_reader.options import ReaderOptions, ReaderSpec
 
 if TYPE_CHECKING:
     from hardneg_reader.answering import Question
     from hardneg_reader.reader import Reader
+
+
+@dataclass(frozen=True)
+class ReaderSpec:
+    """A network that reads a question and a passage together and marks an answer in the passage.
+
+    Attributes:
+        name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`: an encoder, or one with a question-answering head.
+        revision: a branch, tag or commit of a hub id.
+        length: how many tokens of a question and a passage are read, special ones included; the longer is cut first.
+        answer_length: tokens of the longest answer that is read.
+    """
+
+    name: str
+    revision: str | None = None
+    length: int = 350
+    answer_length: int = 10
+
+    @property
+    def start(self) -> ModelSpec:
+        """Where the weights to start from are."""
+        return ModelSpec(self.name, self.revision)
+
+    def problems(self) -> list[str]:
+        """One line for each field that no reader can have."""
+        lines = []
+        if not self.name.strip():
+            lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
+        if self.length < 8:
+            lines.append(f"length is {self.length}: at least 8 tokens are needed")
+        if self.answer_length < 1:
+            lines.append(f"answer_length is {self.answer_length}: at least 1 token is needed")
+        return lines
+
+
+@dataclass(frozen=True)
+class ReaderOptions(LearningOptions):
+    """The options of a training run with other defaults: a passage with an answer and 23 without, 16 questions a step.
+
+    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+    """
+
+    batch_size: int = option_again(LearningOptions, "batch_size", 16)
+    negatives_per_query: int = option_again(LearningOptions, "negatives_per_query", 23)
+    learning_rate: float = option_again(LearningOptions, "learning_rate", 1e-5)
+    metric: str = option_again(LearningOptions, "metric", "exact_match")
+
+    def mistakes(self) -> Iterator[str]:
+        """Passages are drawn in each epoch."""
+        if self.iterate_negatives:
+            yield "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
+
 
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
 
@@ -93,14 +147,13 @@ class TrainReader(ValidationOptions):
     def make(self, context: "StageContext[TrainReader]") -> Facts:
         """Trains, saves the reader, and leaves the learning curve beside it."""
         from hardneg.plugin import learn
-        from hardneg_reader.data import Answered, reading_data
         from hardneg_reader.reader import Reader
-        from hardneg_reader.training import ReaderTraining, ReadingLoss
+        from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
 
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         reader = Reader.load(self.reader, self.options.seed, context.device)
-        answered = Answered(collection.answers(self.split), qrels_files.positives(collection.all_qrels()))
-        data = reading_data(reader, collection.corpus, self._questions(context, collection), answered)
+        answers, known = collection.answers(self.split), qrels_files.positives(collection.all_qrels())
+        data = reading_data(reader, collection.corpus, self._questions(context, collection), answers, known)
         result = learn(
             ReaderTraining(reader, data, self.options),
             ReadingLoss(),

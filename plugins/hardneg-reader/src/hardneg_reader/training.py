@@ -1,11 +1,17 @@
-"""The training of readers: a passage that has an answer and several that have none; judged on dev questions."""
+"""The training of readers: a passage that has an answer and several that have none; judged on dev questions.
 
-from collections.abc import Callable, Mapping, Sequence
+Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.plugin import (
@@ -13,7 +19,9 @@ from hardneg.plugin import (
     Examples,
     ExampleTraining,
     LearningOptions,
+    PassageAnswers,
     SampledBatch,
+    TrainingData,
     TrainingError,
     answer_spans,
     digest,
@@ -21,10 +29,103 @@ from hardneg.plugin import (
     own_share,
 )
 from hardneg_reader.answering import Question, ReadOptions, read
-from hardneg_reader.data import ReadingData
-from hardneg_reader.exact_match import exact_match, f1
-from hardneg_reader.reader import Reader
-from hardneg_reader.spans import span_log_likelihood
+from hardneg_reader.read import MEASURES
+from hardneg_reader.reader import Reader, span_log_likelihood
+
+_QUESTIONS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class ReadingData:
+    """The questions with their passages, the answers by question, and how much cannot be learnt from, by reason.
+
+    A passage is a positive where an answer is in the part of it that is read; those that have none are negatives, but
+    for known positives.
+    """
+
+    examples: TrainingData
+    answers: Mapping[str, Sequence[str]]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True, eq=False)
+class PassageLists:
+    """Passages by question, as `hardneg.training.examples.NegativeLists`.
+
+    rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], where each question's begin.
+    """
+
+    corpus: Corpus
+    query_ids: list[str]
+    rows: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """int64 [Q], how many each question has."""
+        return np.diff(self.starts)
+
+    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
+        """The ids of a question's passages at these positions."""
+        return self.corpus.ids(self.rows[self.starts[row] + positions])
+
+
+def reading_data(
+    reader: Reader,
+    corpus: Corpus,
+    questions: Iterable[Question],
+    answers: Mapping[str, Sequence[str]],
+    known: Mapping[str, Sequence[str]],
+) -> ReadingData:
+    """Sorts the passages of each question into those that an answer can be read from and those that have none.
+
+    answers, known: by question, its answers and what is known to be relevant to it.
+    """
+    passages, left_out = PassageAnswers(corpus, answers), Counter[str]()
+    query_ids, texts = list[str](), list[str]()
+    positives, negatives = dict[str, list[str]](), list[NDArray[np.int64]]()
+    waiting = iter(questions)
+    while block := list(islice(waiting, _QUESTIONS)):
+        longest = max(len(question.rows) for question in block)
+        padded = [np.pad(each.rows, (0, longest - len(each.rows)), constant_values=-1) for each in block]
+        contained = passages.contained([question.query_id for question in block], np.stack(padded))
+        answered = [row[: len(question.rows)] for row, question in zip(contained, block, strict=True)]
+        readable = _readable(reader, corpus, block, answered, answers)
+        behind = sum(int(row.sum()) for row in answered) - sum(map(len, readable))
+        left_out["passages whose answers are behind what is read"] += behind
+        for question, has, kept in zip(block, answered, readable, strict=True):
+            query_ids.append(question.query_id)
+            texts.append(question.text)
+            positives[question.query_id] = corpus.ids(kept)
+            relevant = corpus.rows(known.get(question.query_id, ()))
+            negatives.append(question.rows[~has & ~np.isin(question.rows, relevant)])
+    rows = np.concatenate([np.empty(0, np.int64), *negatives])
+    lists = PassageLists(corpus, query_ids, rows, np.cumsum([0, *map(len, negatives)], dtype=np.int64))
+    left_out.update(passages.left_out)
+    return ReadingData(TrainingData(corpus, query_ids, texts, positives, lists), answers, +left_out)
+
+
+def _readable(
+    reader: Reader,
+    corpus: Corpus,
+    block: Sequence[Question],
+    answered_rows: Sequence[NDArray[np.bool_]],
+    answers: Mapping[str, Sequence[str]],
+) -> list[NDArray[np.int64]]:
+    """The rows of those that have an answer in what is read of them, by question, in the order of the list."""
+    pairs = [
+        (i, int(row))
+        for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
+        for row in question.rows[has]
+    ]
+    kept: list[list[int]] = [[] for _ in block]
+    if pairs:
+        documents = corpus.documents_at(np.array([row for _, row in pairs]))
+        tokens = reader.tokenise([block[i].text for i, _ in pairs], documents)
+        for number, ((i, row), document) in enumerate(zip(pairs, documents, strict=True)):
+            if tokens.spans(number, answer_spans(document.text, answers[block[i].query_id])):
+                kept[i].append(row)
+    return [np.array(rows, np.int64) for rows in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +157,7 @@ class ReadingScores:
 
 @dataclass(frozen=True)
 class ReadingLoss:
-    """The passage with the answer is to be selected, and the answer marked in it: the mean over questions of both.
-
-    Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
-    """
+    """The passage with the answer is to be selected, and the answer marked in it: the mean over questions of both."""
 
     version: ClassVar[int] = 1
 
@@ -140,7 +238,6 @@ def reading_validation(
     def measure() -> dict[str, float]:
         answers_read = read(reader, corpus, answerable, ReadOptions((deepest,)))
         pairs = [(answer[deepest].text, answers[question.query_id]) for question, answer in answers_read]
-        measures = {"exact_match": exact_match, "f1": f1}
-        return {name: float(np.mean([score(*pair) for pair in pairs])) for name, score in measures.items()}
+        return {name: float(np.mean([score(*pair) for pair in pairs])) for name, score in MEASURES.items()}
 
     return measure

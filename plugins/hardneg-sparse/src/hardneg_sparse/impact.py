@@ -5,12 +5,11 @@ of frequencies and the query's impacts. Frequencies are written as such, so a te
 """
 
 import json
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,84 +57,49 @@ def frequency_texts(
     return [APART + APART.join(pieces[begin:end]) for begin, end in pairwise(bounds)]
 
 
-class FrequencyWriter:
-    """Writes the Lucene index in a folder; after an error the index must not be used.
+@contextmanager
+def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
+    """A function that adds a document's id and its text of frequencies to a new index in place of a folder's content.
 
-    Documents keep their order: segments are merged with their neighbours only.
+    Documents keep their order: segments are merged with their neighbours only. After an error there is no index.
+
+    Raises:
+        MissingDependency: without Pyserini or Java.
+        ArtifactError: Lucene cannot write them.
     """
+    start_java()
+    from jnius import JavaException, autoclass
 
-    def __init__(self, folder: Path) -> None:
-        """Begin an index, in place of the folder's content.
+    def java_map(name: str, value: str) -> Any:
+        mapping = autoclass("java.util.HashMap")()
+        mapping.put(name, value)
+        return mapping
 
-        Raises:
-            MissingDependency: without Pyserini or Java.
-        """
-        start_java()
-        from jnius import autoclass
-
-        lucene = "org.apache.lucene"
-        builder = autoclass(f"{lucene}.analysis.custom.CustomAnalyzer").builder()
-        builder.withTokenizer("simplePatternSplit", _java_map("pattern", APART))
-        builder.addTokenFilter("delimitedTermFrequency", _java_map("delimiter", BEHIND_TERM))
-        config = autoclass(f"{lucene}.index.IndexWriterConfig")(builder.build())
-        config.setOpenMode(autoclass(f"{lucene}.index.IndexWriterConfig$OpenMode").CREATE)
-        config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
-        config.setMergePolicy(autoclass(f"{lucene}.index.LogByteSizeMergePolicy")())
-        config.setRAMBufferSizeMB(_BUFFER)
-        config.setUseCompoundFile(False)
-        self.folder = folder
-        where = autoclass("java.io.File")(str(folder)).toPath()
-        self._writer = autoclass(f"{lucene}.index.IndexWriter")(
-            autoclass(f"{lucene}.store.FSDirectory").open(where), config
-        )
-        self._document = autoclass("io.anserini.collection.JsonCollection$Document")
-        self._fields = autoclass("io.anserini.index.generator.DefaultLuceneDocumentGenerator")()
-
-    def add(self, documents: Iterable[tuple[str, str]]) -> None:
-        """Adds pairs of a document's id and its text of frequencies.
-
-        Raises:
-            ArtifactError: Lucene cannot write them.
-        """
-        from jnius import JavaException
-
+    lucene = "org.apache.lucene"
+    builder = autoclass(f"{lucene}.analysis.custom.CustomAnalyzer").builder()
+    builder.withTokenizer("simplePatternSplit", java_map("pattern", APART))
+    builder.addTokenFilter("delimitedTermFrequency", java_map("delimiter", BEHIND_TERM))
+    config = autoclass(f"{lucene}.index.IndexWriterConfig")(builder.build())
+    config.setOpenMode(autoclass(f"{lucene}.index.IndexWriterConfig$OpenMode").CREATE)
+    config.setSimilarity(autoclass("io.anserini.search.similarity.ImpactSimilarity")())
+    config.setMergePolicy(autoclass(f"{lucene}.index.LogByteSizeMergePolicy")())
+    config.setRAMBufferSizeMB(_BUFFER)
+    config.setUseCompoundFile(False)
+    directory = autoclass(f"{lucene}.store.FSDirectory").open(autoclass("java.io.File")(str(folder)).toPath())
+    writer = autoclass(f"{lucene}.index.IndexWriter")(directory, config)
+    document = autoclass("io.anserini.collection.JsonCollection$Document")
+    fields = autoclass("io.anserini.index.generator.DefaultLuceneDocumentGenerator")()
+    try:
         try:
-            for doc_id, text in documents:
-                document = self._document.fromFields(doc_id, text)
-                self._writer.addDocument(self._fields.createDocument(document))
-        except JavaException as error:
-            raise _refused(self.folder, error) from error
-
-    def __enter__(self) -> "FrequencyWriter":
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        from jnius import JavaException
-
-        if error_type is not None:
+            yield lambda doc_id, text: writer.addDocument(fields.createDocument(document.fromFields(doc_id, text)))
+        except BaseException:
             with suppress(JavaException):
-                self._writer.rollback()
-            return
-        try:
-            self._writer.close()
-        except JavaException as refused:
-            raise _refused(self.folder, refused) from refused
-
-
-def _refused(folder: Path, error: Any) -> ArtifactError:
-    return ArtifactError(
-        f"{folder}: Lucene cannot write the index ({lucene_search.java_reason(error)}): is the disk full?"
-    )
-
-
-def _java_map(name: str, value: str) -> Any:
-    from jnius import autoclass
-
-    mapping = autoclass("java.util.HashMap")()
-    mapping.put(name, value)
-    return mapping
+                writer.rollback()
+            raise
+        writer.close()
+    except JavaException as error:
+        reason = lucene_search.java_reason(error)
+        raise ArtifactError(f"{folder}: Lucene cannot write the index ({reason}): is the disk full?") from error
 
 
 _ROWS, _WEIGHTS = 2048, 1 << 20  # of a block
@@ -176,17 +140,18 @@ class Impact:
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
             raise UsageError(f"{source}: the term {odd[0]!r} cannot stand in a Lucene index: use the sparse index")
         terms = np.array([word + BEHIND_TERM for word in words], object)
-        with FrequencyWriter(path) as writer, progress.task("index", len(store), "passages") as task:
+        with _writing(path) as add, progress.task("index", len(store), "passages") as task:
             for start, block in store.blocks(_ROWS, _WEIGHTS):
                 impacts = self.impacts(block, f"{source}: from row {start} on, ")
                 lost += int((impacts == 0).sum())
                 texts = frequency_texts(block.offsets, terms[block.terms], impacts)
-                writer.add(zip(store.doc_ids[start : start + len(block)], texts, strict=True))
+                for doc_id, text in zip(store.doc_ids[start : start + len(block)], texts, strict=True):
+                    add(doc_id, text)
                 task.advance(len(block))
         write_terms(path, words)
         atomic_write.link_file(source / DOC_IDS, path / DOC_IDS)
         if lost:
-            progress.note(f"impact: {lost} of {store.size} weights round to 0 with scale {self.scale:g}")
+            progress.note(f"impact: {lost} of {store.offsets[-1]} weights round to 0 with scale {self.scale:g}")
         total = int(lucene_search.open_lucene(path, _SEARCHER).get_total_num_docs())
         if total != len(store):
             raise ArtifactError(f"{path}: Lucene holds {total} of {len(store)} documents: build the index again")

@@ -86,20 +86,15 @@ def fault(rows: SparseRows) -> str:
     if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
         return f"{len(rows.terms)} terms and {len(rows.weights)} weights where offsets end at {rows.offsets[-1]}"
     outside = (rows.terms < 0) | (rows.terms >= rows.width)
-    if outside.any():
-        return _first_fault(rows, outside, f"a term is outside 0 to {rows.width - 1}")
-    unordered = np.zeros(len(rows.terms), bool)
-    unordered[1:] = rows.terms[1:] <= rows.terms[:-1]
+    unordered = np.append(False, rows.terms[1:] <= rows.terms[:-1])[: len(rows.terms)]
     unordered[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
-    if unordered.any():
-        return _first_fault(rows, unordered, "terms do not ascend")
     useless = ~np.isfinite(rows.weights) | (rows.weights == 0)
-    return _first_fault(rows, useless, "a weight is 0 or not finite") if useless.any() else ""
-
-
-def _first_fault(rows: SparseRows, wrong: NDArray[np.bool_], what: str) -> str:
-    entry = int(np.flatnonzero(wrong)[0])
-    return f"text {int(np.searchsorted(rows.offsets, entry, 'right')) - 1} (from 0): {what}"
+    faults = {f"a term is outside 0 to {rows.width - 1}": outside, "terms do not ascend": unordered}
+    for what, wrong in {**faults, "a weight is 0 or not finite": useless}.items():
+        if wrong.any():
+            text = int(np.searchsorted(rows.offsets, int(wrong.argmax()), "right")) - 1
+            return f"text {text} (from 0): {what}"
+    return ""
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
@@ -179,17 +174,6 @@ class SparseWriter(RowsWriter):
         atomic_write.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
 
 
-def _shape(folder: Path) -> tuple[int, int]:
-    """The numbers of rows and terms in a folder's shape file."""
-    try:
-        said = json.loads((folder / SHAPE).read_text())
-        return int(said["rows"]), int(said["terms"])
-    except OSError as error:
-        raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
-
-
 class SparseStore:
     """A folder of weights, opened for reading: `read` keeps memory bounded, `gather` goes through memory maps."""
 
@@ -206,7 +190,13 @@ class SparseStore:
         Raises:
             ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
-        count, width = _shape(folder)
+        try:
+            said = json.loads((folder / SHAPE).read_text())
+            count, width = int(said["rows"]), int(said["terms"])
+        except OSError as error:
+            raise ArtifactError(f"{folder}: no weights of terms ({error.strerror}: {SHAPE})") from error
+        except (ValueError, RecursionError, TypeError, KeyError) as error:
+            raise ArtifactError(f"{folder / SHAPE}: damaged: encode the corpus again") from error
         store = cls(folder, width, count)
         if len(store.offsets) != count + 1 or not all(store._is_sound(each) for each in (_TERMS, _WEIGHTS)):
             raise ArtifactError(f"{folder}: its files do not belong together: encode the corpus again")
@@ -243,11 +233,6 @@ class SparseStore:
         return taken
 
     @property
-    def size(self) -> int:
-        """How many weights there are in all."""
-        return int(self.offsets[-1])
-
-    @property
     def offsets(self) -> NDArray[np.int64]:
         """int64 [N + 1], a read-only memory map: where each row begins among the terms and weights."""
         return self._offsets.mapped
@@ -267,11 +252,7 @@ class SparseStore:
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Rows `start` to `stop`, copied; leaves no pages mapped.
-
-        Raises:
-            ArtifactError: what is there is damaged.
-        """
+        """Rows `start` to `stop`, copied; leaves no pages mapped. Raises ArtifactError where they are damaged."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
@@ -297,11 +278,7 @@ class SparseStore:
         self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:
-        """A copy of these rows, int64 [n], through the memory maps.
-
-        Raises:
-            ArtifactError: what is there is damaged.
-        """
+        """A copy of these rows, int64 [n], through the memory maps. Raises ArtifactError where they are damaged."""
         where = "among the requested rows"
         begins, ends = self.offsets[rows], self.offsets[rows + 1]
         self._check(begins, ends, where)
@@ -311,7 +288,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets, terms, weights, self.width), where)
 
     def _check(self, begins: NDArray[np.int64], ends: NDArray[np.int64], where: str) -> None:
-        if ((begins < 0) | (begins > ends) | (ends > self.size)).any():
+        if ((begins < 0) | (begins > ends) | (ends > self.offsets[-1])).any():
             raise ArtifactError(f"{self.folder}: {where}, offsets do not ascend: encode the corpus again")
 
     def _sound(self, rows: SparseRows, where: str) -> SparseRows:

@@ -1,7 +1,6 @@
 """Systems of evaluations: as bars with intervals, by two axes, and over several collections."""
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,7 +24,6 @@ from hardneg.plugin import (
 )
 
 _FIRST = "By default the first one that was evaluated."
-SeedTable = NDArray[np.float64]
 Evaluation = Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)]
 
 
@@ -35,8 +33,7 @@ def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mappi
     Raises:
         UsageError: the metric was not evaluated.
     """
-
-    from hardneg.plugin import estimates
+    from hardneg.plugin import estimates  # scipy is slow to import
 
     systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
     metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
@@ -63,12 +60,8 @@ class Ablation(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """The metric, and by system its mean and its interval (None where there is none)."""
         metric, systems = estimates_of(inputs, self.metric)
-        intervals = {
-            label: [results.interval.low, results.interval.high] if results.interval else None
-            for label, results in systems.items()
-        }
-        means = {label: results.mean for label, results in systems.items()}
-        return {"metric": metric, "means": means, "intervals": intervals}
+        ends = {label: each.interval and [each.interval.low, each.interval.high] for label, each in systems.items()}
+        return {"metric": metric, "means": {label: each.mean for label, each in systems.items()}, "intervals": ends}
 
     def table(self, results: Any) -> Table:
         rows = [[label, f"{mean:.4f}"] for label, mean in results["means"].items()]
@@ -77,13 +70,11 @@ class Ablation(Analysis):
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
         means = results["means"]
-        ends = [results["intervals"].get(label) or [mean, mean] for label, mean in means.items()]
-        errors = [[mean - low for mean, (low, _) in zip(means.values(), ends, strict=True)]]
-        errors += [[high - mean for mean, (_, high) in zip(means.values(), ends, strict=True)]]
+        ends = {label: results["intervals"].get(label) or (mean, mean) for label, mean in means.items()}
+        errors = [[abs(means[label] - each[side]) for label, each in ends.items()] for side in (0, 1)]
         with figures.figure(paths, 1, width=figures.bar_width(len(means))) as (axes,):
-            drawn = axes.bar(
-                list(means), list(means.values()), color=figures.COLOURS[0], width=0.65, yerr=errors, capsize=3
-            )
+            style = {"color": figures.COLOURS[0], "width": 0.65, "capsize": 3}
+            drawn = axes.bar(list(means), list(means.values()), yerr=errors, **style)
             axes.bar_label(drawn, [f"{mean:.3f}" for mean in means.values()], label_type="center", color="white")
             axes.tick_params("x", rotation=20)
             figures.plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
@@ -110,13 +101,26 @@ class Matrix(Analysis):
     figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """The means of the systems by rows and columns; see `matrix`."""
+        """The means of the systems; raises UsageError: one that has none.
+
+        `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no
+        such system.
+
+        Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
+        """
         metric, systems = estimates_of(inputs, self.metric)
-        try:
-            cells = matrix(self.rows, {label: results.mean for label, results in systems.items()})
-        except UsageError as error:
-            raise UsageError(f"{inputs.location('rows')}.{error}") from None
-        return {"metric": metric, **cells, "axes": list(self.axes)}
+        columns = list(dict.fromkeys(column for named in self.rows.values() for column in named))
+        for row, named in self.rows.items():
+            for column, label in named.items():
+                if label not in systems:
+                    lacks = f"no system {label!r} was evaluated{wording.suggestion(label, systems)}"
+                    raise UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
+        rows = [
+            [systems[named[column]].mean if column in named else None for column in columns]
+            for named in self.rows.values()
+        ]
+        facts = {"rows": list(self.rows), "columns": columns, "values": rows}
+        return {"metric": metric, **facts, "axes": list(self.axes)}
 
     def table(self, results: Any) -> Table:
         rows = [
@@ -137,37 +141,17 @@ class Matrix(Analysis):
         height = max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2
         with figures.figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
             if self.figure == "lines":
-                numbered = [[(float(at), each) for at, each in enumerate(row)] for row in results["values"]]
-                figures.lines(
-                    axes,
-                    {row: [p for p in points if p[1] is not None] for row, points in zip(rows, numbered, strict=True)},
-                )
+                series = {
+                    row: [(float(at), value) for at, value in enumerate(values) if value is not None]
+                    for row, values in zip(rows, results["values"], strict=True)
+                }
+                figures.lines(axes, series)
                 figures.plain_axes(axes, title, across, metric)
             else:
                 _heatmap(axes, rows, results["values"])
                 figures.plain_axes(axes, title, across, down)
                 axes.grid(visible=False)
             axes.set_xticks(range(len(columns)), columns, fontsize=8)
-
-
-def matrix(cells: Mapping[str, Mapping[str, str]], means: Mapping[str, float]) -> dict[str, Any]:
-    """The means of the systems that `cells` names: row to column to label.
-
-    `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no such
-    system.
-
-    Raises:
-        UsageError: a label that has no mean.
-
-    Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
-    """
-    for row, named in cells.items():
-        for column, label in named.items():
-            if label not in means:
-                raise UsageError(f"{row}.{column}: no system {label!r} was evaluated{wording.suggestion(label, means)}")
-    columns = list(dict.fromkeys(column for named in cells.values() for column in named))
-    values = [[means[named[column]] if column in named else None for column in columns] for named in cells.values()]
-    return {"rows": list(cells), "columns": columns, "values": values}
 
 
 def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | None]]) -> None:
@@ -215,39 +199,43 @@ class AcrossCollections(Analysis):
         first = next(iter(evaluations.values())).results
         metric = self.metric or next(name for scores in first.values() for name in scores)
         everywhere = [
-            system for system in first if all(metric in each.results.get(system, ()) for each in evaluations.values())
+            name for name in first if all(metric in each.results.get(name, ()) for each in evaluations.values())
         ]
+        place = inputs.location("evaluations")
         if not everywhere:
-            raise UsageError(f"{inputs.location('evaluations')}: no system has {metric} on all collections")
+            raise UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
             known = f"{wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
             raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
-        for system in everywhere:
+        tables: dict[str, list[NDArray[np.float64]]] = {name: [] for name in everywhere}  # [seeds, queries] of each
+        for system, rows in tables.items():
+            for measured in evaluations.values():
+                seeds = measured.by_seed.get(system) or {0: measured.results[system]}
+                order = sorted(measured.results[system][metric])
+                scores = [[seeds[seed][metric][query_id] for query_id in order] for seed in sorted(seeds)]
+                rows.append(np.array(scores, np.float64))
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
                 reason = f"{system!r} has other seeds on one collection than on another"
-                raise UsageError(f"{inputs.location('evaluations')}: {reason}: evaluate the same trainings on each")
-        tables = {system: _tables(evaluations, system, metric) for system in everywhere}
+                raise UsageError(f"{place}: {reason}: evaluate the same trainings on each")
         systems = {}
-        for system, by_seed in tables.items():
-            means = [float(table.mean()) for table in by_seed]
-            drawn = np.mean([table.mean(axis=1) for table in by_seed], axis=0)
+        for system, rows in tables.items():
+            means = {label: float(row.mean()) for label, row in zip(evaluations, rows, strict=True)}
+            drawn = np.mean([row.mean(axis=1) for row in rows], axis=0)
             deviation = float(drawn.std(ddof=1)) if len(drawn) > 1 else None
-            by_collection = dict(zip(evaluations, means, strict=True))
-            systems[system] = {"means": by_collection, "mean": float(np.mean(means)), "deviation": deviation}
+            systems[system] = {"means": means, "mean": float(np.mean([*means.values()])), "deviation": deviation}
         return {
             "metric": metric,
             "systems": systems,
             "baseline": baseline,
-            "tests": _tests(evaluations, tables, baseline, metric),
-            "left out": sorted({*chain(*(each.results for each in evaluations.values()))} - {*everywhere}),
+            "tests": _tests(list(evaluations.values()), tables, baseline, metric),
+            "left out": sorted({name for each in evaluations.values() for name in each.results} - {*everywhere}),
         }
 
     def explain(self, results: Any) -> str:
-        sentences = [self.explained]
-        if left_out := results.get("left out"):
-            sentences.append(f"Left out, as not every collection has their {results['metric']}: {', '.join(left_out)}.")
-        return " ".join(sentences)
+        left_out = ", ".join(results.get("left out") or ())
+        more = f" Left out, as not every collection has their {results['metric']}: {left_out}." if left_out else ""
+        return self.explained + more
 
     def tables(self, results: Any) -> Sequence[Table]:
         """The means, and the tests where there is more than one system."""
@@ -255,7 +243,7 @@ class AcrossCollections(Analysis):
             [
                 f"{test['system']} − {results['baseline']}",
                 numbers.signed(test["difference"]),
-                _interval(test["interval"]),
+                "[{:+.3f}, {:+.3f}]".format(*test["interval"]).replace("-", "−") if test["interval"] else "–",
                 *(numbers.p_value(test[name]) for name in ("p", "holm", "seed_p")),
             ]
             for test in results["tests"]
@@ -276,51 +264,22 @@ class AcrossCollections(Analysis):
         return Table([results["metric"], *self.evaluations, "mean", "deviation over seeds"], rows)
 
 
-def _interval(ends: Sequence[float] | None) -> str:
-    return "[{:+.3f}, {:+.3f}]".format(*ends).replace("-", "−") if ends else "–"
-
-
-def _tables(evaluations: Mapping[str, Measured], system: str, metric: str) -> list[SeedTable]:
-    """Scores [seeds, queries] of each collection, queries in one order."""
-    tables = []
-    for measured in evaluations.values():
-        seeds = measured.by_seed.get(system) or {0: measured.results[system]}
-        order = sorted(measured.results[system][metric])
-        rows = [[scores[metric][query_id] for query_id in order] for _, scores in sorted(seeds.items())]
-        tables.append(np.array(rows, np.float64))
-    return tables
-
-
 def _tests(
-    evaluations: Mapping[str, Measured], tables: Mapping[str, Sequence[SeedTable]], baseline: str, metric: str
+    evaluations: Sequence[Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
 ) -> list[dict[str, Any]]:
-    """Each system against the baseline, Holm's correction over all."""
-
+    """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
     from hardneg.plugin import significance, spread_over_collections
 
-    queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations.values()]
-    spreads = {}
-    for system in tables:
-        if system == baseline:
-            continue
-        shared = any(
-            test.shared and {test.system, test.baseline} == {system, baseline}
-            for measured in evaluations.values()
-            for test in measured.over_seeds
-        )
+    queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations]
+    tested = [test for measured in evaluations for test in measured.over_seeds if test.shared]
+    results: list[dict[str, Any]] = []
+    for system in (name for name in tables if name != baseline):
+        shared = any({test.system, test.baseline} == {system, baseline} for test in tested)
         pairs = zip(tables[system], tables[baseline], strict=True)
-        spreads[system] = spread_over_collections(
-            [[one - other] if shared else [one, other] for one, other in pairs], queries
-        )
-    corrected = significance.holm([each.p for each in spreads.values()])
-    return [
-        {
-            "system": system,
-            "difference": each.mean,
-            "interval": [each.interval.low, each.interval.high] if each.interval else None,
-            "p": each.p,
-            "holm": p,
-            "seed_p": each.seed_p,
-        }
-        for (system, each), p in zip(spreads.items(), corrected, strict=True)
-    ]
+        spread = spread_over_collections([[one - other] if shared else [one, other] for one, other in pairs], queries)
+        interval = [spread.interval.low, spread.interval.high] if spread.interval else None
+        facts = {"system": system, "difference": spread.mean, "interval": interval}
+        results.append({**facts, "p": spread.p, "seed_p": spread.seed_p})
+    for test, p in zip(results, significance.holm([test["p"] for test in results]), strict=True):
+        test["holm"] = p
+    return results

@@ -26,11 +26,9 @@ from hardneg.plugin import (
 )
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
 
-_PERPLEXITY = 30.0
 _ROUNDING = 1e-9
 _RELEVANT = "relevant"
 _SIGNS = ("x", "s", "^", "D", "v", "o")
-_SIGN_COLOURS = ("#8a8f94", *figures.COLOURS[2:])
 
 Vectors = NDArray[np.floating]
 
@@ -153,8 +151,8 @@ class Projection(Analysis):
 
     def _texts(self, inputs: AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
         queries, known = inputs.queries(inputs.split), inputs.positives()
-        wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
         lacks = {True: "has no positive", False: "is not among the queries"}
+        wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
             problems = problems or ["none of the queries has a positive, and documents of the first group"]
@@ -191,17 +189,15 @@ class Projection(Analysis):
     def table(self, results: Any) -> Table:
         """One row a panel: where the query is, and what is around it."""
         groups = list(results[0]["documents"])
-
-        def cell(points: Any, group: str) -> str:
-            mean = points["scores"][group]
-            return "–" if mean is None else f"{len(points['documents'][group])} at {mean:.3f}"
-
-        rows = [
-            [f"{each['query_id']} {shortened(each['text'])}", panel, *(f"{x:.2f}" for x in points["query"])]
-            + [cell(points, group) for group in groups]
-            for each in results
-            for panel, points in each["points"].items()
-        ]
+        rows = []
+        for each in results:
+            for panel, points in each["points"].items():
+                around = [
+                    "–" if points["scores"][group] is None else f"{len(documents)} at {points['scores'][group]:.3f}"
+                    for group, documents in points["documents"].items()
+                ]
+                place = [f"{x:.2f}" for x in points["query"]]
+                rows.append([f"{each['query_id']} {shortened(each['text'])}", panel, *place, *around])
         return Table(("query", "panel", "query x", "query y", *groups), rows, 2)
 
     def explain(self, results: Any) -> str:
@@ -248,8 +244,18 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
         raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
-    points = _tsne(vectors, seed)[position.reshape(-1)]
-    return np.split(points, np.cumsum([len(panel) for panel in panels])[:-1])
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
+        raise MissingDependency(message) from error
+    if len(vectors) < 4:
+        points = np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
+    else:
+        perplexity = min(30.0, (len(vectors) - 1) / 3)
+        tsne = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto")
+        points = np.asarray(tsne.fit_transform(vectors), np.float64)
+    return np.split(points[position.reshape(-1)], np.cumsum([len(panel) for panel in panels])[:-1])
 
 
 def _panels(
@@ -257,51 +263,33 @@ def _panels(
 ) -> dict[str, dict[str, Any]]:
     """By system the points of the query and of each group of documents, and the mean score of each group."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
-    rows = {doc_id: row for row, doc_id in enumerate(doc_ids)}
-    positions = {group: [rows[doc_id] for doc_id in ids] for group, ids in documents.items()}
-    around = [_vectors(label, system, doc_ids) for label, system in systems.items()]
-    points = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
-    scores = [each @ query for query, each in zip(queries, around, strict=True)]
-    return {
-        label: {
+    groups = {group: [doc_ids.index(doc_id) for doc_id in ids] for group, ids in documents.items()}
+    around = []
+    for label, system in systems.items():
+        rows = system.rows(doc_ids)
+        if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
+            few = f"lacks {len(lacking)} of the documents, such as {lacking[0]}"
+            raise UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
+        around.append(system.searcher.vectors(rows))
+    planes = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
+    panels = {}
+    for label, query, each, plane in zip(systems, queries, around, planes, strict=True):
+        scores = each @ query
+        panels[label] = {
             "query": plane[0].tolist(),
-            "documents": {group: plane[1:][own].tolist() for group, own in positions.items()},
-            "scores": {group: float(score[own].mean()) if own else None for group, own in positions.items()},
+            "documents": {group: plane[1:][own].tolist() for group, own in groups.items()},
+            "scores": {group: float(scores[own].mean()) if own else None for group, own in groups.items()},
         }
-        for label, plane, score in zip(systems, points, scores, strict=True)
-    }
-
-
-def _vectors(label: str, system: System, doc_ids: Sequence[str]) -> Vectors:
-    rows = system.rows(doc_ids)
-    if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
-        message = (
-            f"lacks {len(lacking)} of the documents, such as {lacking[0]}; give indexes and runs of the same corpus"
-        )
-        raise UsageError(f"indexes.{label}: {message}")
-    return system.searcher.vectors(rows)
-
-
-def _tsne(vectors: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
-    try:
-        from sklearn.manifold import TSNE
-    except ImportError as error:
-        message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        raise MissingDependency(message) from error
-    if len(vectors) < 4:
-        return np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
-    perplexity = min(_PERPLEXITY, (len(vectors) - 1) / 3)
-    results = TSNE(perplexity=perplexity, init="pca", random_state=seed, learning_rate="auto").fit_transform(vectors)
-    return np.asarray(results, np.float64)
+    return panels
 
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
     groups = {group: np.array(own).reshape(-1, 2).T for group, own in points["documents"].items()}
     axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=figures.COLOURS[0], label=_RELEVANT)
+    colours = ("#8a8f94", *figures.COLOURS[2:])
     for position, (group, own) in enumerate(groups.items()):
-        colour, sign = _SIGN_COLOURS[position % len(_SIGN_COLOURS)], _SIGNS[position % len(_SIGNS)]
+        colour, sign = colours[position % len(colours)], _SIGNS[position % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=group, linewidths=0.9, **fill)
-    axes.scatter(
-        *points["query"], marker="*", s=150, color=figures.COLOURS[1], edgecolors="black", label="query", zorder=3
-    )
+    query = {"color": figures.COLOURS[1], "edgecolors": "black", "label": "query", "zorder": 3}
+    axes.scatter(*points["query"], marker="*", s=150, **query)

@@ -8,25 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    Name,
-    Option,
-    RankedList,
-    Runs,
-    Table,
-    UsageError,
-    figures,
-    generator,
-)
+from hardneg.plugin import Analysis, AnalysisInputs, DataError, Option, RankedList, Runs, Table, figures, generator
 
-Run = Mapping[str, RankedList]
-
-DEPTHS = (10, 100, 1000)
 _POINTS = 60
-_QUANTILES = {"low": 0.1, "median": 0.5, "high": 0.9}
+_QUANTILES = {"low": 0.1, "high": 0.9}
 
 
 class ScoreTails(Analysis):
@@ -46,18 +31,18 @@ class ScoreTails(Analysis):
 
     runs: Runs = Field(min_length=1)
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], Option("depth"), Field(min_length=1)] = Field(
-        DEPTHS, description="Where lists are cut; by default 10, 100 and 1000."
+        (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
     )
-    single: int = Field(0, ge=0, description="So many single queries, drawn by the seed, beside the means.")
-    queries: Annotated[tuple[Name, ...], Option("query")] = Field(
-        (), description="The id of a single query; may be repeated."
+    single: int = Field(
+        0, ge=0, description="So many single queries, drawn by the seed of those in all runs, beside the means."
     )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
         """The tails of each run."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
-        single = single_queries(runs, self.queries or self.single, inputs.seed)
-        results = {label: tails_of(run, depths, single) for label, run in runs.items()}
+        pool = sorted(set.intersection(*({*run} for run in runs.values())))
+        single = generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:
                 message = f"no query has {depths[0]} documents with different scores; give a lower depth"
@@ -65,19 +50,21 @@ class ScoreTails(Analysis):
         return results
 
     def table(self, results: Any) -> Table:
-        rows = [
-            [
-                label,
-                f"{tail['depth']:,}",
-                f"{tail['half']:,}",
-                f"{_halfway(tail):.3f}",
-                f"{tail['score'][0]:.4g}",
-                f"{tail['score'][-1]:.4g}",
-                f"{tail['queries']:,}",
-            ]
-            for label, tails in results.items()
-            for tail in tails
-        ]
+        rows = []
+        for label, tails in results.items():
+            for tail in tails:
+                halfway = min(
+                    zip(tail["ranks"], tail["mean"], strict=True), key=lambda at: abs(at[0] - tail["depth"] / 2)
+                )
+                scores = [f"{score:.4g}" for score in (tail["score"][0], tail["score"][-1])]
+                cells = [
+                    f"{tail['depth']:,}",
+                    f"{tail['half']:,}",
+                    f"{halfway[1]:.3f}",
+                    *scores,
+                    f"{tail['queries']:,}",
+                ]
+                rows.append([label, *cells])
         return Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
@@ -97,90 +84,44 @@ class ScoreTails(Analysis):
                 figures.plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
 
 
-def single_queries(runs: Mapping[str, Run], wanted: int | Sequence[str], seed: int) -> list[str]:
-    """Queries to show one by one, the same of all runs: those that are named, or so many of those that all runs list.
-
-    Raises:
-        UsageError: a run does not list a query that is named.
-    """
-    listed = {label: {*run} for label, run in runs.items()}
-    if isinstance(wanted, int):
-        pool = sorted(set.intersection(*listed.values()))
-        return [*generator(seed, "single queries").permutation(pool)[:wanted].tolist()]
-    for name in wanted:
-        if lacking := [label for label, query_ids in listed.items() if name not in query_ids]:
-            raise UsageError(f"query {name!r} is not listed by {', '.join(lacking)}: name others")
-    return [*wanted]
-
-
-def tails_of(run: Run, depths: Sequence[int] = DEPTHS, single: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The curves of a run, as `score_tails` has them, with those of `single` queries."""
-    positions = {query_id: position for position, query_id in enumerate(run)}
-    scores = [ranked.scores for ranked in run.values()]
-    return score_tails(scores, depths, {name: positions[name] for name in single})
-
-
 def score_tails(
-    scores: Sequence[NDArray[np.float32]], depths: Sequence[int] = DEPTHS, single: Mapping[str, int] | None = None
+    run: Mapping[str, RankedList], depths: Sequence[int], single: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
     """One curve a depth that some query's list reaches.
 
     A score counts as its share of the way from the last score of the list, cut at the depth, to the best one: the best
-    is 1, the last 0, whatever the scale of the model's scores and wherever its zero is.
-
-    Args:
-        scores: float32 [n] a query, best first.
-        depths: where lists are cut; those that are shorter are left out and counted, as are those of equal scores.
-        single: queries to show one by one, by name: their places in `scores`.
+    is 1, the last 0, whatever the scale of the model's scores and wherever its zero is. Lists that are shorter are left
+    out and counted, as are those of equal scores.
 
     Returns:
         For each depth: `ranks`, from 1 and not all of them; by rank the `mean` share over queries, its quantiles
-        `low` (a tenth of the queries is below), `median` and `high` (nine tenths), and the mean `score` as it is;
-        `half`, the first rank whose mean share is below one half; where there are some, `single` queries' own shares.
+        `low` (a tenth of the queries is below) and `high` (nine tenths), and the mean `score` as it is;
+        `half`, the first rank whose mean share is below one half; where there are some, the shares of `single` queries.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.
     """
-    tails = [tail for depth in depths if (tail := _tail(scores, depth))]
-    for tail in tails if single else ():
-        tail["single"] = {
-            name: shares for name, position in (single or {}).items() if (shares := _shares(scores[position], tail))
+    tails = []
+    for depth in depths:
+        cut = {name: each.scores[:depth].astype(np.float64) for name, each in run.items() if len(each.scores) >= depth}
+        table: dict[str, NDArray[np.float64]] = {name: each for name, each in cut.items() if each[0] != each[-1]}
+        if not table:
+            continue
+        scores = np.stack([*table.values()])
+        by_query = (scores - scores[:, -1:]) / (scores[:, :1] - scores[:, -1:])
+        ranks = np.unique(np.geomspace(1, depth, _POINTS).round().astype(np.int64))
+        mean, shares = by_query.mean(0), by_query[:, ranks - 1]
+        tail = {
+            "depth": depth,
+            "queries": len(table),
+            "left_out": {"lists that are shorter": len(run) - len(cut), "equal scores": len(cut) - len(table)},
+            "ranks": ranks.tolist(),
+            "mean": mean[ranks - 1].tolist(),
+            **{name: np.quantile(shares, q, axis=0).tolist() for name, q in _QUANTILES.items()},
+            "score": scores.mean(0)[ranks - 1].tolist(),
+            "half": int(np.argmax(mean < 0.5)) + 1,
         }
+        if single:
+            own = dict(zip(table, shares.tolist(), strict=True))
+            tail["single"] = {name: own[name] for name in single if name in own}
+        tails.append(tail)
     return tails
-
-
-def _shares(scores: NDArray[np.float32], tail: Mapping[str, Any]) -> list[float]:
-    """One query's shares at a curve's ranks; empty where its list is too short, or its scores are equal."""
-    cut = scores[: tail["depth"]].astype(np.float64)
-    if len(cut) < tail["depth"] or cut[0] == cut[-1]:
-        return []
-    shares: list[float] = ((cut - cut[-1]) / (cut[0] - cut[-1]))[np.array(tail["ranks"]) - 1].tolist()
-    return shares
-
-
-def _tail(scores: Sequence[NDArray[np.float32]], depth: int) -> dict[str, Any] | None:
-    long = [each[:depth] for each in scores if len(each) >= depth > 1]
-    table = np.array(long, np.float64).reshape(len(long), depth)
-    spread = table[:, 0] - table[:, -1]
-    table = table[spread > 0]
-    if not len(table):
-        return None
-    shares = (table - table[:, -1:]) / spread[spread > 0, None]
-    ranks = np.unique(np.geomspace(1, depth, _POINTS).round().astype(np.int64))
-    means, at = shares.mean(0), ranks - 1
-    quantiles = {name: np.quantile(shares[:, at], q, axis=0).tolist() for name, q in _QUANTILES.items()}
-    return {
-        "depth": depth,
-        "queries": len(table),
-        "left_out": {"lists that are shorter": len(scores) - len(long), "equal scores": len(long) - len(table)},
-        "ranks": ranks.tolist(),
-        "mean": means[at].tolist(),
-        **quantiles,
-        "score": table.mean(0)[at].tolist(),
-        "half": int(np.argmax(means < 0.5)) + 1,
-    }
-
-
-def _halfway(tail: Mapping[str, Any]) -> float:
-    """The mean share at the rank next to half of the depth that is told."""
-    position = min(range(len(tail["ranks"])), key=lambda i: abs(tail["ranks"][i] - tail["depth"] / 2))
-    return float(tail["mean"][position])

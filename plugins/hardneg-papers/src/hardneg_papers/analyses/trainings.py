@@ -1,47 +1,46 @@
 """What trainings' histories tell: how fixed negatives age, how large gradients are, how refreshes go."""
 
-import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from hardneg.plugin import Analysis, AnalysisInputs, DataError, Name, Option, Reference, Table, figures, measurements
-from hardneg_papers.analyses.shared import Points
+
+History = Sequence[Mapping[str, Any]]
+Curves = Mapping[str, Mapping[str, figures.Points]]
 
 _MOST_POINTS = 300
 _NORM = "2-norm before clipping"
-_NORMS = ("loss", "bottom", "middle", "top")
+_LAYERS = ("bottom", "middle", "top")
 _TITLES = {
     "overlap": ("overlap with the real hard negatives", "overlap (share)"),
     "best_rank": ("best rank of the fixed negatives", "rank (mean over queries)"),
     "best_rank_median": ("best rank of the fixed negatives", "rank (median over queries)"),
     "loss": ("training loss", "loss"),
     "all": ("gradients", _NORM),
-    **{name: (f"gradients of the {name} layers", _NORM) for name in _NORMS[1:]},
+    **{name: (f"gradients of the {name} layers", _NORM) for name in _LAYERS},
 }
-
-Trainings = Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)]
-"""Trainings by label; on the command line their history.jsonl files."""
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
-def _thinned(points: Points) -> Points:
+def _thinned(points: figures.Points) -> figures.Points:
     """At most 300 points, each the mean of as many neighbours."""
     size = -(-len(points) // _MOST_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
-def curves_of(history: Iterable[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, Points]:
+def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
     """The numbers of what is picked from each record with a step, by name, as (step, value)."""
-    curves: dict[str, Points] = {}
+    curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)
         if isinstance(measured, Mapping) and _is_number(record.get("step")):
@@ -59,18 +58,17 @@ class OfTrainings(Analysis):
     """
 
     lacking: ClassVar[str]
-    trainings: Trainings = Field(min_length=1, description="history.jsonl files of trainings.")
+    trainings: Annotated[dict[Name, Name], Reference(("model",)), Option(metavar="HISTORY...", argument=True)] = Field(
+        min_length=1, description="history.jsonl files of trainings."
+    )
 
+    @staticmethod
     @abstractmethod
-    def of_history(self, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def of_history(history: History) -> dict[str, Any]:
         """What a training's records tell."""
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Any]]:
-        """What is found in the history of each training.
-
-        Raises:
-            DataError: nothing is found.
-        """
+        """What is found in the history of each training. Raises DataError: nothing is found."""
         results = {}
         for label in self.trainings:
             results[label] = self.of_history(inputs.history(f"trainings.{label}"))
@@ -90,7 +88,8 @@ class Drift(OfTrainings):
     paper = "STAR/ADORE, Figure 4"
     lacking = "holds no `drift`; train with `watch`"
 
-    def of_history(self, history: Sequence[Mapping[str, Any]]) -> dict[str, Points]:
+    @staticmethod
+    def of_history(history: History) -> dict[str, figures.Points]:
         """The numbers under `drift` by step: `overlap`, `best_rank`, a metric, ..."""
         return curves_of(history, lambda row: row.get("drift"))
 
@@ -104,7 +103,7 @@ class Drift(OfTrainings):
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a measurement, one line a training."""
-        _draw(_by_measurement(results), paths, "{} of the watched queries")
+        _draw(results, paths, "{} of the watched queries")
 
 
 class Gradients(OfTrainings):
@@ -122,9 +121,25 @@ class Gradients(OfTrainings):
     paper = "ANCE, Figure 4"
     lacking = "holds no `gradient_norms`; train again"
 
-    def of_history(self, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """See `gradients`."""
-        return gradients(history)
+    @staticmethod
+    def of_history(history: History) -> dict[str, Any]:
+        """The loss and the norm of each group's gradients: mean and largest over all steps, and a curve of 300 points.
+
+        Empty where no record has norms.
+
+        Source: ANCE (Xiong et al., ICLR 2021), figure 4.
+        """
+
+        def norms(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+            own = record.get("gradient_norms")
+            return {"loss": record.get("loss"), **own} if isinstance(own, Mapping) else None
+
+        results = {}
+        for name, curve in curves_of(history, norms).items():
+            values = [value for _, value in curve]
+            numbers = {"mean": fmean(values), "largest": max(values), "steps": len(curve)}
+            results[name] = {**numbers, "curve": _thinned(curve)}
+        return results
 
     def table(self, results: Any) -> Table:
         rows = [
@@ -136,62 +151,27 @@ class Gradients(OfTrainings):
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """One panel a measurement, one line a training."""
-        panels = _by_measurement(
-            {label: {name: each["curve"] for name, each in one.items()} for label, one in results.items()}
-        )
-        names = [*(name for name in _NORMS if name in panels), *(name for name in panels if name not in _NORMS)]
-        _draw({name: panels[name] for name in names}, paths, "gradients of {}")
+        curves = {label: {name: each["curve"] for name, each in one.items()} for label, one in results.items()}
+        _draw(curves, paths, "gradients of {}", ("loss", *_LAYERS))
 
 
-def _draw(panels: Mapping[str, Mapping[str, Points]], paths: Sequence[Path], title: str) -> None:
-    """A panel each; title: of those that `_TITLES` lacks."""
-    with figures.figure(paths, max(1, len(panels))) as drawn:
-        for axes, (name, series) in zip(drawn, panels.items(), strict=False):
+def _draw(curves: Curves, paths: Sequence[Path], title: str, first: Sequence[str] = ()) -> None:
+    """A panel a measurement; title: of those that `_TITLES` lacks; first: these stand first, where there are such."""
+    there = dict.fromkeys(name for measured in curves.values() for name in measured)
+    names = [*(name for name in first if name in there), *(name for name in there if name not in first)]
+    with figures.figure(paths, max(1, len(names))) as drawn:
+        for axes, name in zip(drawn, names, strict=False):
+            series = {label: list(measured.get(name, [])) for label, measured in curves.items()}
             figures.lines(axes, series)
             words, unit = _TITLES.get(name, (title.format(name), name))
             figures.plain_axes(axes, words, "training step", unit)
+            values = [value for points in series.values() for _, value in points]
             if name == "overlap":
                 axes.set_ylim(0, 1)
-            else:
-                _decades(axes, series)
-
-
-def _by_measurement(curves: Mapping[str, Mapping[str, Points]]) -> dict[str, dict[str, Points]]:
-    """Turn curves by label and measurement into curves by measurement and label; a missing one is empty."""
-    names = dict.fromkeys(name for measured in curves.values() for name in measured)
-    return {name: {label: list(measured.get(name, [])) for label, measured in curves.items()} for name in names}
-
-
-def _decades(axes: Any, series: Mapping[str, Points]) -> None:
-    """Make the axis logarithmic where values are positive and differ by a factor of ten."""
-    values = [value for points in series.values() for _, value in points]
-    if values and max(values) >= 10 * min(values) > 0:
-        axes.set_yscale("log", subs=[2, 5])
-        axes.yaxis.set_major_formatter("{x:,g}")
-        axes.yaxis.set_minor_formatter("{x:,g}")
-
-
-def gradients(history: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The loss and the norm of each group's gradients: mean and largest over all steps, and a curve of 300 points.
-
-    Empty where no record has norms.
-
-    Source: ANCE (Xiong et al., ICLR 2021), figure 4.
-    """
-
-    def norms(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        own = record.get("gradient_norms")
-        return {"loss": record.get("loss"), **own} if isinstance(own, Mapping) else None
-
-    return {
-        name: {
-            "mean": math.fsum(value for _, value in curve) / len(curve),
-            "largest": max(value for _, value in curve),
-            "steps": len(curve),
-            "curve": _thinned(curve),
-        }
-        for name, curve in curves_of(history, norms).items()
-    }
+            elif values and max(values) >= 10 * min(values) > 0:
+                axes.set_yscale("log", subs=[2, 5])
+                axes.yaxis.set_major_formatter("{x:,g}")
+                axes.yaxis.set_minor_formatter("{x:,g}")
 
 
 class Refreshes(OfTrainings):
@@ -210,107 +190,83 @@ class Refreshes(OfTrainings):
     paper = "ANCE, Figure 5"
     lacking = "holds no `loss`; give the history of a training"
 
-    def of_history(self, history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """See `refreshes`."""
-        return refreshes(history)
+    @staticmethod
+    def of_history(history: History) -> dict[str, Any]:
+        """What a training's history says of its refreshes; a history without any has its curves alone.
+
+        Returns:
+            `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
+            `refreshes`: a step, counted from 1, and the number of the refresh that it was the first to use (what the
+            very first step used is none); `lag`: `mean` and `largest`, in steps between the model that mined and the
+            one that was trained, None where that is not told; `kept`: a step that took up other negatives, and the
+            share of them that was there before; `falls`: by dev metric, how far it once was below its best until then.
+            Empty where there is no loss.
+
+        Source: ANCE (Xiong et al., ICLR 2021), figure 5.
+        """
+        curves = measurements(history)
+        if "loss" not in curves:
+            return {}
+        taken: list[tuple[int, int]] = []
+        used: int | None = None
+        for record in history:
+            number = record.get("refresh")
+            if number is not None and number != used:
+                used = int(number)
+                if record["step"] != curves["loss"][0][0]:
+                    taken.append((int(record["step"]), used))
+        lags = [record["lag"] for record in history if _is_number(record.get("lag"))]
+        falls = {}
+        for name, curve in curves.items():
+            values = np.array([value for _, value in curve])
+            falls[name] = float((np.maximum.accumulate(values) - values).max())
+        del falls["loss"]
+        return {
+            "steps": int(max(step for step, _ in curves["loss"])),
+            "loss": fmean(value for _, value in curves["loss"][-max(1, len(curves["loss"]) // 10) :]),
+            "curves": {name: _thinned(curve) if name == "loss" else curve for name, curve in curves.items()},
+            "refreshes": taken,
+            "lag": {"mean": fmean(lags), "largest": max(lags)} if lags else None,
+            "kept": [(int(row["step"]), float(row["kept"])) for row in history if _is_number(row.get("kept"))],
+            "falls": falls,
+        }
 
     def table(self, results: Any) -> Table:
         """One row a training. Its dev metric is the first one of any."""
-        metric = next(iter(_dev_metrics(results)), None)
+        metric = _dev_metric(results)
+        rows = []
+        for label, each in results.items():
+            lag, kept, curve = each["lag"], each["kept"], each["curves"].get(metric)
+            row = [label, f"{each['steps']:,}", f"{len(each['refreshes']):,}"]
+            row += [f"{lag[name]:,.1f}" if lag else "–" for name in ("mean", "largest")]
+            row += [f"{100 * kept[-1][1]:.1f} %" if kept else "–", f"{each['loss']:.4f}"]
+            if curve:
+                step, best = max(curve, key=lambda point: point[1])
+                row += [f"{best:.4f}", f"{step:,.0f}", f"{curve[-1][1]:.4f}", f"{each['falls'][metric]:.4f}"]
+            elif metric:
+                row += ["–"] * 4
+            rows.append(row)
         columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "kept at last", "loss")
-        rows = [
-            [
-                label,
-                f"{each['steps']:,}",
-                f"{len(each['refreshes']):,}",
-                *(f"{each['lag'][name]:,.1f}" if each["lag"] else "–" for name in ("mean", "largest")),
-                f"{100 * each['kept'][-1][1]:.1f} %" if each["kept"] else "–",
-                f"{each['loss']:.4f}",
-                *(_best(each, metric) if metric else ()),
-            ]
-            for label, each in results.items()
-        ]
         return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Two panels, the loss and the first dev metric, one line a training; a bar across its line is a refresh."""
-        names = ["loss", *_dev_metrics(results)[:1]]
+        metric = _dev_metric(results)
+        names = ["loss", *([metric] if metric else [])]
         with figures.figure(paths, len(names)) as panels:
             for axes, name in zip(panels, names, strict=True):
-                figures.lines(axes, {label: each["curves"].get(name, []) for label, each in results.items()})
-                for position, each in enumerate(results.values()):
-                    _mark(
-                        axes,
-                        each["curves"].get(name, []),
-                        each["refreshes"],
-                        figures.COLOURS[position % len(figures.COLOURS)],
-                    )
+                curves = {label: each["curves"].get(name, []) for label, each in results.items()}
+                figures.lines(axes, curves)
+                for position, (curve, each) in enumerate(zip(curves.values(), results.values(), strict=True)):
+                    if curve:
+                        steps, values = zip(*curve, strict=True)
+                        at = [step for step, _ in each["refreshes"] if steps[0] <= step <= steps[-1]]
+                        bar = {"color": figures.COLOURS[position % len(figures.COLOURS)], "markeredgewidth": 1.4}
+                        axes.plot(at, np.interp(at, steps, values), "|", markersize=11, **bar)
                 title = "training loss" if name == "loss" else f"{name} on the dev set"
                 figures.plain_axes(axes, f"{title}; bars: refreshes", "training step", name)
 
 
-def refreshes(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a training's history says of its refreshes; a history without any has its curves alone.
-
-    Returns:
-        `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
-        `refreshes`: a step, counted from 1, and the number of the refresh that it was the first to use (what the very
-        first step used is none); `lag`: `mean` and `largest`, in steps between the model that mined and the one that
-        was trained, None where that is not told; `kept`: a step that took up other negatives, and the share of them
-        that was there before; `falls`: by dev metric, how far it once was below its best until then.
-        Empty where there is no loss.
-
-    Source: ANCE (Xiong et al., ICLR 2021), figure 5.
-    """
-    curves = measurements(history)
-    if "loss" not in curves:
-        return {}
-    lags = [record["lag"] for record in history if _is_number(record.get("lag"))]
-    last = [value for _, value in curves["loss"][-max(1, len(curves["loss"]) // 10) :]]
-    return {
-        "steps": int(max(step for step, _ in curves["loss"])),
-        "loss": sum(last) / len(last),
-        "curves": {name: _thinned(curve) if name == "loss" else curve for name, curve in curves.items()},
-        "refreshes": _taken_up(history, curves["loss"][0][0]),
-        "lag": {"mean": sum(lags) / len(lags), "largest": max(lags)} if lags else None,
-        "kept": [(int(row["step"]), float(row["kept"])) for row in history if _is_number(row.get("kept"))],
-        "falls": {name: _fall(curve) for name, curve in curves.items() if name != "loss"},
-    }
-
-
-def _taken_up(history: Sequence[Mapping[str, Any]], first: float) -> list[tuple[int, int]]:
-    taken: list[tuple[int, int]] = []
-    used: int | None = None
-    for record in history:
-        number = record.get("refresh")
-        if number is not None and number != used:
-            used = int(number)
-            if record["step"] != first:
-                taken.append((int(record["step"]), used))
-    return taken
-
-
-def _fall(curve: Points) -> float:
-    values = np.array([value for _, value in curve])
-    return float((np.maximum.accumulate(values) - values).max())
-
-
-def _dev_metrics(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The dev metrics of any training, each once."""
-    return list(dict.fromkeys(name for each in metrics.values() for name in each["curves"] if name != "loss"))
-
-
-def _best(each: Mapping[str, Any], metric: str) -> list[str]:
-    curve = each["curves"].get(metric)
-    if not curve:
-        return ["–"] * 4
-    step, best = max(curve, key=lambda point: point[1])
-    return [f"{best:.4f}", f"{step:,.0f}", f"{curve[-1][1]:.4f}", f"{each['falls'][metric]:.4f}"]
-
-
-def _mark(axes: Any, curve: Points, taken_up: Sequence[tuple[int, int]], colour: str) -> None:
-    """A bar at each refresh that the curve reaches."""
-    if curve:
-        steps, values = zip(*curve, strict=True)
-        positions = [step for step, _ in taken_up if steps[0] <= step <= steps[-1]]
-        axes.plot(positions, np.interp(positions, steps, values), "|", color=colour, markersize=11, markeredgewidth=1.4)
+def _dev_metric(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The first dev metric of any training."""
+    return next((name for each in results.values() for name in each["curves"] if name != "loss"), "")

@@ -1,7 +1,7 @@
 """Answers of models, as they come: short, wordy, thought over, and of no use."""
 
 import pytest
-from hardneg_judge.verdicts import verdicts
+from hardneg_judge.answers import queries_in, verdicts
 
 
 def cases(by_score: dict[float | None, list[str]]) -> pytest.MarkDecorator:
@@ -49,3 +49,30 @@ def test_several_passages_by_their_numbers() -> None:
 )
 def test_one_passage_with_a_number(answer: str, score: float | None) -> None:
     assert verdicts(answer, 1, "grades", numbered=True) == [score]
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "queries"),
+    [
+        ("1. who built it\n2. old bridge", 2, ["who built it", "old bridge"]),
+        ('Here they are:\n\n**1.** Who built it?\n- 2) "old bridge"', 2, ["Who built it?", "old bridge"]),
+        ("Query 1: who built it", 1, ["who built it"]),
+        ("[1] who built it", 1, ["who built it"]),
+        ("who built it?", 1, ["who built it?"]),
+        ("3.5 inch floppy disks", 1, ["3.5 inch floppy disks"]),
+        ("<think>\n1. no\n</think>\n\n1. yes", 1, ["yes"]),
+        ("2. old bridge\n1. who", 2, ["who", "old bridge"]),
+        ("1. who\n3. beyond what was asked for", 2, ["who"]),
+        ("1. who\n2.", 2, ["who"]),
+        ("1. who\n1. who else\n2. old bridge", 2, ["old bridge"]),
+        ("1. who\n2. who", 2, ["who"]),
+        ("who\nold bridge", 2, []),
+        ("I am sorry.\nI cannot.", 1, []),
+        ("2. another number", 1, []),
+        ("", 1, []),
+        ("1. " + "who " * 600 + "\n2. old bridge", 2, ["old bridge"]),
+        ('""', 1, []),
+    ],
+)
+def test_queries_of_an_answer(answer: str, count: int, queries: list[str]) -> None:
+    assert queries_in(answer, count) == queries

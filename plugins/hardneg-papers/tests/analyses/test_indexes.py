@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.indexes import Latency, Truncation, latency
+from hardneg_papers.analyses.costs import IndexSizes, Latency, latency
 from pydantic import ValidationError
 
-from hardneg.analysis.inputs import System
+from hardneg.analysis.inputs import Files, System
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 from tests.analysis.in_memory import Memory
@@ -33,7 +33,7 @@ class Slow:
 
 def test_one_query_is_timed_alone_and_among_all(monkeypatch):
     slow = Slow()
-    monkeypatch.setattr("hardneg_papers.analyses.indexes.time", slow)
+    monkeypatch.setattr("hardneg_papers.analyses.costs.time", slow)
     found = latency(slow.system(), [str(number) for number in range(8)], 7)
     assert slow.asked == [(1, 7)] * (2 + 8) + [(8, 7)]
     assert found["one"] == pytest.approx({"encode": 2.0, "search": 4.0, "total": 6.0})
@@ -67,9 +67,21 @@ def test_models_go_with_the_indexes():
         Latency.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}})
     given = {"indexes": {"a": "i", "b": "j"}, "models": {"0": "m"}}
     assert Latency.arranged(given, {})["models"] == {"a": "m", "b": "m"}
-    assert Truncation.arranged(given, {})["models"] == {"a": "m", "b": "m"}
-    for kind in (Latency, Truncation):
-        with pytest.raises(UsageError, match=f"analyze {kind.name}: 0 models for 2 indexes"):
-            kind.arranged({**given, "models": {}}, {})
-    with pytest.raises(ValidationError, match="no index is labelled b"):
-        Truncation.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}, "dims": [2]})
+    with pytest.raises(UsageError, match="analyze latency: 0 models for 2 indexes"):
+        Latency.arranged({**given, "models": {}}, {})
+
+
+def test_bytes_a_vector_and_the_ratio_to_the_first_index(tmp_path):
+    """Vectors are counted by their ids, with or without a last line end."""
+    texts = {"empty": ("", 5), "flat": ("d1\nd2\n", 320), "pq": ("D1#0\nD1#1\nD2#0\n\nD2#1", 64)}
+    for name, (ids, size) in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "docid").write_text(ids)
+        (tmp_path / name / "index").write_bytes(b"0" * size)
+    asked = IndexSizes(indexes={name: str(tmp_path / name) for name in ("flat", "pq", "empty")})
+    found = asked.measure(Files({path: name for path, name, _ in asked.references()}))
+    assert [(size["vectors"], size["bytes_per_vector"], size["ratio"]) for size in found] == [
+        (2, 160, 1),
+        (4, 16, 0.2),
+        (0, 5, 5 / 320),
+    ]

@@ -1,0 +1,309 @@
+"""What things take: operations of a recipe by the time of its stages, sizes of indexes, the time of one query."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from hardneg.plugin import (
+    MANIFEST,
+    Analysis,
+    AnalysisInputs,
+    DataError,
+    Name,
+    Option,
+    Reference,
+    System,
+    Table,
+    UsageError,
+    figures,
+    wording,
+)
+from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
+
+_UNITS = {
+    "index": ("passages", "document"),
+    "run": ("queries", "query"),
+    "negatives": ("queries", "query"),
+    "model": ("steps", "step"),
+}
+"""By type of artifact: the fact that counts what a stage went through, and what one of it is called."""
+_PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
+"""What the seconds of a stage's parts are called in its facts, by type."""
+
+Row = dict[str, Any]
+
+
+class Operations(Analysis):
+    """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
+
+    Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
+    """
+
+    name = "operations"
+    title = "time of operations"
+    explained = (
+        "Wall time of whole stages over what they went through: a search opens its index and encodes its queries, a "
+        "training measures its dev metrics and writes its checkpoints. After the colon: parts of the stage before; "
+        "`making negatives` is all that refreshes took, for each step."
+    )
+    paper = "ANCE, Table 5"
+    asks = ("stages",)
+
+    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("stage")] = Field(
+        min_length=1, description="One to show; by default all but those that evaluate."
+    )
+    totals: Annotated[dict[Name, tuple[Name, ...]], Option("total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
+        default_factory=dict, description="Operations that are one after the other, summed for one unit."
+    )
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """By default every stage that goes through something."""
+        return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
+
+    def measure(self, inputs: AnalysisInputs) -> list[Row]:
+        """The operations of each stage, by what its manifest says."""
+        results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
+        try:
+            return [*results, *totals(results, self.totals)]
+        except UsageError as error:
+            raise UsageError(f"{inputs.location('totals')}: {error}") from None
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [
+                row["operation"],
+                "online" if row["online"] else "offline",
+                "unknown" if row["seconds"] is None else f"{row['seconds']:,.1f}",
+                f"{row['count']:,}",
+                _words(row),
+            ]
+            for row in results
+        ]
+        return Table(("operation", "when", "seconds", "units", "time a unit"), rows)
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """One bar an operation of known time, on a logarithmic axis."""
+        known = {row["operation"]: row for row in results if row["milliseconds"]}
+        with figures.figure(paths, 1, width=figures.bar_width(len(known))) as (axes,):
+            values = {name: row["milliseconds"] for name, row in known.items()}
+            figures.bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
+            if known:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter("{x:,g}")
+            figures.plain_axes(axes, "time of one unit", "", "milliseconds")
+
+
+def _words(row: Mapping[str, Any]) -> str:
+    """The time of one unit, with its name."""
+    each = row["milliseconds"]
+    if each is None:
+        return "unknown"
+    return f"{each / 1000:.3g} s a {row['unit']}" if each >= 1000 else f"{each:.3g} ms a {row['unit']}"
+
+
+def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> Row:
+    milliseconds = 1000 * seconds / count if seconds is not None and count else None
+    facts = {"kind": kind, "operation": name, "online": kind == "run", "seconds": seconds, "count": count}
+    return {**facts, "unit": unit, "milliseconds": milliseconds}
+
+
+def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
+    """The operations of stages from label to the type of artifact and its facts, in their order.
+
+    `operation`; `kind`: what its stage made; `online`: whether users wait for it; `seconds`: wall time of all of it,
+    None where it is not known; `count` of `unit` that it went through, 0 where that is not known; `milliseconds` for
+    one unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps, without the
+    time that it waited for negatives; by the parts of its refreshes; and by all of these together, for each step.
+
+    Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
+    """
+    results = []
+    for label, (kind, facts) in stages.items():
+        counted, unit = _UNITS[kind]
+        seconds, count = facts.get("seconds"), int(facts.get(counted, 0))
+        results.append(_operation(label, kind, None if seconds is None else float(seconds), count, unit))
+        prefix = _PARTS.get(kind, "\0")
+        parts = {name.removeprefix(prefix): float(each) for name, each in facts.items() if name.startswith(prefix)}
+        if kind == "run":
+            results += [_operation(f"{label}: {name}", kind, value, count, unit) for name, value in parts.items()]
+            continue
+        waited = facts.get("waiting's part of the time")
+        if parts and waited is not None and seconds is not None:
+            results.append(_operation(f"{label}: steps", kind, float(seconds) * (1 - float(waited)), count, unit))
+        for name, value in parts.items():
+            told, each = ("documents encoded", "document") if name == "encode" else ("queries searched", "query")
+            told, each = (told, each) if told in facts else ("refreshes made", "refresh")
+            results.append(_operation(f"{label}: {name}", kind, value, int(facts.get(told, 0)), each))
+        if parts:
+            results.append(_operation(f"{label}: making negatives", kind, sum(parts.values()), count, unit))
+    return results
+
+
+def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
+    """The sum of the named operations for one unit, times the units of the first; unknown where one is.
+
+    Raises:
+        UsageError: an operation that is not there, or one of another unit than the first.
+    """
+    known, summed = {each["operation"]: each for each in results}, []
+    for label, names in named.items():
+        for name in names:
+            if name not in known:
+                there = f"{wording.suggestion(name, known)}; there are: {', '.join(known)}"
+                raise UsageError(f"{label}: no operation {name!r}{there}")
+        parts = [known[name] for name in names]
+        if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
+            raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
+        times, first = [each["milliseconds"] for each in parts], parts[0]
+        seconds = None if None in times else sum(times) * first["count"] / 1000
+        total = _operation(label, "total", seconds, first["count"], first["unit"])
+        summed.append({**total, "online": all(each["online"] for each in parts)})
+    return summed
+
+
+_DOC_IDS = "docid"
+_ASIDE = {_DOC_IDS, MANIFEST, "shards.json", "shard.json"}
+_TIMED = ("encode", "search", "total")
+
+
+class IndexSizes(Analysis):
+    """Show the size of indexes on disk, and relative to the first.
+
+    Example: hardneg analyze sizes --index flat=index --index pq=index-pq
+    """
+
+    name = "sizes"
+    title = "index sizes"
+    explained = "Bytes on disk without the ids; what an index has once, such as centroids, counts too."
+    paper = "STAR/ADORE, Table 5"
+    beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
+    drawn = slice(1, 2)
+
+    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("index")] = Field(
+        min_length=1, description="An index folder; of dense ones the vectors are counted."
+    )
+
+    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+        """Of each index its size, against the first; of one of texts the documents count as vectors.
+
+        `vectors`: how many it holds, by its ids, a line each. `bytes`: its files without the ids. `bytes_per_vector`:
+        all of its bytes, the centroids too, over its vectors. `ratio`: its bytes over those of the first index.
+
+        Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 5.
+        """
+        results: list[dict[str, Any]] = []
+        for label in self.indexes:
+            folder, vectors = inputs.index(f"indexes.{label}")
+            if (folder / _DOC_IDS).is_file():
+                with (folder / _DOC_IDS).open("rb") as file:
+                    vectors = sum(1 for line in file if line.strip())
+            if vectors is None:
+                raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
+            files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
+            size = sum(path.stat().st_size for path in files)
+            first = results[0]["bytes"] if results else size
+            shares = {"bytes_per_vector": size / max(1, vectors), "ratio": size / max(1, first)}
+            results.append({"index": label, "vectors": vectors, "bytes": size, **shares})
+        return results
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
+            for row in results
+        ]
+        return Table(("index", "MB", "bytes a vector", "of the first"), rows)
+
+
+class Latency(Analysis):
+    """Time single queries: encoding one and searching an index for it, and the same for all of them at once.
+
+    Example: hardneg analyze latency --queries FILE --index FOLDER --model NAME
+    """
+
+    name = "latency"
+    title = "time of one query"
+    explained = (
+        "One query: the median over queries that come one after the other, when the index and the model are open. Of "
+        "a batch: all of them at once, divided by their number."
+    )
+    paper = "ANCE, Table 5"
+    asks = ("queries", "seed", "device")
+    drawn = slice(2, None)
+
+    indexes: Indexes = Field(min_length=1, description="A dense index folder.")
+    models: Encoders = Field(default_factory=dict, description="The query model of each index, in their order.")
+    sample: int = Field(50, gt=0, description="How many queries, drawn by the seed.")
+    depth: int = Field(100, gt=0, description="How many documents of each.")
+
+    @model_validator(mode="after")
+    def _known(self) -> "Latency":
+        check_model_labels(self.indexes, self.models)
+        return self
+
+    @classmethod
+    def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
+        """Models in the order of the indexes; one alone is that of all. Raises UsageError: another number of them."""
+        indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
+        if len(models) not in (1, len(indexes)):
+            message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
+            raise UsageError(f"analyze latency: {message}", "models", "indexes")
+        return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """By index the milliseconds of one query, and of one of a batch; see `latency`.
+
+        Raises:
+            UsageError: there are no queries.
+        """
+        texts = list(inputs.queries(inputs.split).values())
+        if not texts:
+            raise UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
+        drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
+        queries = [texts[position] for position in drawn]
+        results = {
+            label: latency(inputs.system(f"indexes.{label}", f"models.{label}"), queries, self.depth)
+            for label in self.indexes
+        }
+        return {"queries": len(queries), "depth": self.depth, "indexes": results}
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [label, words, *(f"{measured[way][part]:,.3g}" for part in _TIMED)]
+            for label, measured in results["indexes"].items()
+            for way, words in (("one", "one query"), ("batch", f"one of {results['queries']} at once"))
+        ]
+        head = ("index", "queries", "encode (ms)", f"search, {results['depth']} deep (ms)", "total (ms)")
+        return Table(head, rows, 2)
+
+    def explain(self, results: Any) -> str:
+        devices = dict.fromkeys(each["device"] for each in results["indexes"].values())
+        return f"{self.explained} Measured on: {', '.join(devices)}."
+
+
+def latency(system: System, texts: Sequence[str], depth: int) -> dict[str, Any]:
+    """Milliseconds a query: `one`, the medians over `texts` asked one by one; `batch`, all at once over their number.
+
+    Each has `encode`, `search` and `total`. The first two queries are asked twice, and the first times are not counted.
+
+    Source: ANCE (Xiong et al., ICLR 2021), table 5.
+    """
+
+    def timed(asked: Sequence[str]) -> list[float]:
+        began = time.perf_counter()
+        vectors = system.encode(asked)
+        encoded = time.perf_counter()
+        system.searcher.search(vectors, depth)
+        ended = time.perf_counter()
+        return [1000 * seconds / len(asked) for seconds in (encoded - began, ended - encoded, ended - began)]
+
+    for text in texts[:2]:
+        timed([text])
+    one = map(median, zip(*(timed([text]) for text in texts), strict=True))
+    ways = {"one": one, "batch": timed(texts)}
+    return {"device": system.device, **{way: dict(zip(_TIMED, times, strict=True)) for way, times in ways.items()}}

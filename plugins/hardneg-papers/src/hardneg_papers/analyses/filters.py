@@ -1,0 +1,396 @@
+"""What filters of negatives dropped, and how well they find positives that were hidden from them (planted noise)."""
+
+import heapq
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
+
+from hardneg.plugin import (
+    FILTER_RULES,
+    Analysis,
+    AnalysisInputs,
+    ArtifactError,
+    Candidates,
+    Name,
+    Option,
+    Reference,
+    Table,
+    UsageError,
+    figures,
+    negatives_files,
+    wording,
+)
+from hardneg_papers.analyses.shared import percent, shortened
+
+_SCORE = "score"
+_NEVER = ("positive", "duplicate", "repeated")
+_LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+class Denoising(Analysis):
+    """Show what a filter of negatives dropped: the share at each rank, and the documents it was most sure of.
+
+    Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
+    """
+
+    name = "denoising"
+    title = "what was dropped, by rank"
+    explained = (
+        "Of the candidates at a rank, known positives and copies left out, the share that was dropped for its score; "
+        "then how many were dropped for which reason. Examples are the queries with the highest scores that were "
+        "dropped for them: a known positive, the document that was dropped, and the first negative that was chosen."
+    )
+    paper = "RocketQA, Figure 5 and Table 4"
+    asks = ("queries?", "corpus?")
+
+    negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
+        Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    )
+    examples: Annotated[int, Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
+        files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
+        results = {label: shares(dropped) for label, (dropped, _) in files.items()}
+        shown: list[dict[str, Any]] = []
+        for label, (dropped, negatives) in files.items():
+            if self.examples and not negatives.is_file():
+                raise UsageError(
+                    f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
+                    "examples",
+                )
+            cases = examples(dropped, negatives, self.examples) if self.examples else []
+            queries = inputs.queries(None) if cases else {}
+            documents = [case[name] for case in cases for name in ("positive", "dropped", "kept") if case[name]]
+            texts = inputs.texts(list(dict.fromkeys(each["doc_id"] for each in documents)))
+            for each in documents:
+                each["text"] = texts.get(each["doc_id"], "")[:300]
+            shown += [{"filter": label, "text": queries.get(case["query_id"], ""), **case} for case in cases]
+        return {"filters": results, "examples": shown}
+
+    def tables(self, results: Any) -> Sequence[Table]:
+        """The shares; and, where there are examples, a row a query: its positive, what was dropped, what was kept."""
+        rows = [
+            [
+                case["filter"],
+                f"{case['query_id']} {case['text']}".strip(),
+                _document(case["positive"]),
+                f"{case['dropped']['score']:.4g}",
+                _document(case["dropped"]),
+                _document(case["kept"]),
+            ]
+            for case in results["examples"]
+        ]
+        columns = ("filter", "query", "known positive", "score", "dropped", "first negative")
+        return [self.table(results), *([Table(columns, rows, 3)] if rows else [])]
+
+    def table(self, results: Any) -> Table:
+        """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
+        reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
+        rows = []
+        for label, each in results["filters"].items():
+            # 1, 2, 3 to 5, 6 to 10, and so on to the last rank
+            ranks = len(each["candidates"])
+            lasts = [last for last in _LAST_RANKS if last < ranks] + [ranks] * (ranks > 0)
+            bands = list(zip([1, *(last + 1 for last in lasts)], lasts, strict=False))
+            for first, last in [*bands, *([(1, ranks)] if len(bands) > 1 else [])]:
+                part = slice(first - 1, last)
+                candidates = sum(each["candidates"][part])
+                dropped = {reason: sum(each["dropped"].get(reason, [])[part]) for reason in {*reasons, *_NEVER, _SCORE}}
+                asked = candidates - sum(dropped[reason] for reason in _NEVER)
+                share = percent(dropped[_SCORE] / asked if asked > 0 else None)
+                at = str(first) if first == last else f"{first}–{last}"
+                rows.append([label, at, share, f"{candidates:,}", *(f"{dropped[reason]:,}" for reason in reasons)])
+        return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """By rank, the share that is dropped by score, one line a filter."""
+        series: dict[str, figures.Points] = {
+            label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
+            for label, each in results["filters"].items()
+        }
+        with figures.figure(paths, 1, width=5.4) as (axes,):
+            figures.lines(axes, series)
+            figures.plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
+            axes.set_ylim(bottom=0)
+
+
+def _document(shown: Mapping[str, Any] | None) -> str:
+    if shown is None:
+        return "–"
+    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
+    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
+
+
+def shares(dropped: Path) -> dict[str, Any]:
+    """Counts of a `dropped.arrow` by rank, from the first one; raises ArtifactError where it is missing or damaged.
+
+    `queries`: how many were mined. By rank: `candidates`, how many lists were looked at so far down; `dropped`, by
+    reason; `filtered`, the share dropped by score of those that are no known positives and no copies, None where there
+    are none.
+
+    Source: RocketQA (Qu et al., NAACL 2021), figure 5.
+    """
+    queries, looked_at, counts = 0, np.zeros(1, np.int64), dict[str, NDArray[np.int64]]()
+
+    def added(total: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+        summed = np.zeros(max(len(total), len(more)), np.int64)
+        summed[: len(total)] += total
+        summed[: len(more)] += more
+        return summed
+
+    for batch in negatives_files.drop_batches(dropped):
+        queries += batch.num_rows
+        looked_at = added(looked_at, np.bincount(batch.column("candidates").to_numpy()))
+        reasons = batch.column("reasons").flatten().dictionary_encode()
+        ranks, codes = batch.column("ranks").flatten().to_numpy(), reasons.indices.to_numpy()
+        for code, reason in enumerate(reasons.dictionary.to_pylist()):
+            counts[reason] = added(counts.get(reason, np.zeros(1, np.int64)), np.bincount(ranks[codes == code]))
+    candidates = looked_at[::-1].cumsum()[::-1][1:]
+    by_reason = {reason: added(counted, 0 * looked_at)[1:] for reason, counted in counts.items()}
+    aside = sum((by_reason[name] for name in _NEVER if name in by_reason), 0 * candidates)
+    by_score = by_reason.get(_SCORE, 0 * candidates)
+    pairs = zip(by_score.tolist(), (candidates - aside).tolist(), strict=True)
+    return {
+        "queries": queries,
+        "candidates": candidates.tolist(),
+        "dropped": {reason: counted.tolist() for reason, counted in by_reason.items()},
+        "filtered": [count / asked if asked > 0 else None for count, asked in pairs],
+    }
+
+
+def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
+    """The `count` queries with the highest scores that were dropped by them, of those that have negatives, best first.
+
+    Of each the document with the highest score that was `dropped` by it, with rank and score, and the first negative
+    that was `kept`, with its rank, None where that is not known; both without texts.
+
+    Args:
+        dropped: a `dropped.arrow`.
+        negatives: the `negatives.arrow` of the same queries.
+        count: how many queries to show.
+
+    Raises:
+        ArtifactError: a file is missing or damaged, or the two are not of the same queries.
+
+    Source: RocketQA (Qu et al., NAACL 2021), table 4.
+    """
+    mined, start = negatives_files.read_negatives(negatives), 0
+    best: list[tuple[float, int, dict[str, Any]]] = []
+    batches = negatives_files.drop_batches(dropped)
+    if sum(batch.num_rows for batch in batches) != len(mined):
+        raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+    for batch in batches:
+        for row, entry in _most_confident(batch, count):
+            item = mined[start + row]
+            doc_ids, ranks, scores, chosen = (
+                batch.column(name)[row] for name in ("doc_ids", "ranks", "scores", "chosen")
+            )
+            score = float(scores[entry].as_py())
+            case: dict[str, Any] = {
+                "query_id": batch.column("query_id")[row].as_py(),
+                "positive": {"doc_id": item.positives[0]} if item.positives else None,
+                "dropped": {"doc_id": doc_ids[entry].as_py(), "rank": ranks[entry].as_py(), "score": score},
+                "kept": {"doc_id": item.negatives[0], "rank": chosen[0].as_py() or None},
+            }
+            best.append((-score, start + row, case))
+        best = heapq.nsmallest(count, best)
+        start += batch.num_rows
+    return [example for _, _, example in best]
+
+
+def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, int]]:
+    """Rows with negatives, and in each the entry of the highest score that was dropped by it; the best `count` rows."""
+    scores, reasons = (batch.column(name).flatten() for name in ("scores", "reasons"))
+    by_score = np.flatnonzero(reasons.to_numpy(zero_copy_only=False) == _SCORE)
+    starts = batch.column("doc_ids").offsets.to_numpy()
+    chosen = batch.column("chosen").value_lengths().to_numpy()
+    seen: set[int] = set()
+    for entry in by_score[np.argsort(-scores.to_numpy()[by_score], stable=True)].tolist():
+        row = int(np.searchsorted(starts, entry, "right")) - 1
+        if chosen[row] and row not in seen:
+            seen.add(row)
+            yield row, entry - int(starts[row])
+        if len(seen) == count:
+            return
+
+
+Thresholds = Mapping[str, Sequence[float]]
+"""The thresholds to try, by the name of the filtering miner."""
+
+THRESHOLDS: dict[str, tuple[float, ...]] = {
+    "denoised": (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99),
+    "pos-margin": (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9),
+    "pos-percent": (1.0, 0.99, 0.95, 0.9, 0.8, 0.7, 0.5, 0.3, 0.1),
+}
+_QUERIES = 4096
+
+
+def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    for name in thresholds:
+        if name not in FILTER_RULES:
+            there = f"{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
+            raise ValueError(f"no filter {name!r}{there}")
+    return thresholds
+
+
+FilterThresholds = Annotated[
+    dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    AfterValidator(_known_filters),
+    Option("threshold", metavar="FILTER=VALUE"),
+]
+
+Planted = tuple[Candidates, Collection[str]]
+"""A query, whose first list is filtered, and the documents that are hidden positives of it."""
+
+
+class FalseNegativeRecall(Analysis):
+    """Measure filters of negatives by positives hidden from them: how many each removes, and what else.
+
+    Of plain files the copies of documents are not known. Queries without known positives are left out.
+
+    Example: hardneg analyze false-negative-recall --run dense.trec.gz --qrels known.txt --withheld hidden.txt
+    """
+
+    name = "false-negative-recall"
+    title = "hidden positives"
+    asks = ("qrels", "withheld")
+    drawn, across = slice(2, 4), 4
+
+    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
+    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
+        default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
+    )
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
+    depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
+    split: Annotated[Name, Option("-")] = "train"
+
+    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+        """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
+        withheld = collection.get("withheld", {})
+        hidden = withheld.get("hidden", {self.split: 1})  # collections may be stored that were not asked for it
+        if not withheld.get("judgements"):
+            yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
+        elif not hidden:
+            message = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
+            yield f"{self.name}: {message}, or leave {self.name} out where queries have one each"
+        elif self.split not in hidden:
+            message = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
+            yield f"{self.name}.split: {message}"
+
+    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+        """Recall, precision and what is kept, by filter and threshold."""
+        paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
+        labels = list(self.scores) or [""]
+        results = false_negative_recall(self._queries(inputs, paths), labels, self.thresholds, self.depth)
+        if not self.scores:
+            results["scores"] = {inputs.label("run"): results["scores"][""]}
+        return {"split": self.split, **results}
+
+    def _queries(self, inputs: AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
+        """The queries that have known positives, with their lists; a copy of a hidden positive is hidden too."""
+        query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
+        streams = [inputs.lists(path, query_ids) for path in paths.values()]
+        for query_id, *lists in zip(query_ids, *streams, strict=True):
+            if query_id in known:
+                hits = dict(zip(paths, lists, strict=True))
+                duplicates = frozenset(inputs.copies(known[query_id])).difference(known[query_id])
+                candidates = Candidates(query_id, known[query_id], hits, (), duplicates)
+                yield candidates, frozenset(inputs.copies(hidden.get(query_id, ())))
+
+    def table(self, results: Any) -> Table:
+        rows = [
+            [f"{name} by {label}", f"{point['threshold']:g}"]
+            + [percent(point[share]) for share in ("recall", "precision", "kept")]
+            + [f"{point['removed']:,}"]
+            for label, each in results["scores"].items()
+            for name, points in each["filters"].items()
+            for point in points
+        ]
+        return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
+
+    def explain(self, results: Any) -> str:
+        hidden, candidates, lost = (
+            " or ".join(f"{count:,}" for count in sorted({each[name] for each in results["scores"].values()}))
+            for name in ("hidden", "candidates", "queries with no scored positive")
+        )
+        return (
+            f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
+            f"{results['split']}, {results['depth']} deep. Precision is the share of what is removed that was hidden: "
+            "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
+            f"which filters that compare with them keep nothing: {lost}."
+        )
+
+
+def false_negative_recall(
+    queries: Iterable[Planted], labels: Sequence[str], thresholds: Thresholds, depth: int
+) -> dict[str, Any]:
+    """What each filter does with the first `depth` documents of the first lists, known positives and copies left out.
+
+    Candidates without a score are left out and counted. A query whose known positives have no score loses all to the
+    filters that compare with them, and is counted.
+
+    Args:
+        queries: read once.
+        labels: the lists whose scores decide, by their name among the candidates' hits.
+        thresholds: by filter.
+        depth: how far down to look.
+
+    Returns:
+        Counts; and in `scores`, by label, counts and `filters`: by filter its points, a threshold each. `removed`:
+        candidates. `recall`: the hidden positives among them, of all hidden positives that are candidates. `precision`:
+        the same, of all that is removed. `kept`: the share of the other candidates, true negatives, that stays. Shares
+        are None where there is nothing to divide by.
+    """
+    grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
+    counted = ("candidates", "hidden", "unscored", "queries with no scored positive")
+    counts = {label: Counter(dict.fromkeys(counted, 0)) for label in labels}
+    removed = {label: np.zeros((len(grid), 2), np.int64) for label in labels}  # others, hidden ones
+    facts, waiting = Counter({"queries": 0, "with hidden positives": 0}), iter(queries)
+    while planted := list(islice(waiting, _QUERIES)):
+        facts["queries"] += len(planted)
+        facts["with hidden positives"] += sum(bool(hidden) for _, hidden in planted)
+        for label in labels:
+            scores, positive, is_hidden = _candidates(planted, label, depth, counts[label])
+            for row, (name, threshold) in enumerate(grid):
+                dropped = ~FILTER_RULES[name](threshold)(scores, positive)
+                removed[label][row] += np.bincount(is_hidden[dropped], minlength=2)
+    results: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        hidden = counts[label]["hidden"]
+        others = counts[label]["candidates"] - hidden
+        points: dict[str, list[dict[str, Any]]] = {name: [] for name in thresholds}
+        for (name, threshold), (wrong, right) in zip(grid, removed[label].tolist(), strict=True):
+            parts = {"recall": (right, hidden), "precision": (right, wrong + right), "kept": (others - wrong, others)}
+            shares = {share: part / whole if whole else None for share, (part, whole) in parts.items()}
+            points[name].append({"threshold": threshold, "removed": wrong + right, **shares})
+        results[label] = {**counts[label], "filters": points}
+    return {"depth": depth, **facts, "scores": results}
+
+
+def _candidates(
+    queries: Sequence[Planted], label: str, depth: int, counts: Counter[str]
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
+    """Of candidates with a score in one list: it, the lowest of the query's positives, whether it is hidden."""
+    parts = []
+    for query, hidden_ids in queries:
+        aside, scored = query.duplicates.union(query.positives), query.hits[label]
+        doc_ids = [doc_id for doc_id in query.ranking.doc_ids[:depth] if doc_id not in aside]
+        by_id = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
+        lowest = min((by_id[doc_id] for doc_id in query.positives if doc_id in by_id), default=np.nan)
+        known = [doc_id for doc_id in doc_ids if doc_id in by_id]
+        counts["unscored"] += len(doc_ids) - len(known)
+        counts["queries with no scored positive"] += bool(np.isnan(lowest))
+        own = np.array([by_id[doc_id] for doc_id in known], np.float32)
+        is_hidden = np.array([doc_id in hidden_ids for doc_id in known], bool)
+        parts.append((own, np.full(len(known), lowest, np.float32), is_hidden))
+    scores, positive, is_hidden = (np.concatenate(each) for each in zip(*parts, strict=True))
+    counts.update(candidates=len(is_hidden), hidden=int(is_hidden.sum()))
+    return scores, positive, is_hidden

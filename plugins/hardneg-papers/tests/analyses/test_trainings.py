@@ -1,0 +1,107 @@
+from xml.etree import ElementTree
+
+from hardneg_papers.analyses.trainings import Gradients, Refreshes
+
+NORMS = [
+    {"step": 1, "loss": 4.0, "gradient_norms": {"bottom": 1.0, "middle": 2.0, "top": 5.0}},
+    {"step": 1, "dev": {"mrr@10": 0.5}},
+    {"step": 2, "loss": 2.0, "gradient_norms": {"bottom": 0.0, "middle": 3.0, "top": 1.0}},
+    {"step": 3, "loss": 9.0},
+]
+
+
+def test_the_loss_and_the_norms_of_each_group_are_averaged_over_the_steps_that_have_them():
+    found = Gradients.of_history(NORMS)
+    numbers = {name: (each["mean"], each["largest"], each["steps"]) for name, each in found.items()}
+    layers = {"bottom": (0.5, 1.0, 2), "middle": (2.5, 3.0, 2), "top": (3.0, 5.0, 2)}
+    assert numbers == {"loss": (3.0, 4.0, 2), **layers}
+    assert found["bottom"]["curve"] == [(1.0, 1.0), (2.0, 0.0)]
+
+
+def test_a_long_curve_is_thinned_to_means_of_neighbours():
+    found = Gradients.of_history([{"step": step, "gradient_norms": {"all": step}} for step in range(600)])
+    assert len(found["all"]["curve"]) == 300
+    assert found["all"]["curve"][1] == (2.5, 2.5)
+
+
+def test_a_history_without_norms_has_nothing():
+    assert Gradients.of_history([{"step": 1, "loss": 1.0}]) == {}
+
+
+REFRESHED = [
+    {"step": 1, "loss": 4.0, "refresh": 0, "lag": 1},
+    {"step": 2, "loss": 3.0, "refresh": 0, "lag": 2},
+    {"step": 2, "dev": {"ndcg@10": 0.5}},
+    {"step": 3, "loss": 2.0, "refresh": 3, "lag": 1, "kept": 0.1},
+    {"step": 4, "loss": 5.0, "refresh": 4, "lag": 4, "kept": 0.25},
+    {"step": 4, "dev": {"ndcg@10": 0.3}},
+    {"step": 5, "loss": 1.0, "refresh": 4, "lag": 5},
+    {"step": 5, "dev": {"ndcg@10": 0.6}},
+]
+
+
+def test_a_refresh_is_where_a_step_uses_other_negatives_than_the_one_before():
+    found = Refreshes.of_history(REFRESHED)
+    assert found["steps"] == 5
+    assert found["refreshes"] == [(3, 3), (4, 4)]
+    assert found["lag"] == {"mean": 2.6, "largest": 5}
+    assert found["kept"] == [(3, 0.1), (4, 0.25)]
+    assert found["curves"]["loss"] == [(1, 4), (2, 3), (3, 2), (4, 5), (5, 1)]
+    assert found["curves"]["ndcg@10"] == [(2, 0.5), (4, 0.3), (5, 0.6)]
+    assert found["falls"] == {"ndcg@10": 0.2}
+
+
+def test_the_first_refresh_after_a_start_on_other_negatives_is_one():
+    beside = [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 1.0}, {"step": 2, "refresh": 0, "lag": 1}]
+    assert Refreshes.of_history(beside)["refreshes"] == [(2, 0)]
+
+
+def test_a_history_without_refreshes_has_its_curves_alone_and_one_without_a_loss_nothing():
+    found = Refreshes.of_history([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])
+    assert (found["refreshes"], found["lag"], found["kept"], found["falls"]) == ([], None, [], {})
+    assert Refreshes.of_history([{"step": 1, "dev": {"mrr@10": 0.1}}]) == {}
+
+
+def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
+    found = Refreshes.of_history([{"step": step, "loss": float(step)} for step in range(1, 26)])
+    assert found["loss"] == 24.5
+
+
+def test_the_table_has_a_row_a_training():
+    found = {"a": Refreshes.of_history(REFRESHED), "b": Refreshes.of_history([{"step": 7, "loss": 2.0}])}
+    table = Refreshes.model_construct().table(found)
+    assert table.columns[-4:] == ("best ndcg@10", "at step", "last", "deepest fall")
+    assert table.rows[0] == ["a", "5", "2", "2.6", "5.0", "25.0 %", "1.0000", "0.6000", "5", "0.6000", "0.2000"]
+    assert table.rows[1] == ["b", "7", "0", "–", "–", "–", "2.0000", "–", "–", "–", "–"]
+
+
+LONG = [
+    {"step": step, "loss": 1 / step, "gradient_norms": {"bottom": 0.01 * step, "middle": 1.0, "top": 30.0 / step}}
+    for step in range(1, 31)
+]
+
+
+def words(path):
+    return [text.text for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_gradients_have_a_panel_a_group_with_the_loss_first(tmp_path):
+    found = {
+        "ANCE": Gradients.of_history(LONG),
+        "other": Gradients.of_history([{"step": 4, "gradient_norms": {"head": 100.0}}]),
+    }
+    for name in ("g", "again"):
+        Gradients.model_construct().draw(found, [tmp_path / f"{name}.svg"])
+    titles = [word for word in words(tmp_path / "g.svg") if word.startswith(("training loss", "gradients of"))]
+    groups = ("the bottom layers", "the middle layers", "the top layers", "head")
+    assert titles == ["training loss", *(f"gradients of {name}" for name in groups)]
+    assert (tmp_path / "g.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
+
+
+def test_refreshes_have_a_panel_for_the_loss_and_one_for_a_dev_metric(tmp_path):
+    dev = [{"step": step, "dev": {"mrr@10": step / 40, "ndcg@10": 0.1}} for step in (10, 20, 30)]
+    marked = [{**record, "refresh": record["step"] // 8, "lag": 3} for record in LONG]
+    found = {"every 8": Refreshes.of_history(marked + dev), "never": Refreshes.of_history(LONG)}
+    Refreshes.model_construct().draw(found, [tmp_path / "r.svg"])
+    titles = [word for word in words(tmp_path / "r.svg") if word.endswith("refreshes")]
+    assert titles == ["training loss; bars: refreshes", "mrr@10 on the dev set; bars: refreshes"]

@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss import compression
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
@@ -134,15 +134,7 @@ if TYPE_CHECKING:
         Written,
     )
     from hardneg.registry.plugins import configure, plugin_errors
-    from hardneg.registry.protocols import (
-        FilterTexts,
-        QueryWriter,
-        Reranker,
-        RowLookup,
-        Searcher,
-        TrainableReranker,
-        WriterCost,
-    )
+    from hardneg.registry.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
     from hardneg.report import figure as figures
     from hardneg.report import numbers
     from hardneg.report.content import estimates
@@ -170,7 +162,7 @@ if TYPE_CHECKING:
     from hardneg.verbs.shared.blocks import StageBlocks
     from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
-    from hardneg.verbs.shared.stage_spec import PAIR_TOKENS, RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
+    from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.verbs.shared.train_config import ValidationOptions, of_the_run
 # fmt: on
 
@@ -183,13 +175,13 @@ __all__ = [  # noqa: RUF022
     "FolderFamily", "Form", "FullSpec", "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile",
     "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "Measured",
     "Membership", "MetricName", "MissingDependency", "ModelError", "ModelSpec", "Name", "Negatives", "OpenedIndex",
-    "Option", "PAIR_TOKENS", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "Query",
+    "Option", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "Query",
     "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
     "ResolvedModel", "Row", "RowLookup", "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
     "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
-    "UsageError", "ValidationOptions", "Workplace", "World", "WriterCost", "Written", "answer_spans",
+    "UsageError", "ValidationOptions", "Workplace", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
@@ -200,7 +192,7 @@ __all__ = [  # noqa: RUF022
     "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
     "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
     "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
-    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say", "search_exact",
+    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from hardneg.cli.recipe import plan_table
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
@@ -141,7 +140,7 @@ def test_a_split_without_a_query_says_what_to_do(tmp_path, tiny_model):
             execute(plan, store, Options(device="cpu"), Watcher())
 
 
-def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_model, monkeypatch, capsys):
+def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_model, monkeypatch):
     (docs := tmp_path / "docs").mkdir()
     write_files(docs)
     opened = []
@@ -163,8 +162,6 @@ def test_a_writer_is_opened_once_and_tells_what_it_used_and_will(tmp_path, tiny_
     rows = estimate(plan, store, documents=48)
     tokens = 10 * 3 * round(0.6 * 24)
     assert (rows[1].requests, rows[1].tokens, rows[1].charge) == (10, tokens, 0.5)
-    plan_table(rows)
-    assert f"10 requests of about {tokens:,} tokens" in capsys.readouterr().out
     artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
     facts = artifacts["written"].facts
     assert facts["heading: requests"] == 7 and opened == ["cpu"]

@@ -115,13 +115,12 @@ def contestants(encoder: Encoder) -> dict[str, Encode]:
     def ours(options: EncodeOptions) -> Encode:
         return lambda texts: encoder.encode(texts, "document", options)
 
-    ways = {
+    return {
         "SentenceTransformer.encode, default (fp32)": theirs(encoder.module),
         "SentenceTransformer.encode, bf16": theirs(half),
         "hardneg, fp32": ours(EncodeOptions(precision="fp32")),
         "hardneg, bf16": ours(EncodeOptions(precision="bf16")),
     }
-    return ways | {"hardneg, bf16, sdpa": ours(EncodeOptions(precision="bf16", attention="sdpa"))}
 
 
 def measure(ways: dict[str, Encode], texts: list[str], rounds: int) -> dict[str, float]:

@@ -38,7 +38,7 @@ def recipe(options: argparse.Namespace) -> dict[str, Any]:
     policies = {
         "synchronous": {"policy": "synchronous", "every": every},
         "beside": {"policy": "every", "every": every},
-        "never": {"policy": "never"},
+        "never": {"policy": "synchronous", "every": options.steps + 1},
     }
     stages = {name: {**stage, "refresh": {**policy, **mined}} for name, policy in policies.items()}
     return {"dataset": {"name": "pydocs", "max_passages": options.documents}, "model": model, "stages": stages}

@@ -1,6 +1,6 @@
 """Kills a training on refreshed negatives again and again with SIGKILL: the trainer, its inferencer, or both.
 
-    python benchmarks/refresh_kill_campaign.py [--kills 50] [--seed 0] [--policy every | continuous | synchronous]
+    python benchmarks/refresh_kill_campaign.py [--kills 50] [--seed 0] [--policy every | synchronous]
 
 A tiny random encoder on sixty passages. Rounds follow one another, each with an empty store: the run is started, killed
 at a random moment within the time that one took that was left alone, and started again until it ends; an inferencer
@@ -38,7 +38,7 @@ def recipe(folder: Path, policy: str) -> dict[str, Any]:
     from recipe.recipes import small_collection
     from tiny import tiny_encoder
 
-    refresh = {"policy": policy, "depth": 20, **({} if policy == "continuous" else {"every": EVERY})}
+    refresh = {"policy": policy, "depth": 20, "every": EVERY}
     options = {"max_steps": STEPS, "batch_size": 8, "learning_rate": 1e-3, "warmup_steps": 1, "checkpoint_every": 10}
     return {
         "dataset": f"beir:{small_collection(folder / 'data')}",
@@ -137,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--policy", choices=("every", "continuous", "synchronous"), default="every")
+    parser.add_argument("--policy", choices=("every", "synchronous"), default="every")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -28,7 +28,6 @@ from encode_speed import docstrings, passages
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.backend import cores
 from hardneg.encoders.tokens.tokens import tokenise
 
 Read = Callable[[list[str]], object]
@@ -85,7 +84,7 @@ def main() -> None:
     texts = passages(options.corpus, count) if options.corpus else docstrings("numpy", count)
     parts = [list(part) for part in np.array_split(np.array(texts, object), options.rounds)]
     lengths = encoder.tokenise(parts[0], "document").lengths
-    print(f"{options.rounds} rounds of {len(parts[0])} texts, {lengths.mean():.0f} tokens on average; {cores()} cores")
+    print(f"{options.rounds} rounds of {len(parts[0])} texts, {lengths.mean():.0f} tokens on average")
     ways = contestants(encoder, options.length)
     speeds = measure(ways, parts)
     base, used = speeds["tokenizer(...)"]

@@ -1,6 +1,6 @@
 """Where the time of a training step goes.
 
-    python benchmarks/train_profile.py [--precision bf16] [--passes by_length] [--batch 32] [--length 128] [--steps 4]
+    python benchmarks/train_profile.py [--precision bf16] [--batch 32] [--length 128] [--steps 4]
 
 Steps of the same training as `train_speed.py`, with a positive and a negative for each query. After one to warm up the
 steps are timed as they are, then one is watched by torch.profiler. Its operations are told by what they are for, as
@@ -23,7 +23,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import ProfilerActivity, profile
 from train_speed import training_data, triplets
 
 from hardneg.encoders.encoder import Encoder
@@ -34,14 +34,13 @@ from hardneg.runtime.progress import Silent
 from hardneg.training import loop
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
-from hardneg.training.step import FastDropout
 
-DRAWS, OPTIMIZER = "hardneg::draws", "Optimizer.step#AdamW.step"
+OPTIMIZER = "Optimizer.step#AdamW.step"
 KINDS = {
     "products of linear layers": ("mm", "addmm", "linear", "mkldnn_linear", "mkldnn_linear_backward", "mv"),
     "products of attention": ("bmm", "baddbmm", "_scaled_dot_product_flash_attention_for_cpu"),
     "attention besides": ("_softmax", "_softmax_backward_data", "isneginf", "where", "all", "masked_fill"),
-    "draws of dropout": ("bernoulli_", DRAWS, "ge"),
+    "draws of dropout": ("bernoulli_", "ge"),
     "norms of layers": ("native_layer_norm", "native_layer_norm_backward"),
     "gelu": ("gelu", "gelu_backward"),
     "embeddings": ("embedding", "embedding_dense_backward", "index_select"),
@@ -75,16 +74,10 @@ class Watched:
 
 def watched(options: argparse.Namespace, encoder: Encoder) -> Watched:
     """A training that was watched."""
-    steps, kept, update = options.steps + 2, FastDropout._kept, loop.update
-
-    def named(self: FastDropout, like: torch.Tensor, p: float) -> torch.Tensor:
-        with record_function(DRAWS):
-            return kept(self, like, p)
-
-    FastDropout._kept = named  # type: ignore[method-assign]
+    steps, update = options.steps + 2, loop.update
     watch = Watched(update, steps - 1)
     settings = TrainOptions(
-        batch_size=options.batch, max_steps=steps, precision=options.precision, passes=options.passes,
+        batch_size=options.batch, max_steps=steps, precision=options.precision,
         checkpoint_every=None, warmup_ratio=0.0,
     )  # fmt: skip
     texts = triplets(steps * options.batch)
@@ -94,7 +87,7 @@ def watched(options: argparse.Namespace, encoder: Encoder) -> Watched:
             data = training_data(texts, Path(folder))
             train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=Silent())
     finally:
-        FastDropout._kept, loop.update = kept, update  # type: ignore[method-assign]
+        loop.update = update
     return watch
 
 
@@ -122,7 +115,6 @@ def product_rate(half: bool, tokens: int, inner: int, outer: int) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Where the time of a training step goes.")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
-    parser.add_argument("--passes", choices=("whole", "by_length"), default="whole")
     parser.add_argument("--steps", type=int, default=4, help="timed ones")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
@@ -136,7 +128,7 @@ def main() -> None:
     tokenising = (time.perf_counter() - began) / options.steps
     watch = watched(options, encoder)
     step, found = statistics.median(watch.seconds[1:]), shares(watch.events)
-    print(f"{options.precision}, {options.passes}: {step:.2f} s a step of {options.batch} queries")
+    print(f"{options.precision}: {step:.2f} s a step of {options.batch} queries")
     for kind, taken in found.items():
         print(f"  {kind:<32}{100 * taken / sum(found.values()):6.1f} %")
     tokens = sum(int(column.sum()) for column in lengths) / options.steps

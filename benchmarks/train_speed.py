@@ -7,7 +7,7 @@ The same triplets (a docstring's first line, the rest of it, the rest of another
 optimizer and loss (softmax over all positives and negatives of the batch, scale 20). Contestants take turns; each
 is a training run in a process of its own, of which the median step from the second on counts; each figure is the median
 of the rounds.
-`st-` are those of sentence-transformers; `by-length` has `passes: by_length`.
+`st-` are those of sentence-transformers.
 """
 
 import argparse
@@ -98,14 +98,14 @@ class Clock(Silent):
         pass
 
 
-def ours(texts: Triplets, options: argparse.Namespace, precision: str, passes: str = "whole") -> list[float]:
+def ours(texts: Triplets, options: argparse.Namespace, precision: str) -> list[float]:
     """hardneg's loop; when each step ended."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         data = training_data(texts, Path(folder))
         spec = ModelSpec(options.model, query_length=options.length, document_length=options.length)
         settings = TrainOptions(
-            batch_size=options.batch, max_steps=options.steps, precision=precision, passes=passes, warmup_ratio=0.0
+            batch_size=options.batch, max_steps=options.steps, precision=precision, warmup_ratio=0.0
         )
         encoder = load_learner(spec)
         train(encoder, data, InfoNCE(temperature=0.05), settings, Path(folder) / "run", progress=clock)
@@ -174,8 +174,6 @@ WAYS: dict[str, Callable[[Triplets, argparse.Namespace], list[float]]] = {
     "st-bf16": lambda texts, options: theirs(texts, options, half=True),
     "fp32": lambda texts, options: ours(texts, options, "fp32"),
     "bf16": lambda texts, options: ours(texts, options, "bf16"),
-    "fp32-by-length": lambda texts, options: ours(texts, options, "fp32", "by_length"),
-    "bf16-by-length": lambda texts, options: ours(texts, options, "bf16", "by_length"),
 }
 
 

@@ -1,30 +1,35 @@
-"""Index folders in shards, cut from one of any form."""
+"""Index folders in shards, as earlier versions wrote them, cut from one of any form."""
 
+import json
+import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.formats.vectors.shard_folder import close_folder, close_shard
-from hardneg.formats.vectors.shards import shard_name
+from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.open_store import open_store
+from hardneg.records.layout import DOC_IDS, SHARDS, TERMS, WEIGHTS
 
 
 def in_shards(source: Path, out: Path, cuts: Sequence[int]) -> Path:
     """The index in folder `source`, cut at these rows."""
     searcher = open_store(source)
     store = searcher.flat if isinstance(searcher, FlatSearcher) else searcher.store
-    edges, shards = [0, *cuts, len(store)], []
-    for number, (start, stop) in enumerate(pairwise(edges)):
-        folder = out / shard_name(number)
+    listed = []
+    for number, (start, stop) in enumerate(pairwise([0, *cuts, len(store)])):
+        folder = out / f"shard-{number:05d}"
         with _writer(store, folder, start, stop) as writer:
             writer.write(store.read(start, stop))
             writer.write_doc_ids(store.doc_ids[start:stop])
             writer.close()
-        size = {"terms": store.width} if hasattr(store, "width") else {"dimension": store.dimension}
-        shards.append(close_shard(folder, stop - start, size))
-    close_folder(out, shards)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        listed.append({"place": folder.name, "rows": stop - start, "bytes": size, "digest": ""})
+    for name in (DOC_IDS, TOKEN_OFFSETS, WEIGHTS, TERMS):
+        if (source / name).exists():
+            shutil.copy(source / name, out / name)
+    dimension = {} if hasattr(store, "width") else {"dimension": store.dimension}
+    (out / SHARDS).write_text(json.dumps({"version": 1, **dimension, "shards": listed}))
     return out
 
 

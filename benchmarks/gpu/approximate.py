@@ -1,4 +1,4 @@
-"""faiss's compressed indexes and lists on GPUs, and cuVS's graph: the CPU's hits, and what each takes."""
+"""Codes of product quantisation on GPUs, and cuVS's graph: the CPU's hits, and what each takes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +10,9 @@ from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.compressed import IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.faiss.compression import load_faiss
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
 
@@ -22,19 +20,11 @@ _DEPTH, _TOPICS = 100, 300
 
 
 def compressed(setting: Setting) -> Figures:
-    """Each kind is built and searched where the device is; the same file on the CPU gives the same hits."""
-    if setting.gpu and not load_faiss().get_num_gpus():
-        raise Skipped('faiss knows no GPU here: pip install "hardneg[gpu]", without faiss-cpu')
+    """Each kind is searched where the device is; the same file on the CPU gives the same hits."""
     source, queries = written(setting)
-    lists, parts = setting.size(1024, 16), setting.size(48, 12)
-    kinds = {
-        "pq": Pq(parts),
-        "opq-pq": OpqPq(parts, iterations=setting.size(20, 2)),
-        "ivfpq": IvfPq(parts, lists=lists, nprobe=lists // 16),
-        "ivfpq, large tables": IvfPq(setting.size(96, parts), lists=lists, nprobe=lists // 16),
-        "ivf-flat": IvfFlat(lists, lists // 16),
-    }
-    found: Figures = {"GPUs that faiss sees": load_faiss().get_num_gpus()}
+    parts = setting.size(48, 12)
+    kinds = {"pq": Pq(parts), "opq-pq": OpqPq(parts, iterations=setting.size(20, 2))}
+    found: Figures = {}
     for name, plugin in kinds.items():
         path = setting.folder / name
         found[f"{name}, s to build"] = round(
@@ -42,9 +32,8 @@ def compressed(setting: Setting) -> Figures:
         )
         here, there = (plugin.open(path).using(_on(device), None) for device in ("cpu", setting.device))
         found |= _compared(name, here, there, queries, setting)
-        expect(not setting.gpu or there.copy.devices, f"{name}: faiss refused to copy it to a GPU")
-        if name in ("pq", "opq-pq"):
-            _follows(name, here, there, queries)
+        expect(not setting.gpu or there.copy is not None, f"{name}: its codes are not on the GPU")
+        _follows(name, here, there, queries)
     return found
 
 

@@ -11,13 +11,11 @@ from gpu.material import finish, median_seconds, seconds, sized_model, source_te
 from gpu.setting import Failed, Figures, Setting
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import prepare
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact import exact
-from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.exact.exact_torch import DeviceVectors
+from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
 from hardneg.losses.infonce import InfoNCE
 from hardneg.runtime.float32_products import float32_products
 from hardneg.training.methods.dual_encoder import train
@@ -74,15 +72,10 @@ def _own(
     setting: Setting, model: Encoder, passages: list[str], add: Callable[..., float], found: Figures, name: str
 ) -> dict[str, float]:
     """Texts a second of each way; the vectors of all are those of float32 but for rounding."""
-    ways = {
-        "fp32": EncodeOptions(precision="fp32"),
-        "bf16 padded": EncodeOptions(precision="bf16", attention="sdpa"),
-        "auto": EncodeOptions(),
-    }
+    ways = {"fp32": EncodeOptions(precision="fp32"), "auto": EncodeOptions()}
     speeds, exact = dict[str, float](), None
     for way, options in ways.items():
         some = passages[: len(passages) // 6] if way == "fp32" and setting.gpu else passages
-        prepare(model, "document", options, len(some))
         vectors = model.encode(some[:2048], "document", options)[: len(passages) // 6]
         vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
         exact = vectors if exact is None else exact

@@ -35,7 +35,7 @@ class Notes(Silent):
 def inferencer(setting: Setting) -> Figures:
     """The corpus is encoded and searched on the trainer's own device while it trains: neither is ended by the other."""
     steps = setting.size(300, 12)
-    refresh = {"policy": "continuous", "depth": 20, "negatives": 5}
+    refresh = {"policy": "every", "every": 5, "depth": 20, "negatives": 5}
     options = {"batch_size": setting.size(32, 8), "max_steps": steps, "checkpoint_every": setting.size(25, 3)}
     stage = {"stage": "train-refreshed", "loss": "infonce", "refresh": refresh, "options": options}
     made, notes = _made(setting, {"ance": stage}, "ance")

@@ -19,9 +19,7 @@ from torch import Tensor, nn
 
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE, Nll
-from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.losses.star import Star
-from hardneg.losses.triplet import Triplet
+from hardneg.losses.pairwise import LambdaLoss, Star, Triplet
 from hardneg.records.types import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows

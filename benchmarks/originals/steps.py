@@ -19,8 +19,7 @@ from originals.source import lines, take
 from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
-from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import LambdaLoss, Star
 from hardneg.records.types import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows

@@ -272,7 +272,7 @@ class Files(AnalysisInputs):
         from hardneg.encoders.open.resolved import load_learner
         from hardneg.encoders.protocol import EncodeOptions
         from hardneg.encoders.spec import ModelSpec
-        from hardneg.indexes.dense import DenseIndex
+        from hardneg.indexes.open_store import DenseIndex
 
         opened, encoder = DenseIndex.open(self._path(index)), load_learner(ModelSpec(self.named[model]), self.device)
         if opened.dimension != encoder.dimension:

@@ -19,7 +19,7 @@ from hardneg.store.artifacts import Artifact
 
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
-    from hardneg.indexes.positive_scores import PositiveScores
+    from hardneg.indexes.kernels.candidate_scoring import PositiveScores
     from hardneg.recipe.plan import Plan
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
@@ -158,7 +158,7 @@ def mined_in(
 def scores_of_run(run: Path, mined: MinedNegatives) -> "PositiveScores":
     """The scores of positives in a run; nan where it lacks them."""
     from hardneg.formats.runs import read_run
-    from hardneg.indexes.positive_scores import scores_in_run
+    from hardneg.indexes.kernels.candidate_scoring import scores_in_run
 
     return scores_in_run(mined, read_run(run).items())
 
@@ -170,9 +170,9 @@ def scores_of_model(
     import numpy as np
 
     from hardneg.formats.runs import stream_run
+    from hardneg.indexes.kernels.candidate_scoring import fill_from_model, scores_in_run
     from hardneg.indexes.kernels.max_passage import pooled
     from hardneg.indexes.open_store import open_store
-    from hardneg.indexes.positive_scores import fill_from_model, scores_in_run
 
     scores = scores_in_run(mined, stream_run(artifacts[SEARCHED].path / RUN))
     if any(np.isnan(values).any() for values in scores.values()):

@@ -23,7 +23,7 @@ from hardneg.store.artifacts import Artifact, Store
 if TYPE_CHECKING:
     from hardneg.api.workplace import Workplace
     from hardneg.formats.vectors.flat_vectors import FlatVectors
-    from hardneg.indexes.dense import DenseIndex
+    from hardneg.indexes.open_store import DenseIndex
     from hardneg.records.types import RankedList
 
 
@@ -154,8 +154,8 @@ class QueryVectors:
         from hardneg.formats.vectors.flat_vectors import FlatVectors
         from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
         from hardneg.indexes.backends.flat import FlatSearcher
-        from hardneg.indexes.dense import DenseIndex
         from hardneg.indexes.kernels.exact.exact import ExactOptions
+        from hardneg.indexes.open_store import DenseIndex
 
         index, file, counts = DenseIndex.open(self.index), open_vectors(self.queries, self.ids), list[int]()
         if file.dimension != index.dimension:

@@ -73,8 +73,7 @@ def _declared(name: str) -> dict[str, Any]:
         raise ModelError(f"model {name!r}: {there}: fetch it with `hf download {name}`")
     contract = asdict(model.contract)
     lengths = {field: tokens_read(contract[field]) for field in ("query_length", "document_length")}
-    odd = "; ".join(contract["odd"])
-    return {"files": str(model.path), "encoder": getattr(model.family, "called", ""), **contract, **lengths, "odd": odd}
+    return {"files": str(model.path), "encoder": getattr(model.family, "called", ""), **contract, **lengths}
 
 
 def examine(store: Path) -> Iterator[Finding]:
@@ -148,7 +147,7 @@ def _disk(store: Path) -> Finding:
 
 def _faiss() -> Finding:
     if not importlib.util.find_spec("faiss"):
-        meaning = 'no dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]", or "[gpu]"'
+        meaning = 'no dense recipe needs it; Pyserini\'s searcher does: pip install "hardneg[cpu]"'
         return Finding("faiss", "missing", "not installed", meaning)
     names = {str(item.name) for item in importlib.metadata.distributions()}
     builds = sorted(name for name in names if re.match(r"faiss[-_](cpu|gpu)", name))
@@ -157,10 +156,7 @@ def _faiss() -> Finding:
         command = f"pip uninstall -y {' '.join(builds)} && pip install {wanted}"
         meaning = f"both write into faiss/, so imports may fail, or find no GPU; install one alone: {command}"
         return Finding("faiss", "note", " and ".join(builds), meaning)
-    where = "searches on GPUs too" if builds and "gpu" in builds[0] else "searches on the CPU"
-    if _graphics_card() and builds == ["faiss-cpu"]:
-        where += '; for the GPU: pip uninstall -y faiss-cpu && pip install "hardneg[gpu]"'
-    return Finding("faiss", "ok", builds[0] if builds else "installed", f"opens the indexes made here; it {where}")
+    return Finding("faiss", "ok", builds[0] if builds else "installed", "opens the indexes made here")
 
 
 def _java() -> Finding:

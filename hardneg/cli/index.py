@@ -12,9 +12,7 @@ from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
 from hardneg.store.replaced_files import Target
 
-app = typer.Typer(
-    help="Build indexes over texts or vectors, import vectors of other programs, merge indexes.", no_args_is_help=True
-)
+app = typer.Typer(help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True)
 
 
 @app.command("import")
@@ -41,29 +39,6 @@ def import_(
         file = open_vectors(vectors, ids)
         count = import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
-
-
-@app.command("merge")
-def merge(
-    indexes: list[Path] = typer.Argument(..., help="The folders of flat indexes, in the order of the result's rows."),
-    in_shards: bool = typer.Option(
-        False, "--in-shards", help="Make each a shard of one index, which copies nothing, instead of one file."
-    ),
-    output: Path = options.OUTPUT_FOLDER,
-    overwrite: bool = options.OVERWRITE,
-) -> None:
-    """Merge flat indexes, of hardneg or of Pyserini, into one; a single index in shards becomes one file.
-
-    Example: hardneg index merge first second third --output index
-    """
-    from hardneg.formats.merging import merge_flat, merge_in_shards, open_flat
-
-    outputs = store_outputs("index merge", [Target(output, folder=True)], indexes, overwrite)
-    outputs.check()
-    opened = open_flat(indexes)
-    with outputs.laid_out(), replacing_folder(output) as aside:
-        count = merge_in_shards(opened, aside) if in_shards else merge_flat(opened, aside, bars())
-    say(f"{output}: {counted(count, 'vector')} of dimension {opened[0].dimension}")
 
 
 def pyserini(

@@ -24,10 +24,6 @@ _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _UNDECODED = re.compile("[\ud800-\udfff]")
 _BYTES_A_WORD = 7
 _SHOWN = 20
-_PYTHON = ".py"
-_NAME_PYTHON = "Python files are read with the option `forms: [py]`; the writer `docstring` makes queries of them"
-_CONVERT = "pandoc makes Markdown of these: `pandoc FILE -t gfm -o FILE.md`"
-_CONVERTED = {".rst", ".ipynb", ".docx", ".odt", ".epub", ".tex", ".org"}
 
 
 class Passage(NamedTuple):
@@ -192,8 +188,6 @@ class Documents:
                 left_out[path.suffix.lower() or "without a suffix"] += 1
         if not files:
             others = f"; there are {_listed(left_out)}" if left_out else ""
-            others += "".join(f"; {advice}" for advice in _advice(left_out))
-            others += f"; {_links(links)}" if links else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
         cutting = Cutting(self.words, self.min_words, self.overlap)
@@ -304,8 +298,9 @@ class DocumentFolder:
     def notes(self) -> Sequence[str]:
         """Files that are not read, by suffix, links that are not followed, and files without text."""
         notes = [f"left out: {_listed(self.left_out)}, of no form that is read"] if self.left_out else []
-        notes += [f"left out: {_links(self.links)}"] if self.links else []
-        notes += _advice(self.left_out)
+        if self.links:
+            which = f"{counted(len(self.links), 'link')} to no file of the folder, such as {self.links[0].name}"
+            notes.append(f"left out: {which}")
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('PDF files are read with pypdf: pip install "hardneg[pdf]"')
         if self._empty:
@@ -317,47 +312,29 @@ class DocumentFolder:
         yield from (Part(str(path), partial(self._records, path)) for path in self.files)
 
     def _records(self, path: Path) -> Iterator[tuple[int, Document | DataError]]:
-        empty = True
-        for line, _, record in self._passages(path):
-            empty = False
-            yield line, record
-        if empty:
-            self._empty.add(path)
+        return ((line, record) for line, _, record in self._passages(path))
 
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""
         name = _NOT_IN_IDS.sub(lambda match: quote(match[0], safe=""), path.relative_to(self.folder).as_posix())
-        begun, members = Counter[int](), list[Membership]()
-        for row, passage in self._read(path):
-            if isinstance(passage, DataError):
-                yield row, name, passage
-                continue
-            line, title, words = passage
-            begun[line] += 1
-            again = f".{begun[line]}" if begun[line] > 1 else ""
-            doc_id, group = f"{name}:{line}{again}", f"{name}:{row}" if row else name
-            members += [] if row else [Membership(doc_id, group)]
-            yield line, group, Document(doc_id, words, title)
-        if path.suffix.lower() not in ROWS:
-            self._members[path] = members  # so that a file that is one document is parsed once
-
-    def _read(self, path: Path) -> Iterator[tuple[int, Passage | DataError]]:
-        """The passages of a file with the row that each is of, 0 where that is one document; or an error, its line."""
+        begun, members, empty = Counter[int](), list[Membership](), True
         for number, text in read_file(path):
             if isinstance(text, DataError):
-                yield number, text
-            else:
-                yield from ((text.row, passage) for passage in self.cutting.passages(text))
+                empty = False
+                yield number, name, text
+                continue
+            for line, title, words in self.cutting.passages(text):
+                empty = False
+                begun[line] += 1
+                doc_id = f"{name}:{line}.{begun[line]}" if begun[line] > 1 else f"{name}:{line}"
+                group = f"{name}:{text.row}" if text.row else name
+                members += [] if text.row else [Membership(doc_id, group)]
+                yield line, group, Document(doc_id, words, title)
+        if path.suffix.lower() not in ROWS:
+            self._members[path] = members  # so that a file that is one document is parsed once
+        if empty:
+            self._empty.add(path)
 
 
 def _listed(suffixes: Mapping[str, int]) -> str:
     return ", ".join(f"{counted(count, 'file')} {suffix}" for suffix, count in sorted(suffixes.items()))
-
-
-def _advice(suffixes: Mapping[str, int]) -> list[str]:
-    """How files of these suffixes can be read."""
-    return [_NAME_PYTHON] * (_PYTHON in suffixes) + [_CONVERT] * bool(_CONVERTED & suffixes.keys())
-
-
-def _links(links: Sequence[Path]) -> str:
-    return f"{counted(len(links), 'link')} to no file of the folder, such as {links[0].name}"

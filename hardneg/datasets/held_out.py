@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
@@ -78,9 +78,9 @@ class Withheld:
     def of(self, whole: Collection) -> "WithheldCollection":
         """The collection without what is withheld. Raises DataError where groups are needed and there are none."""
         if self.siblings is not None:
-            whole = PartOfCollection(whole, without_siblings(whole, self.siblings, self.seed))
+            whole = without_siblings(whole, self.siblings, self.seed)
         if self.groups:
-            whole = PartOfCollection(whole, without_groups(whole, self.groups, self.seed))
+            whole = without_groups(whole, self.groups, self.seed)
         return WithheldCollection(whole, self)
 
 
@@ -115,42 +115,33 @@ class _Whole:
         return parts_of(self.whole)
 
 
-class WithheldIds(NamedTuple):
-    """Ids of what a collection is read without."""
-
-    documents: frozenset[str]
-    queries: frozenset[str]
-
-
 @dataclass(frozen=True)
 class PartOfCollection(_Whole):
     """Another collection without some of its documents and queries; judgements of them go too."""
 
-    withheld: WithheldIds
+    without: frozenset[str]
+    without_queries: frozenset[str]
 
     def documents(self) -> Iterator[Document]:
         """The documents that stay."""
-        return (document for document in self.whole.documents() if document.doc_id not in self.withheld.documents)
+        return (document for document in self.whole.documents() if document.doc_id not in self.without)
 
     def queries(self, split: str) -> Iterator[Query]:
         """The queries of a split that stay."""
-        return (query for query in self.whole.queries(split) if query.query_id not in self.withheld.queries)
+        return (query for query in self.whole.queries(split) if query.query_id not in self.without_queries)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
         """The judgements of a split whose query and document stay."""
-        documents, queries = self.withheld
-        for judgement in self.whole.qrels(split):
-            if judgement.query_id not in queries and judgement.doc_id not in documents:
-                yield judgement
+        judgements = (each for each in self.whole.qrels(split) if each.query_id not in self.without_queries)
+        return (each for each in judgements if each.doc_id not in self.without)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to queries of a split that stay."""
-        return (answer for answer in super().answers(split) if answer.query_id not in self.withheld.queries)
+        return (answer for answer in super().answers(split) if answer.query_id not in self.without_queries)
 
     def notes(self) -> Sequence[str]:
         """The notes of the whole, and how much is left out."""
-        documents, queries = (len(ids) for ids in self.withheld)
-        sizes = f"{counted(documents, 'document', 'documents')} and {counted(queries, 'query', 'queries')}"
+        sizes = f"{counted(len(self.without), 'document')} and {counted(len(self.without_queries), 'query')}"
         return [*self.whole.notes(), f"withheld by their groups: {sizes}"]
 
 
@@ -230,9 +221,12 @@ class WithheldCollection(_Whole):
         for query_id, doc_id, relevance in self.whole.qrels(TRAIN):
             if relevance > 0 and query_id not in self._elsewhere and not self._moves(query_id):
                 positives[query_id][doc_id] = None
-        return frozenset(
-            (query_id, doc_id) for query_id, known in positives.items() for doc_id in self._of(query_id, known)
-        )
+        hidden = set[tuple[str, str]]()
+        for query_id, known in positives.items():
+            draws = {doc_id: self._draw("positives", query_id, doc_id) for doc_id in known}
+            order = sorted(draws, key=lambda doc_id: (draws[doc_id], doc_id))  # the last one is never hidden
+            hidden |= {(query_id, doc_id) for doc_id in order[:-1] if draws[doc_id] < self.shares.positives}
+        return frozenset(hidden)
 
     @cached_property
     def _halved(self) -> frozenset[str]:
@@ -242,19 +236,13 @@ class WithheldCollection(_Whole):
         tested = {row.doc_id for split in others for row in self.whole.qrels(split) if row.relevance > 0}
         return frozenset(row.doc_id for row in self.whole.qrels(TRAIN) if row.relevance > 0).difference(tested)
 
-    def _of(self, query_id: str, positives: dict[str, None]) -> list[str]:
-        """Those of a query's positives that are hidden: never the one that is drawn last."""
-        draws = {doc_id: self._draw("positives", query_id, doc_id) for doc_id in positives}
-        order = sorted(draws, key=lambda doc_id: (draws[doc_id], doc_id))
-        return [doc_id for doc_id in order[:-1] if draws[doc_id] < self.shares.positives]
-
     def _draw(self, *names: str) -> float:
         """A number from 0 to 1."""
         return derive_seed(self.shares.seed, *names) / 2**64
 
 
-def without_siblings(collection: Collection, count: int, seed: int) -> WithheldIds:
-    """What goes so that each group keeps one document that queries ask for, and `count` of its siblings.
+def without_siblings(collection: Collection, count: int, seed: int) -> PartOfCollection:
+    """The part in which each group keeps one document that queries ask for, and `count` of its siblings.
 
     The document is drawn among those that are relevant to a query; queries that ask for others go, so that documents
     that are asked for, queries and their positives are the same for every `count`. A higher count keeps the same
@@ -279,11 +267,11 @@ def without_siblings(collection: Collection, count: int, seed: int) -> WithheldI
         if not judged.isdisjoint(doc_ids):
             siblings = [doc_id for doc_id in doc_ids if doc_id not in targets and doc_id not in relevant]
             gone.update(drawn_order(seed, "sibling", siblings)[count:])
-    return WithheldIds(frozenset(gone), frozenset(positives.keys() - kept.keys()))
+    return PartOfCollection(collection, frozenset(gone), frozenset(positives.keys() - kept.keys()))
 
 
-def without_groups(collection: Collection, share: float, seed: int) -> WithheldIds:
-    """What goes with a share of the groups: their documents, and training queries that have no other positive.
+def without_groups(collection: Collection, share: float, seed: int) -> PartOfCollection:
+    """The part without a share of the groups: their documents, and training queries that have no other positive.
 
     Groups with a document that is relevant to a query of another split stay. A larger share leaves out the same and
     more.
@@ -297,7 +285,7 @@ def without_groups(collection: Collection, share: float, seed: int) -> WithheldI
     drawn = {group for group in groups.values() if derive_seed(seed, "group", group) < share * 2**64}
     gone = frozenset(doc_id for doc_id, group in groups.items() if group in drawn.difference(tested))
     queries = (query_id for query_id, doc_ids in _positives(collection, ["train"]).items() if gone >= doc_ids)
-    return WithheldIds(gone, frozenset(queries))
+    return PartOfCollection(collection, gone, frozenset(queries))
 
 
 def _document_groups(collection: Collection) -> Mapping[str, str]:

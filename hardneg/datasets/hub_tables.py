@@ -1,13 +1,13 @@
 """Tables of the Hugging Face hub, or of local folders of that layout, as streams of numbered rows."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hardneg.formats.source_files import Part, Record
 from hardneg.formats.text_lines import one_word
@@ -21,7 +21,6 @@ _COMMIT_DIGITS = 40
 CONVERTED = "refs/convert/"
 _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 _PART = "partial-"
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -59,16 +58,13 @@ def open_table(table: HubTable) -> dict[str, Any]:
         MissingDependency: the `datasets` package is not installed.
     """
     with _refusals(table) as datasets:
-        return _chosen(table, datasets.load_dataset(**_arguments(table, datasets), streaming=True))
-
-
-def _chosen(table: HubTable, opened: Mapping[Any, _T]) -> dict[str, _T]:
-    """Of the splits that were opened, those that the table names."""
-    splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in opened.items()}
-    wanted = _SPLIT_NAMES.get(table.split or "", table.split)
-    if not splits or (wanted is not None and wanted not in splits):
-        raise DataError(f"{table.title}: no split {table.split or 'at all'!r}; it has {', '.join(splits) or 'none'}")
-    return splits if wanted is None else {wanted: splits[wanted]}
+        opened = datasets.load_dataset(**_arguments(table, datasets), streaming=True)
+        splits = {_SPLIT_NAMES.get(str(name), str(name)): value for name, value in opened.items()}
+        wanted = _SPLIT_NAMES.get(table.split or "", table.split)
+        if not splits or (wanted is not None and wanted not in splits):
+            there = ", ".join(splits) or "none"
+            raise DataError(f"{table.title}: no split {table.split or 'at all'!r}; it has {there}")
+        return splits if wanted is None else {wanted: splits[wanted]}
 
 
 @contextmanager
@@ -243,33 +239,6 @@ def _refusal(table: HubTable, error: Exception) -> DataError:
     return DataError(f"{opening} {reason}; check the name and the network, or give a local folder")
 
 
-def look_up(tables: Iterable[HubTable]) -> Lookup:
-    """The bytes of all files of the tables: those on this machine, and those that are streamed from the hub.
-
-    Raises:
-        DataError: a table does not open, has no such split, or is behind a gate.
-        MissingDependency: the `datasets` package is not installed.
-    """
-    there, ahead = dict[str, int](), dict[str, int]()
-    for table in tables:
-        with _refusals(table) as datasets:
-            builder = datasets.load_dataset_builder(**_arguments(table, datasets))
-            chosen = _chosen(table, builder.config.data_files or {})
-            addresses = [str(address) for files in chosen.values() for address in files]
-            if table.local is not None:
-                there |= {address: Path(address).stat().st_size for address in addresses}
-                continue
-            from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
-
-            # addresses are hf://datasets/OWNER/NAME@COMMIT/PATH
-            commit, _, first = addresses[0].partition("@")[2].partition("/")
-            get_hf_file_metadata(hf_hub_url(str(table.repo), first, repo_type="dataset", revision=commit))
-            about = HfApi().dataset_info(str(table.repo), revision=commit, files_metadata=True)
-            sizes = {each.rfilename: each.size or 0 for each in about.siblings or ()}
-            ahead |= {address: sizes.get(address.partition(f"@{commit}/")[2], 0) for address in addresses}
-    return Lookup(sum(there.values()), sum(ahead.values()))
-
-
 class TableLoader:
     """A loader of tables, of which the first is the corpus."""
 
@@ -278,8 +247,12 @@ class TableLoader:
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """The files of the tables, and their sizes. Raises DataError where one cannot be had."""
-        return look_up(self.tables())
+        """How many documents there are, if that is known. Raises DataError where a table cannot be had."""
+        for table in self.tables():
+            with _refusals(table) as datasets:
+                datasets.load_dataset_builder(**_arguments(table, datasets))
+        documents = self.size_hint()
+        return Lookup(note=f"about {documents:,} documents" if documents else "")
 
     def size_hint(self) -> int:
         """The number of documents by the repository's metadata, 0 where that does not say."""

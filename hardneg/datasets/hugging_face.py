@@ -6,16 +6,8 @@ from functools import partial
 from itertools import chain
 from typing import Any, ClassVar
 
-from hardneg.datasets.hub_tables import (
-    HubTable,
-    TableLoader,
-    id_cell,
-    open_table,
-    row_part,
-    table_digest,
-    text_cell,
-    whole_cell,
-)
+from hardneg.datasets import hub_tables
+from hardneg.datasets.hub_tables import HubTable, TableLoader, row_part
 from hardneg.formats.source_files import Part, PartedCollection, order_splits
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.store.digest import digest
@@ -73,7 +65,7 @@ class HuggingFace(TableLoader):
     def load(self) -> PartedCollection:
         """The collection, opened for streaming. Raises DataError where a table cannot be reached."""
         _, queries, qrels = self.tables()
-        corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
+        corpus, asked, judged = self.corpus_rows(), hub_tables.open_table(queries), hub_tables.open_table(qrels)
         queries_in, qrels_in = dict[str, Part](), dict[str, Part]()
         for split in order_splits(judged):
             own = {split: asked[split]} if split in asked else asked
@@ -85,23 +77,25 @@ class HuggingFace(TableLoader):
 
     def _document(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Document]:
         names = self.columns
-        doc_id = id_cell(where, number, row, names.doc_id)
-        title = text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
-        yield Document(doc_id, text_cell(where, number, row, names.text), title)
+        doc_id = hub_tables.id_cell(where, number, row, names.doc_id)
+        title = hub_tables.text_cell(where, number, row, names.title) if row.get(names.title) is not None else ""
+        yield Document(doc_id, hub_tables.text_cell(where, number, row, names.text), title)
 
     def _query(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
-        query_id = id_cell(where, number, row, self.columns.query_id)
-        yield Query(query_id, text_cell(where, number, row, self.columns.query))
+        query_id = hub_tables.id_cell(where, number, row, self.columns.query_id)
+        yield Query(query_id, hub_tables.text_cell(where, number, row, self.columns.query))
 
     def _judgement(self, where: str, number: int, row: dict[str, Any]) -> Iterator[Judgement]:
         names = self.columns
-        query_id, doc_id = (id_cell(where, number, row, name) for name in (names.judged_query, names.judged_doc))
-        yield Judgement(query_id, doc_id, whole_cell(where, number, row, names.relevance))
+        query_id, doc_id = (
+            hub_tables.id_cell(where, number, row, name) for name in (names.judged_query, names.judged_doc)
+        )
+        yield Judgement(query_id, doc_id, hub_tables.whole_cell(where, number, row, names.relevance))
 
     def fingerprint(self) -> str:
         """A digest of the local files, or of the hub's commits, and of the options."""
         tables = self.tables()
-        content = [table_digest(table) for table in tables]
+        content = [hub_tables.table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
         return digest(["hf", self.version, content, layout, asdict(self.columns)])
 

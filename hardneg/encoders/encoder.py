@@ -1,31 +1,36 @@
 """An encoder whose network runs here: texts in, vectors or weights out, with or without gradients."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain, islice
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from hardneg.encoders.inference import encode_windows, prepare
+from hardneg.encoders import towers
 from hardneg.encoders.open.loading import assembled, positions, with_prompts
 from hardneg.encoders.open.save import save_module
+from hardneg.encoders.passes import Budget, ahead, in_passes, most_tokens, usual_budget
+from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.representation import Representation, check_different
+from hardneg.encoders.representation import Representation, check_different, first_broken
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.backend import TokenSource, backend_of
-from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, has_chat_template, tokenise, tokenise_chats, typed
-from hardneg.encoders.towers import Cut, cut, evaluating, has_twins, route, twins, with_own_queries
+from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of, tokenise_segments
+from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, typed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded
+from hardneg.registry.faster import Packing
 from hardneg.runtime.distributed import World
+from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent
 
 if TYPE_CHECKING:
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
 
 _DEFAULTS = EncodeOptions()
 _SILENT = Silent()
+_PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
+TOKENISERS = min(4, os.cpu_count() or 1)
+"""Windows that are tokenised at a time: a fast tokenizer reads on all cores, unless the environment forbids it."""
 
 
 class Encoder:
@@ -61,12 +69,12 @@ class Encoder:
     @property
     def twins(self) -> bool:
         """Whether queries and documents have separate encoders."""
-        return has_twins(self.module)
+        return towers.has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
         """The modules that texts of a side pass through: the transformer first, the truncation of vectors last."""
-        parts, kept = route(self.module, side), self.spec.truncate_dim
-        return parts if kept is None else [*parts, Cut(kept, self.spec.similarity == "cosine")]
+        parts, kept = towers.route(self.module, side), self.spec.truncate_dim
+        return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
         """The same modules with another prompt of a side; None leaves it as it is."""
@@ -78,21 +86,10 @@ class Encoder:
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
         """The token ids of the texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
-        if has_chat_template(parts[0]):
-            return tokenise_chats(parts[0], texts, prompt, side, self.spec.length(side))
         prompted = [prompt + text for text in texts] if prompt else texts
         tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
         tokens = self.representation.expanded(tokens, parts[0]) if side == "query" else tokens
         return typed(tokens, self.spec.token_type(side)) if self.spec.typed else tokens
-
-    def token_source(self) -> TokenSource | None:
-        """What the ids of documents depend on; None for slow tokenizers and for chat templates."""
-        first = self.parts("document")[0]
-        backend = None if has_chat_template(first) else backend_of(first.tokenizer)
-        if backend is None:
-            return None
-        spec, side_of_cut = self.spec, first.tokenizer.truncation_side
-        return backend.source(prompt=spec.prompt("document"), length=spec.length("document"), side=side_of_cut)
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
         """The input of `embed`: int64 tensors [n, longest text] on the CPU, by the model's input names."""
@@ -106,8 +103,6 @@ class Encoder:
             ModelError: a segment is longer than the model reads, or too short for any text.
         """
         parts, prompt = self.parts("document"), self.spec.prompt("document")
-        if has_chat_template(parts[0]):
-            raise ModelError(f"model {self.spec.name!r} has a chat template, which cannot be cut: leave segments out")
         most = positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(
@@ -124,7 +119,7 @@ class Encoder:
         Raises:
             Exception: of any class, where the modules do not fit each other or the representation.
         """
-        with evaluating(self.module), torch.inference_mode():
+        with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
@@ -159,7 +154,7 @@ class Encoder:
             raise ModelError(f"model {self.spec.name!r} has no single vector a text that could be cut: leave dims out")
         if dimension == encoded.shape[-1]:
             return encoded
-        return cut(encoded, dimension, self.spec.similarity == "cosine")
+        return towers.cut(encoded, dimension, self.spec.similarity == "cosine")
 
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
@@ -202,18 +197,10 @@ class Encoder:
         Raises:
             ModelError: a number is not finite, with the first such text's number; or the first texts are all alike.
         """
-        cut = windows.cut
-
-        def tokens(start: int, texts: Sequence[str]) -> Tokens | SegmentTokens:
-            return self.tokenise(texts, side) if cut is None else self.segment(texts, cut)
-
-        make = windows.kept.through(tokens) if windows.kept else tokens
-        texts = iter(windows.texts)
-        first = list(islice(texts, 1))
-        inference = prepare(self, side, options, make)
-        for number, (start, encoded, counts) in enumerate(encode_windows(inference, chain(first, texts), advance)):
+        inference = Inference.of(self, side, options, windows.cut)
+        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows.texts, advance)):
             if not number:
-                check_different(self.spec.name, side, first[0][1], encoded)
+                check_different(self.spec.name, side, texts, encoded)
             if counts is not None and counted is not None:
                 counted(counts)
             yield start, encoded
@@ -249,6 +236,102 @@ class Encoder:
         save_module(self.module, self.spec, folder, card)
 
 
+_Window = tuple[int, Sequence[str], Tokens | SegmentTokens]
+"""The number of the first text of a window, its texts, and their tokens."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A model prepared to encode texts of a side.
+
+    parts: its modules, the first possibly in bfloat16. tokens: tokenises texts, whole or in segments. budget: tokens of
+    a pass. joins: whether windows are joined until they fill a few passes. packing: of a faster way, None for padded
+    texts.
+    """
+
+    encoder: Encoder
+    side: Side
+    parts: Sequence[nn.Module]
+    tokens: Callable[[Sequence[str]], Tokens | SegmentTokens]
+    budget: Budget
+    joins: bool
+    packing: Packing | None = None
+
+    @classmethod
+    def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
+        """Prepares a model; cut: how documents are cut into several rows each, if at all."""
+        device, (transformer, *rest) = encoder.device, encoder.parts(side)
+        whole = next(transformer.parameters()).dtype == torch.float32
+        wanted = (whole or options.precision == "bf16") and takes_bf16(options.precision, transformer, "inference")
+        parts = [towers.in_bfloat16(transformer) if wanted and whole else towers.sharing(transformer), *rest]
+        faster, packing = arrange(parts[0]), None
+        if faster is not None:
+            with _computing(encoder, parts):
+                packing = faster.packing(encoder, side, parts)
+        tokens = partial(encoder.tokenise, side=side) if cut is None else partial(encoder.segment, cut=cut)
+        budget = Budget(min(options.tokens_per_batch or usual_budget(device), most_tokens(parts[0], device)))
+        return cls(encoder, side, parts, tokens, budget, device.type != "cpu", packing)
+
+    def windows(
+        self, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]]:
+        """Yields, for each window, the number of its first text, its texts, these encoded, and the rows of each.
+
+        The rows of each text, int64 [n], are there where texts are cut into segments. A few windows are tokenised while
+        one is encoded. `advance` is called with the size of each batch.
+
+        Raises:
+            ModelError: a number is not finite; names the first such text's number, of segments their window's.
+        """
+        group, size = list[_Window](), 0
+        with ThreadPoolExecutor(TOKENISERS) as tokenisers:
+            pending = ((start, texts, tokenisers.submit(self.tokens, texts)) for start, texts in windows)
+            for start, texts, waiting in ahead(pending, TOKENISERS):
+                group.append((start, texts, waiting.result()))
+                size += int(rows_of(group[-1][2]).offsets[-1])
+                if not self.joins or size >= _PASSES * self.budget.tokens:
+                    yield from self._together(group, advance)
+                    group, size = [], 0
+            if group:
+                yield from self._together(group, advance)
+
+    def _together(
+        self, group: list[_Window], advance: Callable[[int], None]
+    ) -> Iterator[tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]]:
+        tokens, stop = [rows_of(tokenised) for _, _, tokenised in group], 0
+        encoded = self._encoded(Tokens.join(tokens), advance)
+        for (start, texts, tokenised), own in zip(group, tokens, strict=True):
+            first, stop = stop, stop + len(own.lengths)
+            part, cut = encoded if len(group) == 1 else encoded[first:stop], isinstance(tokenised, SegmentTokens)
+            if (broken := first_broken(part)) is not None:
+                position = f"{start} or a later one" if cut else str(start + broken)
+                raise ModelError(
+                    f"model {self.encoder.spec.name!r}: the vector of {self.side} text {position} (counted from 0) "
+                    "is not finite: check the model's weights, or encode with precision fp32"
+                )
+            yield start, texts, part, tokenised.counts if isinstance(tokenised, SegmentTokens) else None
+
+    def _encoded(self, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
+        encoder, form = self.encoder, self.encoder.representation
+        packing = self.packing if self.packing is not None and self.packing.takes(tokens) else None
+        put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
+        batches = token_batches if packing is None else packing.batches
+
+        def run(features: dict[str, Tensor]) -> Tensor:
+            return form.run(self.parts, features, encoder.device, self.side)
+
+        with _computing(encoder, self.parts):
+            passes = in_passes(tokens.lengths, self.budget, batches, put, run, advance)
+            return form.gathered(passes, len(tokens.lengths), encoder.dimension)
+
+
+@contextmanager
+def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
+    products = float32_products(encoder.device)
+    with towers.evaluating(encoder.module), towers.evaluating(parts[0]), products, torch.inference_mode():
+        yield
+
+
 def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
     if not prompt or all(getattr(part, "include_prompt", True) for part in parts):
         return 0
@@ -261,8 +344,8 @@ def split(encoder: Encoder) -> Encoder:
 
     An encoder with two sides already keeps its document side and gets a copy of its query side.
     """
-    queries = with_own_queries(route(encoder.module, "query"))
-    modules = [twins(queries, route(encoder.module, "document"))]
+    queries = towers.with_own_queries(towers.route(encoder.module, "query"))
+    modules = [towers.twins(queries, towers.route(encoder.module, "document"))]
     whole = assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
     named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
     return type(encoder)(named, encoder.spec, encoder.representation)

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.begun_blocks import BegunBlock
-from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
@@ -49,7 +47,7 @@ def in_passes(
     cut: Cut,
     put: Callable[[NDArray[np.int64]], _Features],
     run: Callable[[_Features], _Output],
-    begun: BegunBlock,
+    advance: Callable[[int], None],
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
     """Yields the rows of each pass, int64 [b], and their output; the next pass is copied to its device meanwhile.
 
@@ -61,18 +59,19 @@ def in_passes(
         cut: divides texts into passes.
         put: returns the features of some rows, on the device.
         run: computes the output of features.
-        begun: the output of an earlier run; its complete passes are skipped.
+        advance: called with the number of rows of each pass.
 
     Raises:
         ModelError: memory does not hold one text alone.
     """
     left = np.arange(len(lengths))
     while len(left):
-        passes, done = begun.left(left[rows] for rows in cut(lengths[left], budget.tokens)), 0
+        passes, done = [left[rows] for rows in cut(lengths[left], budget.tokens)], 0
         try:
             for rows, features in one_ahead((rows, put(rows)) for rows in passes):
                 yield rows, run(features)
                 done += 1
+                advance(len(rows))
         except torch.OutOfMemoryError as error:
             if len(passes[done]) == 1:
                 reason = " ".join(str(error).split())
@@ -87,44 +86,6 @@ def in_passes(
             budget.tokens = max(1, tried // 2)
             torch.cuda.empty_cache()
             _log.warning("the device's memory does not hold a pass of %d tokens: %d from now on", tried, budget.tokens)
-
-
-def gathered_in_parts(
-    passes: Iterator[tuple[NDArray[np.int64], _Output]],
-    begun: BegunBlock,
-    gathered: Callable[[Iterable[tuple[NDArray[np.int64], _Output]], int], Encoded],
-    advance: Callable[[int], None],
-) -> Encoded:
-    """The output of all texts in order; partial output is saved whenever that is due.
-
-    Args:
-        passes: those of `in_passes`.
-        begun: the output of an earlier run; gets the rest.
-        gathered: puts output in order on the host; takes numbers of texts with their output, and how many there are.
-        advance: called with the number of texts of each pass, and at the end of those of an earlier run.
-    """
-    reported = 0
-
-    def some(positions: list[NDArray[np.int64]]) -> Iterator[tuple[NDArray[np.int64], _Output]]:
-        nonlocal reported
-        first = reported
-        for rows, output in passes:
-            yield np.arange(reported - first, reported - first + len(rows)), output
-            positions.append(rows)
-            reported += len(rows)
-            advance(len(rows))
-            if begun.due:
-                return
-
-    while begun.missing:
-        positions: list[NDArray[np.int64]] = []
-        encoded = gathered(some(positions), begun.count)
-        own = np.concatenate(positions)
-        begun.add(own, encoded[: len(own)])
-    if begun.count > reported:
-        advance(begun.count - reported)
-    whole = begun.whole()
-    return gathered((), 0) if whole is None else whole
 
 
 def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:

@@ -1,14 +1,12 @@
 """The precision of a network, by what its device can do, and copies of it to compute with."""
 
 import shutil
-from importlib.util import find_spec
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import Attention, Precision
+from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError, UsageError
 from hardneg.registry.faster import FasterPasses, faster_passes
 from hardneg.runtime.devices import has_bf16_units
@@ -19,7 +17,6 @@ Use = Literal["inference", "training"]
 LARGE = 1_000_000
 """Weights from which on a transformer's precision makes a difference."""
 _COMPILERS = ("g++", "c++", "clang++", "cl")
-_PACKAGES = {"flash_attention_2": ("flash_attn", "flash-attn"), "flash_attention_3": ("flash_attn_interface", "")}
 
 
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
@@ -48,39 +45,12 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     return precision == "bf16"
 
 
-def arrange(network: nn.Module, options: EncodeOptions) -> FasterPasses | None:
-    """Sets the ways of a copy of a network, without gradients; returns the faster ones of a package, if it has them.
-
-    Raises:
-        ModelError: the attention is not available, or nothing can be compiled here.
-    """
-    transformer = transformer_of(network)
-    if transformer is None:
-        return None
-    if options.attention not in ("auto", transformer.config._attn_implementation):
-        check_attention(options.attention, transformer)
-        transformer.set_attn_implementation(options.attention)
-    if options.compile:
-        set_compiled(transformer)
-    faster = faster_passes() if options.attention == "auto" and not options.compile else None
+def arrange(network: nn.Module) -> FasterPasses | None:
+    """Has a copy of a network, without gradients, compute in the faster ways of a package; returns them, if any."""
+    faster = None if transformer_of(network) is None else faster_passes()
     if faster is not None:
         faster.arrange(network)
     return faster
-
-
-def check_attention(attention: Attention, transformer: Any) -> None:
-    """Refuses an implementation that is not installed, or not available for this device or network. As ModelError."""
-    named, (module, package) = f"attention is {attention}", _PACKAGES.get(attention, ("torch", ""))
-    if attention in _PACKAGES and transformer.device.type != "cuda":
-        problem = f"which needs a GPU by CUDA; this is {transformer.device.type}"
-    elif find_spec(module) is None:
-        advice = f"pip install {package}" if package else f"install what brings {module}"
-        problem = f"and {module} is not installed: {advice}"
-    elif not transformer.is_backend_compatible():
-        problem = f"and a {type(transformer).__name__} has its own attention alone"
-    else:
-        return
-    raise ModelError(f"{named}, {problem}: leave it out, or set auto")
 
 
 def set_compiled(transformer: Any) -> None:

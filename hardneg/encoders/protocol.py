@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from hardneg.encoders.spec import Attention, FullSpec, Side
+from hardneg.encoders.spec import FullSpec, Side
 from hardneg.formats.segments import Segments
 from hardneg.records.types import Lookup
 from hardneg.runtime.progress import Progress
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import torch
 
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.encoders.tokens.kept_ids import KeptIds
     from hardneg.formats.corpus import Corpus
     from hardneg.records.types import Encoded
     from hardneg.runtime.distributed import World
@@ -28,13 +27,12 @@ Form = Literal["vectors", "weights", "token-vectors"]
 class TextWindows:
     """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they have.
 
-    cut: how documents are cut into several rows each, if at all. kept: a store of their token ids.
+    cut: how documents are cut into several rows each, if at all.
     """
 
     texts: Iterable[tuple[int, Sequence[str]]]
     count: int
     cut: Segments | None = None
-    kept: "KeptIds | None" = None
 
 
 @dataclass(frozen=True)
@@ -45,21 +43,11 @@ class EncodeOptions:
         the usual one of a device (`hardneg.encoders.passes`).
     precision: `auto` is bfloat16 where the device has units for it (`hardneg.runtime.devices`).
     window: number of texts or pairs that are sorted by length together.
-    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA.
-    attention: how a transformer attends; `auto` is its library's way, or that of a package for speed.
-    compile: whether it is compiled by `torch.compile`, which takes a minute first.
-    keep_tokens: whether a stored corpus's token ids are kept beside it (`hardneg.encoders.tokens.kept_ids`).
-    begun: a folder that keeps the encoded texts of an unfinished window (`hardneg.formats.vectors.begun_blocks`).
     """
 
     tokens_per_batch: int | None = None
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     window: int = 4096
-    attention: Attention = "auto"
-    compile: bool = False
-    keep_tokens: bool = True
-    tf32: bool = False
-    begun: Path | None = None
 
 
 class StoredRows(Protocol):

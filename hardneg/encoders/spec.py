@@ -12,7 +12,6 @@ Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]
 Activation = Literal["identity", "tanh"]
 Side = Literal["query", "document"]
-Attention = Literal["auto", "sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 Precision = Literal["auto", "fp32", "bf16"]
 Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
@@ -20,7 +19,10 @@ SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 SIDES: tuple[Side, ...] = ("query", "document")
 POOLINGS = ("own", "cls", "mean", "lasttoken")
 TOKEN_TYPES = ("query_token_type", "document_token_type")
-SHORTEST = 3
+_ALLOWED = {"pooling": POOLINGS, "similarity": SIMILARITIES, "activation": ("identity", "tanh")}
+_ALLOWED |= {"dtype": ("auto", "fp32", "bf16", "fp16")}
+_LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
+_LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
 TASK = "{task}"
 """Stands for the task's description in a template, such as `Instruct: {task}\\nQuery: `."""
 
@@ -102,31 +104,15 @@ class ModelSpec:
 
     def problems(self) -> list[str]:
         """One line for each field that no model can have."""
-        lines = []
-        if not self.name.strip():
-            lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
-        if self.pooling not in POOLINGS:
-            lines.append(f"pooling is {self.pooling!r}: it can be own, cls, mean or lasttoken")
-        if self.similarity not in (None, *SIMILARITIES):
-            lines.append(
-                f"similarity is {self.similarity!r}: it can be dot or cosine, of token vectors maxsim or meanmaxsim"
-            )
-        if self.projection is not None and self.projection < 1:
-            lines.append(f"projection is {self.projection}: give a number of dimensions, or leave it out")
-        if self.activation not in ("identity", "tanh"):
-            lines.append(f"activation is {self.activation!r}: it can be identity or tanh")
-        elif self.activation != "identity" and self.projection is None:
-            lines.append(f"activation is {self.activation!r} with no projection before it: give one, or leave it out")
-        for field in TOKEN_TYPES:
-            if (value := getattr(self, field)) < 0:
-                lines.append(f"{field} is {value}: types are counted from 0")
-        if self.truncate_dim is not None and self.truncate_dim < 1:
-            lines.append(f"truncate_dim is {self.truncate_dim}: give a number of dimensions, or leave it out")
-        if self.dtype not in ("auto", "fp32", "bf16", "fp16"):
-            lines.append(f"dtype is {self.dtype!r}: it can be auto, fp32, bf16 or fp16")
-        for field in ("query_length", "document_length"):
-            if (value := getattr(self, field)) is not None and value < SHORTEST:
-                lines.append(f"{field} is {value}: at least {SHORTEST} tokens are needed")
+        lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
+        for field, allowed in _ALLOWED.items():
+            if (value := getattr(self, field)) not in allowed and (field, value) != ("similarity", None):
+                lines.append(f"{field} is {value!r}: it can be {', '.join(allowed[:-1])} or {allowed[-1]}")
+        for field, least in _LEAST.items():
+            if (value := getattr(self, field)) is not None and value < least:
+                lines.append(f"{field} is {value}: give {least} or more, or leave it out")
+        if self.activation == "tanh" and self.projection is None:
+            lines.append("activation is 'tanh' with no projection before it: give one, or leave it out")
         lines += prompt_problems({f"{side}_prompt": getattr(self, f"{side}_prompt") for side in SIDES}, self.task)
         return lines if self.adapter is None else [*lines, *self.adapter.problems()]
 

@@ -95,12 +95,17 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
         raise UsageError("the qrels hold no query, so there is nothing to evaluate")
     if relevance_level < 1:
         raise UsageError(f"relevance level {relevance_level}: the lowest that may count as relevant is 1")
-    with ranx_uncompiled("evaluation"):
+    with ranx_uncompiled("evaluation"), warnings.catch_warnings():
+        from ranx import metrics as ranx_metrics
+
+        warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
         judged, ranked = _as_arrays(run, qrels)
-        return {
-            metric.name: dict(zip(qrels, _measure(metric, judged, ranked, relevance_level), strict=True))
-            for metric in parsed
-        }
+        scores: Scores = {}
+        for metric in parsed:
+            function, level = getattr(ranx_metrics, MEASURES[metric.measure]), 1 if metric.graded else relevance_level
+            values = map(float, function(judged, ranked, metric.cutoff, level))
+            scores[metric.name] = dict(zip(qrels, values, strict=True))
+        return scores
 
 
 def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -159,39 +164,22 @@ def _as_arrays(run: Run, qrels: Qrels) -> tuple[Any, Any]:
 
     Documents are numbered within their query; unjudged ones are -1. Ranked scores spell out the run's order.
     """
-    judged, ranked = [], []
+    from numba.typed import List
+
+    judged, ranked = List(), List()
     for query_id, grades in qrels.items():
         best_first = sorted(grades, key=grades.__getitem__, reverse=True)
         numbers = {doc_id: number for number, doc_id in enumerate(best_first)}
         judged.append(_pairs(range(len(best_first)), [grades[doc_id] for doc_id in best_first]))
         doc_ids = run[query_id].doc_ids if query_id in run else ()
         ranked.append(_pairs([numbers.get(doc_id, -1) for doc_id in doc_ids], range(len(doc_ids), 0, -1)))
-    return _typed_list(judged), _typed_list(ranked)
+    return judged, ranked
 
 
-def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> Any:
+def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> NDArray[np.float64]:
     pairs = np.empty((len(numbers), 2), np.float64)
     pairs[:, 0], pairs[:, 1] = numbers, scores
     return pairs
-
-
-def _typed_list(arrays: Iterable[Any]) -> Any:
-    from numba.typed import List
-
-    typed = List()
-    for array in arrays:
-        typed.append(array)
-    return typed
-
-
-def _measure(metric: Metric, judged: Any, ranked: Any, relevance_level: int) -> list[float]:
-    from ranx import metrics
-
-    function = getattr(metrics, MEASURES[metric.measure])
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"(?s).*unsafe cast", category=Warning)
-        scores = function(judged, ranked, metric.cutoff, 1 if metric.graded else relevance_level)
-    return [float(score) for score in scores]
 
 
 def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
@@ -208,22 +196,14 @@ def answer_coverage(run: Run, answers: "PassageAnswers", query_ids: Sequence[str
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
     """
     lists = [run.get(query_id, EMPTY).doc_ids for query_id in query_ids]
-    first = _first_ranks(answers, query_ids, lists, sorted(cutoffs))
-    return {f"answer@{k}": dict(zip(query_ids, (first <= k).astype(float).tolist(), strict=True)) for k in cutoffs}
-
-
-def _first_ranks(
-    answers: "PassageAnswers", query_ids: Sequence[str], lists: Sequence[Sequence[str]], cutoffs: Sequence[int]
-) -> NDArray[np.float64]:
-    """The rank, from 1, of each question's first passage with an answer; infinite where the last cutoff has none."""
-    first = np.full(len(query_ids), np.inf)
-    for above, cutoff in zip([0, *cutoffs], cutoffs, strict=False):
+    first = np.full(len(query_ids), np.inf)  # the rank, from 1, of the first passage with an answer
+    depths = sorted(cutoffs)
+    for above, cutoff in zip([0, *depths], depths, strict=False):
         open_ = np.flatnonzero(np.isinf(first)).tolist()
         hits = answers.in_lists([query_ids[i] for i in open_], [lists[i][above:cutoff] for i in open_])
         if hits.any():
-            ranks = np.where(hits.any(1), above + 1 + hits.argmax(1), np.inf)
-            first[open_] = ranks
-    return first
+            first[open_] = np.where(hits.any(1), above + 1 + hits.argmax(1), np.inf)
+    return {f"answer@{k}": dict(zip(query_ids, (first <= k).astype(float).tolist(), strict=True)) for k in cutoffs}
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:

@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.evaluation.intervals import Interval, distributions
+from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
-from hardneg.evaluation.significance import Comparison, holm, tost, verdict
+from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import TwoLevel, system_intervals
 from hardneg.records.errors import ArtifactError
 from hardneg.store.atomic_write import replace_text
@@ -93,21 +93,20 @@ def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) 
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """The scores and comparisons of what `to_json` gave; those of a file without tests of equivalence get them."""
-    margin = float(content.get("equivalence_margin", MARGIN))
+    """The scores and comparisons of what `to_json` gave."""
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()
     }
     return Measured(
         {system: _scores(scores) for system, scores in content["per_query"].items()},
-        [Comparison(**each) for each in _tests(content["comparisons"], margin)],
+        [Comparison(**each) for each in _tests(content["comparisons"])],
         content.get("marks", {}),
         by_seed,
-        tuple(TwoLevel(**each) for each in _tests(content.get("over_seeds", []), margin)),
+        tuple(TwoLevel(**each) for each in _tests(content.get("over_seeds", []))),
         float(content.get("significance_level", LEVEL)),
         tuple(map(str, content.get("notes", ()))),
-        margin,
+        float(content.get("equivalence_margin", MARGIN)),
         content.get("query_groups"),
     )
 
@@ -116,32 +115,15 @@ def _scores(content: Mapping[str, Mapping[str, float]]) -> Scores:
     return {metric: {query_id: float(x) for query_id, x in scores.items()} for metric, scores in content.items()}
 
 
-def _tests(content: Sequence[Mapping[str, Any]], margin: float) -> list[dict[str, Any]]:
-    """The fields of tests; those of files that were written without tests of equivalence are computed here."""
+def _tests(content: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The fields of tests."""
     tests = []
     for each in content:
         fields = {name: value for name, value in each.items() if name != "verdict"}
         ends = {name: each[name] for name in ("interval", "bootstrap_interval") if name in each}
         fields |= {name: Interval(*pair) if pair else None for name, pair in ends.items()}
         tests.append(fields | ({"seeds": tuple(each["seeds"])} if "seeds" in each else {}))
-    if not all("equivalence_p" in fields for fields in tests):
-        _add_equivalence(tests, margin)
     return tests
-
-
-def _add_equivalence(tests: Sequence[dict[str, Any]], margin: float) -> None:
-    by_metric: dict[str, list[dict[str, Any]]] = {}
-    for fields in tests:
-        freedom, interval = fields.get("freedom", fields.get("n", 1) - 1), fields["interval"]
-        if "error" not in fields:
-            ends = (interval.high - interval.low) / 2 if interval else 0.0
-            fields["error"] = ends / float(distributions().t.ppf(0.975, freedom)) if ends else 0.0
-        units = fields.get("n", freedom + 1) if interval else 0
-        fields["equivalence_p"] = tost(fields["difference"], fields["error"], freedom, units, margin)
-        by_metric.setdefault(fields["metric"], []).append(fields)
-    for family in by_metric.values():
-        for fields, p in zip(family, holm([each["equivalence_p"] for each in family]), strict=True):
-            fields["equivalence_holm"] = p
 
 
 def write_metrics(path: Path, measured: Measured) -> None:

@@ -17,17 +17,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.evaluation import intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
-from hardneg.evaluation.intervals import (
-    GroupIndex,
-    Interval,
-    distributions,
-    group_index,
-    group_sums,
-    mean_interval,
-    mean_variance,
-    unit_count,
-)
+from hardneg.evaluation.intervals import GroupIndex, Interval
 from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import FIXED, generator
@@ -99,13 +91,13 @@ def paired_t_test(differences: NDArray[np.float64], groups: GroupIndex | None = 
     Where all are the same the test has no variance to go by: then it is the p of equal signs of all n queries, or
     groups, 2 ^ (1 - n), and 1 of differences that are all zero.
     """
-    component = mean_variance(differences, groups)
+    component = intervals.mean_variance(differences, groups)
     if not component.freedom or not differences.any():
         return 1.0
     mean, error, tiny = abs(float(differences.mean())), component.variance**0.5, _TOLERANCE * np.abs(differences).max()
     if error <= tiny:
-        return 1.0 if mean <= tiny else float(2.0 ** (1 - unit_count(differences, groups)))
-    return float(2 * distributions().t.sf(mean / error, component.freedom))
+        return 1.0 if mean <= tiny else float(2.0 ** (1 - intervals.unit_count(differences, groups)))
+    return float(2 * intervals.distributions().t.sf(mean / error, component.freedom))
 
 
 def randomisation_test(
@@ -118,7 +110,7 @@ def randomisation_test(
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
-    options, sums = options or Randomisation(), group_sums(differences, groups)
+    options, sums = options or Randomisation(), intervals.group_sums(differences, groups)
     moved = sums[sums != 0.0]
     if len(sums) < 2 or len(moved) == 0:
         return 1.0
@@ -149,7 +141,7 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
         return 1.0
     if error <= _TOLERANCE * max(margin, abs(difference)):
         return float(max(0.0, 1.0 - distance) ** units) if distance > 0 else 1.0
-    return float(distributions().t.sf(distance / error, freedom))
+    return float(intervals.distributions().t.sf(distance / error, freedom))
 
 
 def verdict(test: _Tested, level: float) -> Verdict:
@@ -188,7 +180,16 @@ def compare(
         UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
             no group.
     """
-    _check(scores, baselines)
+    unknown = [name for name in baselines if name not in scores]
+    if unknown:
+        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems: {', '.join(scores)}")
+    first = next(iter(scores), "")
+    for name, values in scores.items():
+        if not values:
+            raise UsageError(f"{name} has no scored query, so it cannot be compared")
+        if values.keys() != scores[first].keys():
+            counts = f"{len(values)} and {len(scores[first])}"
+            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
     pairs = pairs_of(list(scores), list(dict.fromkeys(baselines)))
     tests = [_compared(pair, scores, metric, options or Randomisation(), design or Design()) for pair in pairs]
     t, randomisation = holm([each.t_p for each in tests]), holm([each.randomisation_p for each in tests])
@@ -209,15 +210,19 @@ def _compared(
     """A pair's tests, not yet corrected for number."""
     system, baseline = scores[pair[0]], scores[pair[1]]
     values = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
-    groups = group_index(list(system), design.groups)
-    component, mean, units = mean_variance(values, groups), float(values.mean()), unit_count(values, groups)
+    groups = intervals.group_index(list(system), design.groups)
+    component, mean, units = (
+        intervals.mean_variance(values, groups),
+        float(values.mean()),
+        intervals.unit_count(values, groups),
+    )
     t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
     equivalence_p = tost(mean, component.variance**0.5, component.freedom, units, design.margin)
     comparison = Comparison(
         *pair,
         metric,
         difference=mean,
-        interval=mean_interval(values, groups),
+        interval=intervals.mean_interval(values, groups),
         n=len(values),
         t_p=t_p,
         t_holm=t_p,
@@ -253,19 +258,6 @@ def compare_all(
         if measured or not baselines:
             comparisons += compare(by_system, metric, measured, options, design)
     return comparisons
-
-
-def _check(scores: Mapping[str, Mapping[str, float]], baselines: Sequence[str]) -> None:
-    unknown = [name for name in baselines if name not in scores]
-    if unknown:
-        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems: {', '.join(scores)}")
-    first = next(iter(scores), "")
-    for name, values in scores.items():
-        if not values:
-            raise UsageError(f"{name} has no scored query, so it cannot be compared")
-        if values.keys() != scores[first].keys():
-            counts = f"{len(values)} and {len(scores[first])}"
-            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:

@@ -11,25 +11,15 @@ seeds and systems. Seeds are nested in systems: seed 1 of one system has nothing
 the two have a training in common. Then differences seed by seed are a single such table.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.evaluation import intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import (
-    Component,
-    GroupIndex,
-    Interval,
-    distributions,
-    group_index,
-    group_sums,
-    group_weights,
-    interval_of,
-    mean_variance,
-    unit_count,
-)
+from hardneg.evaluation.intervals import Component, GroupIndex, Interval
 from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.significance import Design, holm, pairs_of, tost
@@ -95,7 +85,9 @@ class Spread:
         """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
         if not self.query.freedom:
             return None
-        half = float(distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        half = (
+            float(intervals.distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
+        )
         return Interval(self.mean - half, self.mean + half)
 
 
@@ -110,8 +102,8 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     several = [table for table in tables if len(table) > 1]
     return Spread(
         float(by_query.mean()),
-        mean_variance(by_query, groups),
-        tuple(mean_variance(table.mean(axis=1)) for table in several),
+        intervals.mean_variance(by_query, groups),
+        tuple(intervals.mean_variance(table.mean(axis=1)) for table in several),
         tuple(_rest_variance(table, groups) for table in several),
     )
 
@@ -128,14 +120,14 @@ def spread_over_collections(
     collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
     tables have them, and their groups.
     """
-    groups = [group_index(*each) for each in queries] if queries else [None] * len(collections)
+    groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
     parts = [spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
     several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
     by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
     return Spread(
         float(np.mean([part.mean for part in parts])),
         _mean_of([part.query for part in parts]),
-        tuple(mean_variance(values) for values in by_seed),
+        tuple(intervals.mean_variance(values) for values in by_seed),
         tuple(_mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
     )
 
@@ -148,11 +140,11 @@ def _mean_of(components: Sequence[Component]) -> Component:
 
 def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
-    sums = np.array([group_sums(row, groups) for row in rest])
+    sums = np.array([intervals.group_sums(row, groups) for row in rest])
     seeds, units = sums.shape
     if seeds < 2 or units < 2:
         return Component(0.0, 0)
-    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else group_weights(groups)
+    weights, freedom = (units / (units - 1), units - 1.0) if groups is None else intervals.group_weights(groups)
     squares = float((weights * np.square(sums)).sum())
     return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
 
@@ -165,7 +157,7 @@ def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
 def _t_p(mean: float, variance: float, freedom: float) -> float:
     if variance == 0.0:
         return 1.0 if mean == 0.0 else 0.0
-    return float(2 * distributions().t.sf(abs(mean) / variance**0.5, freedom))
+    return float(2 * intervals.distributions().t.sf(abs(mean) / variance**0.5, freedom))
 
 
 def system_intervals(
@@ -173,7 +165,7 @@ def system_intervals(
 ) -> dict[str, Interval | None]:
     """Return the 95 % interval of a system's mean by each metric: over queries and seeds where it has several seeds."""
     return {
-        metric: interval_over_seeds(metric, seeds, groups) if seeds else interval_of(values, groups)
+        metric: interval_over_seeds(metric, seeds, groups) if seeds else intervals.interval_of(values, groups)
         for metric, values in scores.items()
     }
 
@@ -184,7 +176,7 @@ def interval_over_seeds(
     """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
     rows = [scores[metric] for scores in seeds.values()]
     table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
-    return spread([table], group_index(list(rows[0]), groups)).interval
+    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
 
 
 SEED_LEVEL = 0.05
@@ -219,8 +211,8 @@ class TwoLevel:
     bootstrap_p: float
     bootstrap_holm: float
     seed_p: float
-    seeds: tuple[int, int]
-    shared: bool
+    seeds: tuple[int, int] = (1, 1)
+    shared: bool = False
     equivalence_p: float = 1.0
     equivalence_holm: float = 1.0
     groups: int | None = None
@@ -233,57 +225,6 @@ class TwoLevel:
     def within_seeds(self) -> bool:
         """Whether the difference is within the seeds' noise: the same two trained anew might be the other way round."""
         return self.seed_p >= SEED_LEVEL
-
-
-@dataclass(frozen=True)
-class SeedScores:
-    """Scores of all systems by one metric.
-
-    tables: of each system [seeds, queries], queries in one order. seeds: in the order of the rows, of those systems
-    that have several. shared: pairs of systems in which a seed is one draw for both. groups: those of the queries.
-    """
-
-    tables: Mapping[str, SeedTable]
-    seeds: Mapping[str, Sequence[int]]
-    shared: Collection[frozenset[str]] = ()
-    groups: GroupIndex | None = None
-
-    @classmethod
-    def of(
-        cls,
-        metric: str,
-        results: Mapping[str, Scores],
-        by_seed: Mapping[str, Mapping[int, Scores]],
-        shared: Sequence[tuple[str, str]] = (),
-        groups: Mapping[str, str] | None = None,
-    ) -> "SeedScores":
-        """From the scores of each system, which are means where it has several seeds, and those of each seed."""
-        measured = [system for system, scores in results.items() if metric in scores]
-        order = sorted(results[measured[0]][metric])
-        rows = {system: [*by_seed.get(system, {0: results[system]}).values()] for system in measured}
-        tables = {
-            system: np.array([[scores[metric][query_id] for query_id in order] for scores in seeds], np.float64)
-            for system, seeds in rows.items()
-        }
-        numbers = {system: list(by_seed[system]) for system in measured if system in by_seed}
-        return cls(tables, numbers, frozenset(map(frozenset, shared)), group_index(order, groups))
-
-    def share(self, one: str, other: str) -> bool:
-        """Whether two systems are to be compared seed by seed."""
-        same = self.seeds.get(one) == self.seeds.get(other)
-        return same and frozenset((one, other)) in self.shared
-
-    def compared(self, one: str, other: str) -> Spread:
-        """The difference of two systems."""
-        first, second = self.tables[one], self.tables[other]
-        return spread([first - second] if self.share(one, other) else [first, second], self.groups)
-
-    def drawn(self, one: str, other: str, means: Mapping[str, SeedTable], options: Resampling) -> NDArray[np.float64]:
-        """Differences [draws] of two systems; means: of each [draws, seeds], over drawn queries."""
-        first = seed_weights(len(self.tables[one]), one, options)
-        second = first if self.share(one, other) else seed_weights(len(self.tables[other]), other, options)
-        drawn: NDArray[np.float64] = (first * means[one]).sum(axis=1) - (second * means[other]).sum(axis=1)
-        return drawn
 
 
 def compare_over_seeds(
@@ -301,14 +242,30 @@ def compare_over_seeds(
     correction is over the comparisons by a metric.
     """
     options, design = options or Resampling(), design or Design()
-    comparisons: list[TwoLevel] = []
+    together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()
     for metric in dict.fromkeys(name for scores in results.values() for name in scores) if by_seed else ():
-        scores = SeedScores.of(metric, results, by_seed, shared, design.groups)
-        against = [name for name in baselines if name in scores.tables]
-        pairs = pairs_of(list(scores.tables), against) if against or not baselines else []
-        pairs = [pair for pair in pairs if {*pair} & scores.seeds.keys()]
-        means = query_draws(scores.tables, options, scores.groups) if pairs else {}
-        tests = [_compared(metric, scores, pair, scores.drawn(*pair, means, options), design.margin) for pair in pairs]
+        measured = {system: scores for system, scores in results.items() if metric in scores}
+        order = sorted(next(iter(measured.values()))[metric])
+        groups = intervals.group_index(order, design.groups)
+        tables = dict[str, SeedTable]()
+        for system, scores in measured.items():
+            rows = by_seed.get(system, {0: scores}).values()
+            tables[system] = np.array([[each[metric][query_id] for query_id in order] for each in rows], np.float64)
+        against = [name for name in baselines if name in tables]
+        pairs = pairs_of(list(tables), against) if against or not baselines else []
+        pairs = [pair for pair in pairs if {*pair} & by_seed.keys()]
+        means = query_draws(tables, options, groups) if pairs else {}
+        units, tests = intervals.unit_count(np.empty(len(order)), groups), list[TwoLevel]()
+        for pair in pairs:
+            first, second = (tables[name] for name in pair)
+            same = frozenset(pair) in together and [*by_seed.get(pair[0], ())] == [*by_seed.get(pair[1], ())]
+            difference = spread([first - second] if same else [first, second], groups)
+            one = seed_weights(len(first), pair[0], options)
+            other = one if same else seed_weights(len(second), pair[1], options)
+            draws = (one * means[pair[0]]).sum(axis=1) - (other * means[pair[1]]).sum(axis=1)
+            test = _compared((*pair, metric), difference, draws, units, design.margin)
+            counts = None if groups is None else units
+            tests.append(replace(test, seeds=(len(first), len(second)), shared=same, groups=counts))
         t, bootstrap = holm([each.t_p for each in tests]), holm([each.bootstrap_p for each in tests])
         equivalence = holm([each.equivalence_p for each in tests])
         comparisons += [
@@ -319,17 +276,14 @@ def compare_over_seeds(
 
 
 def _compared(
-    metric: str, scores: SeedScores, pair: tuple[str, str], draws: NDArray[np.float64], margin: float
+    names: tuple[str, str, str], difference: Spread, draws: NDArray[np.float64], units: int, margin: float
 ) -> TwoLevel:
-    """A pair's tests, not yet corrected for number."""
-    difference = scores.compared(*pair)
-    error, units = difference.variance**0.5, unit_count(scores.tables[pair[0]][0], scores.groups)
-    several = units > 1
+    """A pair's tests by a metric, not yet corrected for number; units: how many queries, or groups, there are."""
+    error, several = difference.variance**0.5, units > 1
     p = bootstrap_p(draws, difference.freedom) if several else 1.0
     equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)
     return TwoLevel(
-        *pair,
-        metric,
+        *names,
         difference.mean,
         error,
         difference.query.variance**0.5,
@@ -342,9 +296,6 @@ def _compared(
         bootstrap_p=p,
         bootstrap_holm=p,
         seed_p=difference.seed_p,
-        seeds=(len(scores.tables[pair[0]]), len(scores.tables[pair[1]])),
-        shared=scores.share(*pair),
         equivalence_p=equivalence_p,
         equivalence_holm=equivalence_p,
-        groups=None if scores.groups is None else units,
     )

@@ -345,17 +345,15 @@ def extended(
         if not judged:
             raise DataError(f"{path}: holds no judgements; leave it out")
         rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
-        problems = [
-            f"line {number}, {f'document {item.doc_id!r}' if item.query_id in queries else f'query {item.query_id!r}'}"
-            for (number, item), row in zip(judged, rows, strict=True)
-            if item.query_id not in queries or row < 0
-        ]
-        if problems:
-            beyond = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
-            shown = "; ".join(problems[:_SHOWN])
-            raise DataError(f"{path}: judges what the dataset does not have: {shown}{beyond}")
-        for _, (query_id, doc_id, relevance) in judged:
+        problems = list[str]()
+        for (number, (query_id, doc_id, relevance)), row in zip(judged, rows, strict=True):
+            if query_id not in queries or row < 0:
+                lacking = f"document {doc_id!r}" if query_id in queries else f"query {query_id!r}"
+                problems.append(f"line {number}, {lacking}")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
+        if problems:
+            beyond = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
+            raise DataError(f"{path}: judges what the dataset does not have: {'; '.join(problems[:_SHOWN])}{beyond}")
     added = positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

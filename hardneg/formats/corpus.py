@@ -54,20 +54,24 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
             progress.task("corpus", None, "passages") as task,
         ):
             for block in _blocks(documents):
-                writer.write_batch(_batch(block))
+                try:
+                    columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
+                except (UnicodeEncodeError, pa.ArrowException) as error:
+                    ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
+                    raise DataError(f"documents {ends} hold a title or text that is not Unicode: {error}") from error
+                writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 hash_texts(document.doc_id for document in block).tofile(ids)
                 hash_texts(normalise(document.contents) for document in block).tofile(contents)
                 count += len(block)
                 task.advance(len(block))
         file.flush()
         os.fsync(file.fileno())
-    hashes = np.fromfile(spools[0], np.uint64)
-    order = np.argsort(hashes, stable=True)
-    _refuse_repeats(folder, hashes[order], order)
-    save_array(folder / DOC_INDEX, np.stack([hashes[order], order.astype(np.uint64)]))
-    hashes = np.fromfile(spools[1], np.uint64)
+    doc_hashes, hashes = (np.fromfile(spool, np.uint64) for spool in spools)
+    order = np.argsort(doc_hashes, stable=True)
+    save_array(folder / DOC_INDEX, np.stack([doc_hashes[order], order.astype(np.uint64)]))
     save_array(folder / HASHES, hashes)
     save_array(folder / ORDER, np.argsort(hashes, stable=True))
+    _refuse_repeats(Corpus.open(folder), doc_hashes[order], order)
     for spool in spools:
         spool.unlink()
     return count
@@ -93,30 +97,14 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield block
 
 
-def _batch(block: list[Document]) -> pa.RecordBatch:
-    try:
-        columns = [pa.array([getattr(document, name) for document in block], pa.string()) for name in COLUMNS]
-    except (UnicodeEncodeError, pa.ArrowException) as error:
-        ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
-        raise DataError(f"documents {ends} hold a title or text that is not Unicode text: {error}") from error
-    return pa.record_batch(columns, schema=_SCHEMA)
-
-
-def _refuse_repeats(folder: Path, hashes: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
+def _refuse_repeats(corpus: "Corpus", hashes: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
     equal = np.flatnonzero(hashes[1:] == hashes[:-1])
-    if not len(equal):
-        return
-    batches = map_batches(folder / TEXTS, COLUMNS)
-    starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
-    seen: dict[str, int] = {}
-    for row in np.unique(order[np.concatenate([equal, equal + 1])]).tolist():
-        number = int(np.searchsorted(starts, row, "right")) - 1
-        doc_id = batches[number].column(0)[row - int(starts[number])].as_py()
-        if doc_id in seen:
+    rows, seen = np.unique(order[np.concatenate([equal, equal + 1])]), dict[str, int]()
+    for row, doc_id in zip(rows.tolist(), corpus.ids(rows), strict=True):
+        if seen.setdefault(doc_id, row) != row:
             where = f"as documents {seen[doc_id] + 1} and {row + 1}"
             reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
             raise Unplaced(Document(doc_id, ""), reason, again=True)
-        seen[doc_id] = row
 
 
 _ROWS = 4096
@@ -142,7 +130,7 @@ class Corpus:
     def open(cls, folder: Path) -> "Corpus":
         """Maps the files of a folder. Raises ArtifactError where one is missing, cut off or foreign."""
         folder = Path(folder)
-        batches = map_batches(folder / TEXTS, ["doc_id", "title", "text"])
+        batches = map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
         count = int(starts[-1])
         return cls(
@@ -322,23 +310,20 @@ def document_lengths(corpus: Corpus) -> dict[str, float]:
 
     Memory: 4 bytes a document.
     """
-    parts = [
-        _words(part.column(1)) + _words(part.column(2))
-        for batch in corpus.batches
-        for part in (batch.slice(start, _ROWS) for start in range(0, batch.num_rows, _ROWS))
-    ]
-    if not parts:
-        return {}
-    words = np.concatenate(parts)
-    median, high = (int(value) for value in np.percentile(words, [50, 95]))
-    return {"mean": round(float(words.mean()), 1), "median": median, "95 %": high, "longest": int(words.max())}
-
-
-def _words(texts: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     import pyarrow.compute as pc
 
-    lengths: np.ndarray[tuple[int], np.dtype[np.int32]] = pc.count_substring_regex(texts, WORD).to_numpy(False)
-    return lengths
+    def words(texts: pa.Array) -> NDArray[np.int32]:
+        return np.asarray(pc.count_substring_regex(texts, WORD).to_numpy(False), np.int32)
+
+    starts = range(0, len(corpus), _ROWS)
+    parts = (part for start in starts for part in corpus._parts(start, min(start + _ROWS, len(corpus)), [1, 2]))
+    lengths = np.concatenate(
+        [np.empty(0, np.int32), *(words(part.column(0)) + words(part.column(1)) for part in parts)]
+    )
+    if not len(lengths):
+        return {}
+    median, high = (int(value) for value in np.percentile(lengths, [50, 95]))
+    return {"mean": round(float(lengths.mean()), 1), "median": median, "95 %": high, "longest": int(lengths.max())}
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:

@@ -15,19 +15,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hardneg.formats import text_lines
 from hardneg.formats.source_files import Part, Record, parsed
-from hardneg.formats.text_lines import (
-    Unplaced,
-    checked_id,
-    id_field,
-    id_problem,
-    json_row,
-    lines_or_errors,
-    one_word,
-    read_lines,
-    text_field,
-    texts_field,
-)
 from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Answers, Query
@@ -46,6 +35,7 @@ _TAG = re.compile(
 )
 _NUMBER = re.compile(r"\b(?:number|id)\s*=\s*[\"']([^\"']*)")
 _LABEL = re.compile(r"^\s*(number|domain|topic|description|summary|narrative|concept\(?s?\)?)\s*:", re.IGNORECASE)
+_BLOCK = re.compile(r"<\s*top(?:ic)?\b.*?(?:(</\s*top(?:ic)?\s*>)|(?=<\s*top(?:ic)?\b)|\Z)", re.IGNORECASE | re.DOTALL)
 _SHOWN = 10
 OWN = "queries of the file left out: the dataset has them"
 SAME_TEXT = "queries of the file with the text of one of the dataset's"
@@ -100,13 +90,13 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
 def _check(query: Query, known: dict[str, None]) -> None:
     if not (isinstance(query.query_id, str) and isinstance(query.text, str)):
         raise DataError(f"query {query.query_id!r}: id and text must be strings")
-    if not one_word(query.query_id):
-        raise DataError(f"query {id_problem(query.query_id)}")
+    if not text_lines.one_word(query.query_id):
+        raise DataError(f"query {text_lines.id_problem(query.query_id)}")
     if not query.text.strip():
-        raise Unplaced(query, f"query {query.query_id!r} has no text")
+        raise text_lines.Unplaced(query, f"query {query.query_id!r} has no text")
     if query.query_id in known:
         reason = f"query id {query.query_id!r} occurs twice in one split; query ids must be unique"
-        raise Unplaced(query, reason, again=True)
+        raise text_lines.Unplaced(query, reason, again=True)
     known[query.query_id] = None
 
 
@@ -128,8 +118,11 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
     """The answers by query id; none where there is no such file. Raises DataError where a line is malformed."""
     if not path.exists():
         return {}
-    rows = ((number, json_row(path, number, line)) for number, line in read_lines(path))
-    return {id_field(path, number, row, "query_id"): texts_field(path, number, row, "answers") for number, row in rows}
+    rows = ((number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
+    return {
+        text_lines.id_field(path, number, row, "query_id"): text_lines.texts_field(path, number, row, "answers")
+        for number, row in rows
+    }
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> Part:
@@ -145,7 +138,7 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> P
 
 
 def _read(path: Path, field: str) -> Iterator[tuple[int, Record | DataError]]:
-    lines = lines_or_errors(path)
+    lines = text_lines.lines_or_errors(path)
     first = list[tuple[int, str | DataError]]()
     for item in lines:
         first.append(item)
@@ -163,39 +156,34 @@ def query_line(path: Path, number: int, line: str) -> Query:
     cells = line.split("\t")
     if len(cells) != 2:
         raise DataError.at(path, number, f"{counted(len(cells), 'column')}; an id, a tab and a text are expected")
-    return Query(checked_id(path, number, cells[0]), cells[1])
+    return Query(text_lines.checked_id(path, number, cells[0]), cells[1])
 
 
 def _json_query(path: Path, number: int, line: str) -> Query:
-    row = json_row(path, number, line)
+    row = text_lines.json_row(path, number, line)
     key = next((key for key in _TEXTS if key in row), _TEXTS[0])
-    return Query(id_field(path, number, row, *_IDS), text_field(path, number, row, key))
+    return Query(text_lines.id_field(path, number, row, *_IDS), text_lines.text_field(path, number, row, key))
 
 
 def _blocks(
-    path: Path, lines: Iterator[tuple[int, str | DataError]], field: str
+    path: Path, lines: Iterable[tuple[int, str | DataError]], field: str
 ) -> Iterator[tuple[int, Record | DataError]]:
-    begun, block, empty = 0, "", True
-    for number, line in lines:
+    texts, last = dict[int, str](), 0
+    for last, line in lines:
         if isinstance(line, DataError):
-            yield number, line
-            continue
-        for piece in re.split(r"(?=<\s*top(?:ic)?\b)|(?<=</top>)|(?<=</topic>)", line, flags=re.IGNORECASE):
-            tag = _TAG.match(piece.lstrip())
-            if tag and tag[2].lower() in ("top", "topic") and not tag[1]:
-                if begun:
-                    yield begun, DataError.at(path, begun, "this <top> has no </top>")
-                begun, block, empty = number, "", False
-            block += f"{piece}\n"
-            if begun and re.search(r"</\s*top(?:ic)?\s*>", piece, re.IGNORECASE):
-                try:
-                    yield begun, _block_query(path, begun, block, field)
-                except DataError as error:
-                    yield begun, error
-                begun = 0
-    if begun:
-        yield begun, DataError.at(path, begun, "this <top> has no </top>: the file is cut off")
-    if empty:
+            yield last, line
+        else:
+            texts[last] = line
+    text = "\n".join(texts.get(number, "") for number in range(1, last + 1))
+    for block in _BLOCK.finditer(text):
+        number = text.count("\n", 0, block.start()) + 1
+        try:
+            if not block[1]:
+                raise DataError.at(path, number, "this <top> has no </top>")
+            yield number, _block_query(path, number, block[0], field)
+        except DataError as error:
+            yield number, error
+    if not _BLOCK.search(text):
         yield 1, DataError.at(path, 1, "no query in this file: `<top>` blocks and `<topic>` elements are read")
 
 
@@ -215,7 +203,7 @@ def _block_query(path: Path, number: int, block: str, field: str) -> Query:
     missing = [f"<{name}>" for name, value in (("num", query_id), (field, text)) if not value]
     if missing:
         raise DataError.at(path, number, f"this <{tags[0][2]}> has no {' and no '.join(missing)}")
-    return Query(checked_id(path, number, query_id), text)
+    return Query(text_lines.checked_id(path, number, query_id), text)
 
 
 def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
@@ -236,48 +224,22 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
     for number, record in topics_part(path).read():
         if not isinstance(record, Query):
             problems.append(str(record))
-        elif problem := _problem(record, lines, known):
-            problems.append(f"{path}:{number}: {problem}")
-        elif record.query_id in known:
+            continue
+        query_id, problem = record.query_id, ""
+        if not record.text.strip():
+            problem = "has no text"
+        elif query_id in lines:
+            problem = f"stands in line {lines[query_id]} already; make ids unique"
+        elif known.get(query_id, record.text) != record.text:
+            problem = "is one of the dataset's, with another text; give it another id"
+        if problem:
+            problems.append(f"{path}:{number}: query {query_id!r} {problem}")
+        elif query_id in known:
             facts[OWN] += 1
         else:
-            lines[record.query_id] = number
+            lines[query_id] = number
             facts[SAME_TEXT] += record.text in texts
             yield record
     if problems:
         more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
         raise DataError("\n".join([*problems[:_SHOWN], *more]))
-
-
-def _problem(query: Query, lines: Mapping[str, int], known: Mapping[str, str]) -> str | None:
-    if not query.text.strip():
-        return f"query {query.query_id!r} has no text"
-    if query.query_id in lines:
-        return f"query id {query.query_id!r} stands in line {lines[query.query_id]} already; make ids unique"
-    if known.get(query.query_id, query.text) != query.text:
-        return f"query id {query.query_id!r} is one of the dataset's, with another text; give it another id"
-    return None
-
-
-def read_sources(path: Path, query_ids: Sequence[str]) -> list[str]:
-    """The name of each query's source.
-
-    Args:
-        path: lines of a query's id, a tab and a name; plain or gzip. Those of other queries are passed over.
-        query_ids: the queries.
-
-    Raises:
-        DataError: a line is of another form, a query has two names, or one has none.
-    """
-    sources: dict[str, str] = {}
-    for number, line in read_lines(path):
-        query_id, _, name = (part.strip() for part in line.partition("\t"))
-        if not (query_id and name) or "\t" in name:
-            raise DataError.at(path, number, "a query's id, a tab and the name of its source are expected")
-        if sources.setdefault(query_id, name) != name:
-            reason = f"query {query_id!r} is of {sources[query_id]!r} above: leave one line out"
-            raise DataError.at(path, number, reason)
-    if missing := [query_id for query_id in query_ids if query_id not in sources]:
-        reason = f"no source of {len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}"
-        raise DataError(f"{path}: {reason}: add a line with its id, a tab and a name")
-    return [sources[query_id] for query_id in query_ids]

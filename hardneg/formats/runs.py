@@ -23,8 +23,6 @@ from hardneg.store.atomic_write import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}
-_CONTROLS = [bytes([code]) for code in (*range(32), 127) if code not in b"\t\n"]
-_MORE_CONTROLS = [chr(code).encode() for code in (*range(128, 160), 0x2028, 0x2029, 0xFEFF)]
 
 
 class RunLines(NamedTuple):
@@ -50,8 +48,9 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
 
 def _parse_at_once(data: bytes) -> RunLines | None:
     """Parses a file without any irregularity; None where `_parse_by_line` has to look closer."""
-    delimiter = b"\t" if b"\t" in data else b" "
-    if not data or not _is_regular(data, delimiter):
+    delimiter, other = (b"\t", b" ") if b"\t" in data else (b" ", b"\t")
+    irregular = (other, b"\r", b"\v", b"\f", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
+    if not data or data[:1] == delimiter or data[-1:] == delimiter or any(part in data for part in irregular):
         return None
     try:
         data.isascii() or data.decode()
@@ -65,70 +64,48 @@ def _parse_at_once(data: bytes) -> RunLines | None:
         )
     except (pa.ArrowInvalid, UnicodeDecodeError):
         return None
-    query_ids, query_codes = _encoded(table["query_id"])
-    doc_ids, doc_codes = _encoded(table["doc_id"])
+    encoded = [table[name].combine_chunks().dictionary_encode() for name in ("query_id", "doc_id")]
+    query_ids, doc_ids = (column.dictionary.to_pylist() for column in encoded)
+    query_codes, doc_codes = (column.indices.to_numpy().astype(np.int64) for column in encoded)
     scores = _as_float32(table["score"].to_numpy())
     pairs = np.sort(query_codes * len(doc_ids) + doc_codes)
-    good = np.isfinite(scores).all() and not (pairs[1:] == pairs[:-1]).any()
+    good = np.isfinite(scores).all() and not (pairs[1:] == pairs[:-1]).any() and all(map(one_word, query_ids + doc_ids))
     return RunLines(query_ids, query_codes, doc_ids, doc_codes, scores) if good else None
 
 
-def _is_regular(data: bytes, delimiter: bytes) -> bool:
-    other = b" " if delimiter == b"\t" else b"\t"
-    irregular = (other, b"\r", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
-    inside = any(part in data for part in (*irregular, *_CONTROLS))
-    inside = inside or (not data.isascii() and any(part in data for part in _MORE_CONTROLS))
-    return not (inside or data.startswith(delimiter) or data.endswith(delimiter))
-
-
-def _encoded(column: pa.ChunkedArray) -> tuple[list[str], NDArray[np.int64]]:
-    encoded = column.combine_chunks().dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
-
-
-def _as_float32(scores: NDArray[np.float64]) -> NDArray[np.float32]:
+def _as_float32(scores: NDArray[Any]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         return scores.astype(np.float32)
 
 
 def _parse_by_line(path: Path, data: bytes, first: int) -> RunLines:
-    query_index: dict[str, int] = {}
-    doc_index: dict[str, int] = {}
-    seen: set[tuple[int, int]] = set()
-    scores: list[float] = []
-    codes: list[tuple[int, int]] = []
+    query_index, doc_index = dict[str, int](), dict[str, int]()
+    scores: dict[tuple[int, int], float] = {}
     for number, line in enumerate(data.split(b"\n"), first):
         if not line.strip():
             continue
-        query_id, doc_id, score = _fields(path, number, line)
-        query_code = query_index.setdefault(query_id, len(query_index))
-        pair = query_code, doc_index.setdefault(doc_id, len(doc_index))
-        if pair in seen:
+        try:
+            fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have blanks, as for trec_eval
+        except UnicodeDecodeError as error:
+            raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
+        if len(fields) != len(_COLUMNS):
+            reason = f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)"
+            raise DataError.at(path, number, reason)
+        query_id, doc_id = (checked_id(path, number, fields[i]) for i in (0, 2))
+        try:
+            score = float(fields[4].replace("_", "?"))
+        except ValueError as error:
+            raise DataError.at(path, number, f"score {fields[4]!r} is not a number") from error
+        if not np.isfinite(_as_float32(np.array(score))):
+            raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
+        pair = query_index.setdefault(query_id, len(query_index)), doc_index.setdefault(doc_id, len(doc_index))
+        if pair in scores:
             raise DataError.at(path, number, f"document {doc_id} comes twice for query {query_id}: keep one")
-        seen.add(pair)
-        codes.append(pair)
-        scores.append(score)
-    pairs = np.array(codes, dtype=np.int64).reshape(-1, 2)
-    return RunLines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array(scores, dtype=np.float32))
+        scores[pair] = score
+    pairs = np.array(list(scores), dtype=np.int64).reshape(-1, 2)
+    return RunLines(list(query_index), pairs[:, 0], list(doc_index), pairs[:, 1], np.array([*scores.values()], "f4"))
 
 
-def _fields(path: Path, number: int, line: bytes) -> tuple[str, str, float]:
-    try:
-        fields = [field.decode() for field in line.split(maxsplit=5)]  # a tag may have blanks, as for trec_eval
-    except UnicodeDecodeError as error:
-        raise DataError.at(path, number, "not UTF-8 text: save the file as UTF-8") from error
-    if len(fields) != len(_COLUMNS):
-        raise DataError.at(path, number, f"{counted(len(fields), 'column')}, not 6 (query_id Q0 doc_id rank score tag)")
-    try:
-        score = float(fields[4].replace("_", "?"))
-    except ValueError as error:
-        raise DataError.at(path, number, f"score {fields[4]!r} is not a number") from error
-    if not np.isfinite(_as_float32(np.array(score))):
-        raise DataError.at(path, number, f"score {fields[4]!r} is not a finite 32-bit number")
-    return checked_id(path, number, fields[0]), checked_id(path, number, fields[2]), score
-
-
-_LONGEST_LINE = 1 << 24
 _SUBNORMAL = 0x007FFFFF  # the bit pattern of the largest float32 that is not normal
 _LARGEST = 0x7F7FFFFF - _SUBNORMAL
 
@@ -150,9 +127,9 @@ def read_run(path: Path) -> Run:
             control characters, a score that is not a finite float32, or a document that stands twice for one query;
             naming the file, where it holds nothing.
     """
-    run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path, _LONGEST_LINE)))))
+    run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path)))))
     if not run:
-        raise DataError(f"{path}: the run is empty{'' if path.is_file() else '; a pipe can be read only once'}")
+        raise DataError(f"{path}: the run is empty")
     return run
 
 
@@ -199,7 +176,7 @@ def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> It
 def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     """All lines of some queries that follow each other, and the number of the first line."""
     first, rest = 1, b""
-    for chunk in read_bytes(path, _LONGEST_LINE):
+    for chunk in read_bytes(path):
         rest += chunk
         if end := _last_query(rest):
             yield first, rest[:end]
@@ -222,24 +199,19 @@ def _last_query(data: bytes) -> int:
 
 
 def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
-    order = _trec_eval_order(lines)
+    """Each query's list in trec_eval's order."""
+    import pyarrow.compute as pc
+
+    order = np.lexsort((-lines.scores, lines.query_codes))
+    scores, queries = lines.scores[order], lines.query_codes[order]
+    if ((scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])).any():
+        ranks = pc.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
+        order = np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
     doc_ids = np.array(lines.doc_ids, dtype=object)[lines.doc_codes[order]]
     scores = lines.scores[order]
     ends = np.cumsum(np.bincount(lines.query_codes, minlength=len(lines.query_ids)))
     for query_id, start, end in zip(lines.query_ids, [0, *ends[:-1].tolist()], ends.tolist(), strict=False):
         yield query_id, RankedList(doc_ids[start:end].tolist(), scores[start:end])
-
-
-def _trec_eval_order(lines: RunLines) -> NDArray[np.int64]:
-    import pyarrow.compute as pc
-
-    order = np.lexsort((-lines.scores, lines.query_codes))
-    scores, queries = lines.scores[order], lines.query_codes[order]
-    tied = (scores[1:] == scores[:-1]) & (queries[1:] == queries[:-1])
-    if not tied.any():
-        return order
-    ranks = pc.rank(pa.array(lines.doc_ids, type=pa.string()), tiebreaker="dense").to_numpy().astype(np.int64)
-    return np.lexsort((-ranks[lines.doc_codes], -lines.scores, lines.query_codes))
 
 
 def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> int:
@@ -286,9 +258,16 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
 
 def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: str) -> bytes:
     _check_word("a query id", query_id)
-    with np.errstate(over="ignore"):
-        scores = exact.astype(np.float32)
-    _check_entry(query_id, doc_ids, scores)
+    scores, joined = _as_float32(exact), "".join(doc_ids)
+    if not all(doc_ids) or (joined and not one_word(joined)):
+        for doc_id in doc_ids:
+            _check_word("a document id", doc_id)
+    if scores.shape != (len(doc_ids),):
+        raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
+    if len(set(doc_ids)) != len(doc_ids):
+        raise DataError(f"query {query_id} ranks a document twice: keep each document once")
+    if not np.isfinite(scores).all():
+        raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
     order = np.argsort(-exact, stable=True).tolist()
     if (exact[order[1:]] == exact[order[:-1]]).any():
         negated = (-exact).tolist()
@@ -301,19 +280,6 @@ def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: s
 def _check_word(what: str, word: str) -> None:
     if not one_word(word):
         raise DataError(f"{what} of a run is {word!r}: it must be one word without white space")
-
-
-def _check_entry(query_id: str, doc_ids: Sequence[str], scores: NDArray[np.float32]) -> None:
-    joined = "".join(doc_ids)
-    if not all(doc_ids) or (joined and not one_word(joined)):
-        for doc_id in doc_ids:
-            _check_word("a document id", doc_id)
-    if scores.shape != (len(doc_ids),):
-        raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
-    if len(set(doc_ids)) != len(doc_ids):
-        raise DataError(f"query {query_id} ranks a document twice: keep each document once")
-    if not np.isfinite(scores).all():
-        raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -6,7 +6,6 @@ Also the names of splits: their order, and which a collection may have.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, cast, runtime_checkable
@@ -55,7 +54,7 @@ def parts_of(collection: Collection) -> Iterator[Part]:
     yield Part("documents", lambda: _numbered(collection.documents()))
     for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
         for split in collection.splits():
-            yield Part(f"{what} of {split}", partial(_stream, read, split), split)
+            yield Part(f"{what} of {split}", lambda read=read, split=split: _numbered(read(split)), split)  # type: ignore[misc]
     if isinstance(collection, HasExcluded):
         yield Part("excluded documents", lambda: _numbered(collection.excluded()))
 
@@ -81,10 +80,6 @@ def qrels_part(path: Path, split: str) -> Part:
         return parsed(path, lines_or_errors(path), lambda _, number, line: parse(number, line))
 
     return Part(str(path), read, split)
-
-
-def _stream(read: Callable[[str], Iterator[Record]], split: str) -> Iterator[tuple[int, Record | DataError]]:
-    return _numbered(read(split))
 
 
 def parsed(

@@ -8,8 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,21 +17,13 @@ from hardneg.records.errors import DataError
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
-LONGEST_LINE = 1 << 30
-"""Bytes of a line; a pipe may send one that has no end."""
-_OTHER_FORMATS = (
-    (b"PK\x03\x04", "a zip archive; unpack it"),
-    (b"\x28\xb5\x2f\xfd", "packed with zstd; unpack it"),
-    (b"BZh91AY&SY", "packed with bzip2; unpack it"),
-    (b"\xfd7zXZ\x00", "packed with xz; unpack it"),
-    (b"PAR1\x15", "Parquet; dataset hf reads folders of that"),
-    (b"\xff\xfe\0\0", "UTF-32; save it as UTF-8"),
-    (b"\xff\xfe", "UTF-16; save it as UTF-8"),
-    (b"\xfe\xff", "UTF-16; save it as UTF-8"),
-    (b"version https://git-lfs", "a pointer of Git LFS; fetch the file itself with `git lfs pull`"),
-    (b"<!doctype html", "a web page; fetch the file again"),
-    (b"<html", "a web page; fetch the file again"),
-)
+_OTHER_FORMATS = {
+    "a packed file or archive; unpack it": (b"pk\x03\x04", b"\x28\xb5\x2f\xfd", b"bzh91ay&sy", b"\xfd7zxz\x00"),
+    "Parquet; dataset hf reads folders of that": (b"par1\x15",),
+    "UTF-16 or UTF-32; save it as UTF-8": (b"\xff\xfe", b"\xfe\xff"),
+    "a pointer of Git LFS; fetch the file itself with `git lfs pull`": (b"version https://git-lfs",),
+    "a web page; fetch the file again": (b"<!doctype html", b"<html"),
+}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -49,7 +40,7 @@ class Unplaced(DataError):
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]:
-    _refuse_device(path)
+    """The file as it is, and unpacked."""
     try:
         raw = path.open("rb")
     except OSError as error:
@@ -61,10 +52,10 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 def other_format(start: bytes) -> str:
     """The format of a file that is not UTF-8 text, by its first bytes; empty where they look like text."""
-    start = start[:64]
+    start = start[:64].lower()
     if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
         return "UTF-16; save it as UTF-8"
-    return next((format_ for mark, format_ in _OTHER_FORMATS if start.lower().startswith(mark.lower())), "")
+    return next((named for named, marks in _OTHER_FORMATS.items() if start.startswith(marks)), "")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -91,15 +82,11 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             if other := other_format(file.peek(64)):
                 yield 0, DataError(f"{path}: not a text file but {other}")
                 return
-            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 2), b""), 1):
-                if len(line.rstrip(b"\r\n")) > LONGEST_LINE:
-                    yield number, DataError.at(path, number, f"a line of over {LONGEST_LINE:,} bytes")
-                    return
+            for number, line in enumerate(file, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    reason = f"not UTF-8 ({error.reason} at byte {error.start})"
-                    yield number, DataError.at(path, number, reason)
+                    yield number, DataError.at(path, number, f"not UTF-8 ({error.reason} at byte {error.start})")
                     continue
                 if text and not text.isspace():
                     yield number, text
@@ -107,13 +94,13 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
             yield number + 1, DataError.at(path, number + 1, f"cannot be read: {error}")
 
 
-def read_bytes(path: Path, longest: int = LONGEST_LINE) -> Iterator[bytes]:
+def read_bytes(path: Path) -> Iterator[bytes]:
     """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
     Raises:
-        DataError: the file is missing, is damaged gzip, of another format, or has a line that is longer than `longest`.
+        DataError: the file is missing, is damaged gzip, or of another format.
     """
-    line, unended = 1, 0
+    line = 1
     with _opened(path) as (_, file):
         try:
             if other := other_format(file.peek(64)):
@@ -121,9 +108,6 @@ def read_bytes(path: Path, longest: int = LONGEST_LINE) -> Iterator[bytes]:
             if file.peek(3).startswith(codecs.BOM_UTF8):
                 file.read(3)
             while chunk := file.read(_CHUNK):
-                unended = 0 if b"\n" in chunk else unended + len(chunk)
-                if unended > longest:
-                    raise DataError.at(path, line, f"a line of over {longest:,} bytes")
                 line += chunk.count(b"\n")
                 yield chunk
         except (EOFError, OSError, zlib.error) as error:
@@ -171,29 +155,13 @@ def find_file(folder: Path, name: str) -> Path | None:
         if path.is_file():
             return path
         if os.path.lexists(path):
-            raise DataError(f"{path}: {_file_type(path)}, where a file is expected")
+            raise DataError(f"{path}: is there, but is no file")
     return None
 
 
 def no_folder(path: Path) -> DataError:
     """The error for a path that is none of a folder."""
-    reason = f"{_file_type(path)}, where a folder is expected" if os.path.lexists(path) else "no such folder"
-    return DataError(f"{path}: {reason}")
-
-
-def _refuse_device(path: Path) -> None:
-    """Raises DataError for a device instead of a file: its bytes may have no end."""
-    with suppress(OSError):  # whoever opens it says so
-        if path.is_char_device() or path.is_block_device():
-            raise DataError(f"{path}: a device, where a file is expected")
-
-
-def _file_type(path: Path) -> str:
-    """What is at a path instead of a file."""
-    if not path.exists():
-        return f"a link to {os.readlink(path)}, which leads nowhere"
-    types = {"a file": path.is_file(), "a folder": path.is_dir(), "a pipe, which cannot be read twice": path.is_fifo()}
-    return next((name for name, fits in types.items() if fits), "a device")
+    return DataError(f"{path}: {'a file, where a folder is expected' if path.exists() else 'no such folder'}")
 
 
 def one_word(text: str) -> bool:
@@ -220,46 +188,18 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
 
 _LONGEST, _TAIL = 1 << 26, 16
 _BLANKS = re.compile(r"[ \t\r\n]*")
-
-
-class _Doubled(dict[str, Any]):
-    """An object in which a key stands twice."""
-
-    twice: str
-
-
-def _paired(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    row = dict(pairs)
-    if len(row) == len(pairs):
-        return row
-    doubled, names = _Doubled(row), [name for name, _ in pairs]
-    doubled.twice = next(name for name in names if names.count(name) > 1)
-    return doubled
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_paired)
+_DECODER = json.JSONDecoder()
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The object that a line holds. Raises DataError where it holds none, or one with a key that stands twice."""
+    """The object that a line holds. Raises DataError where it holds none."""
     try:
-        row = _DECODER.decode(line)
+        return _object(path, number, _DECODER.decode(line))
     except (ValueError, RecursionError) as error:
-        raise DataError.at(path, number, f"not JSON: {_json_fault(error, line)}") from error
-    return _object(path, number, row)
-
-
-def _json_fault(error: Exception, line: str) -> str:
-    """What is wrong with a line that is not JSON."""
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if not isinstance(error, json.JSONDecodeError):
-        return "a number in it is too long"
-    if line.strip() == "{":
-        return "an object over several lines; write each in a line of its own"
-    if line.startswith("["):
-        return "an array; write one object a line"
-    return f"{error.msg} (column {error.colno})"
+        reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
+        if line.strip() == "{" or line.startswith("["):
+            reason = "an object over several lines, or an array; write one object a line"
+        raise DataError.at(path, number, f"not JSON: {reason}") from error
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
@@ -289,10 +229,8 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
     """The list of texts under `key`, empty where it is missing. Raises DataError where it is something else."""
     values = row.get(key) or []
-    if not isinstance(values, list):
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
-    if odd := [value for value in values if not isinstance(value, str)]:
-        raise DataError.at(path, number, f"{key!r} must be a list of strings, and holds {json.dumps(odd[0])[:40]}")
     return tuple(_text(path, number, key, value) for value in values)
 
 
@@ -339,7 +277,7 @@ class _Array:
                     line = self.line + self._window.count("\n", self._at, error.pos)
                     raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
             except (ValueError, RecursionError) as error:
-                raise self.error(f"not JSON: {_json_fault(error, '')}") from error
+                raise self.error(f"not JSON: {error}") from error
 
     def mark(self) -> str:
         """Moves to the next character that is not white space, and returns it; nothing at the end of the file."""
@@ -372,17 +310,14 @@ class _Array:
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DataError.at(path, number, "a JSON value that is not an object")
-    if isinstance(row, _Doubled):
-        raise DataError.at(path, number, f"the key {row.twice!r} stands twice in this object; keep one")
     return row
 
 
 def _text(path: Path, number: int, key: str, value: Any) -> str:
     if not isinstance(value, str):
         raise DataError.at(path, number, f"{key!r} must be a string, not {json.dumps(value)[:40]}")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataError.at(path, number, f"{key!r} holds half of a surrogate pair") from error
     return value

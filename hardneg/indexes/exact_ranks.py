@@ -33,20 +33,11 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
 def pair_scores(
     corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Inner products of pairs of a query and a document, as the product of whole blocks has them.
+    """Inner products of pairs of a query and a document, as the product of whole blocks has them: float32 [T].
 
-    Args:
-        corpus: starts a pass over the vectors.
-        queries: float32 [Q, d].
-        query: int64 [T], places in `queries`, ascending.
-        row: int64 [T], row numbers of the corpus.
-        device: where to compute.
-
-    Returns:
-        float32 [T].
+    queries: float32 [Q, d]. query: int64 [T], places in `queries`, ascending. row: int64 [T], rows of the corpus.
     """
     scores = np.empty(len(query), np.float32)
-    _check_order(query)
     for start, stop, part, block in _products(corpus, queries, query, row, device, only_held=True):
         inside = np.flatnonzero((row[part] >= start) & (row[part] < stop)) + part.start
         cells = torch.from_numpy(query[inside] % _QUERIES), torch.from_numpy(row[inside] - start)
@@ -60,20 +51,12 @@ def counts_above(
     pairs: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]],
     device: str = "cpu",
 ) -> NDArray[np.int64]:
-    """How many documents of the corpus rank above each pair's document; of equal scores the lower row is above.
+    """How many documents rank above each pair's document, int64 [T]: its rank less one; of equal scores by row.
 
-    Args:
-        corpus: starts a pass over the vectors.
-        queries: float32 [Q, d].
-        pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
-        device: where to compute.
-
-    Returns:
-        int64 [T], 0 for the best document: its rank less one.
+    queries: float32 [Q, d]. pairs: query int64 [T], ascending; row int64 [T]; score float32 [T], from `pair_scores`.
     """
     query, row, score = pairs
     counts = np.zeros(len(query), np.int64)
-    _check_order(query)
     for start, _, part, block in _products(corpus, queries, query, row, device, only_held=False):
         for first in range(part.start, part.stop, _QUERIES):
             some = slice(first, min(first + _QUERIES, part.stop))
@@ -105,8 +88,11 @@ def _products(
     only_held: bool,
 ) -> Iterable[tuple[int, int, slice, Tensor]]:
     """Each block's first row and last one plus 1, the pairs of some queries, and float32 [those queries, block]."""
-    parts = [torch.from_numpy(np.ascontiguousarray(queries[i : i + _QUERIES])).to(device) for i in _starts(queries)]
-    edges = np.searchsorted(query, [*_starts(queries), len(queries)])
+    if (np.diff(query) < 0).any():
+        raise ValueError("pairs must be in the order of their queries")
+    starts = range(0, len(queries), _QUERIES)
+    parts = [torch.from_numpy(np.ascontiguousarray(queries[start : start + _QUERIES])).to(device) for start in starts]
+    edges = np.searchsorted(query, [*starts, len(queries)])
     for start, vectors in corpus():
         stop = start + len(vectors)
         block = torch.from_numpy(np.array(vectors, np.float32)).to(device)
@@ -115,15 +101,6 @@ def _products(
             rows = row[pairs]
             if len(rows) and (not only_held or bool(((rows >= start) & (rows < stop)).any())):
                 yield start, stop, pairs, part @ block.T
-
-
-def _starts(queries: NDArray[np.float32]) -> range:
-    return range(0, len(queries), _QUERIES)
-
-
-def _check_order(query: NDArray[np.int64]) -> None:
-    if (np.diff(query) < 0).any():
-        raise ValueError("pairs must be in the order of their queries")
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:

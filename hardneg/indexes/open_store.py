@@ -1,15 +1,21 @@
-"""A folder of an encode stage, in shards or not, opened for exact search."""
+"""A folder opened by its files: of an encode stage for exact search, or of vectors, whichever backend built it."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors
+from hardneg.formats.doc_ids import DocIds
+from hardneg.formats.vectors.flat_vectors import FLAT, TOKEN_OFFSETS, FlatVectors
+from hardneg.indexes.backends.compressed import CompressedSearcher
 from hardneg.indexes.backends.flat import FlatSearcher
+from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
+from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import SHARDS, WEIGHTS
 from hardneg.registry.plugins import load_plugin
-from hardneg.registry.protocols import StoredSearcher
+from hardneg.registry.protocols import DenseSearcher, StoredSearcher
 from hardneg.runtime.progress import Progress
 
 
@@ -35,3 +41,55 @@ def open_store(folder: Path, options: ExactOptions | None = None, progress: Prog
         opened: Any = load_plugin("indexes", "multi-vector")().open(folder)
         return cast(StoredSearcher, replace(opened, options=options, progress=progress))
     return FlatSearcher(FlatVectors.open(folder), options=options, progress=progress)
+
+
+@dataclass(frozen=True)
+class DenseIndex:
+    """An opened index folder: its searcher, the dimension of its vectors, and the id of each row."""
+
+    folder: Path
+    searcher: DenseSearcher
+    dimension: int
+    doc_ids: Sequence[str]
+
+    @classmethod
+    def open(cls, folder: Path) -> "DenseIndex":
+        """Open a folder that a dense backend of hardneg wrote, or Pyserini in the same format.
+
+        Raises:
+            MissingDependency: the index is compressed, and faiss is missing.
+            ArtifactError: a file is missing or damaged, or the index is of another type.
+        """
+        if (folder / SHARDS).exists() or _begin(folder / "index") == FLAT:
+            vectors = FlatVectors.open(folder)
+            return cls(folder, FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
+        opened = _compressed(folder)
+        doc_ids = DocIds(folder / "docid")
+        if len(doc_ids) != opened.index.ntotal:
+            counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
+            raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
+        return cls(folder, opened, int(opened.index.d), doc_ids)
+
+
+def _begin(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(FLAT))
+    except OSError as error:
+        wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
+        raise ArtifactError(f"{path.parent}: no dense index ({error.strerror}: {path.name}): {wanted}") from error
+
+
+def _compressed(folder: Path) -> CompressedSearcher:
+    opened, faiss = CompressedSearcher.open(folder), load_faiss()
+    inner = innermost(opened.index)
+    if isinstance(inner, faiss.IndexPQ) and (inner.pq.M, inner.pq.nbits) == (inner.d, 1):
+        return BinarySearcher(opened.path, opened.index)
+    if isinstance(inner, faiss.IndexPQ):
+        return PqSearcher(opened.path, opened.index)
+    if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
+        known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
+        raise ArtifactError(
+            f"{folder / 'index'}: {type(inner).__name__} is none of the kinds {known}: build one of these"
+        )
+    return opened

@@ -1,7 +1,7 @@
 """Negatives from ranked lists: known positives and their copies are left out, then filters apply, then a miner."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -88,13 +88,11 @@ def _with_random(query: Candidates, mined: Negatives, missing: int, seed: int) -
 class Filters:
     """Filters applied one after another, and the texts that they read; none by default.
 
-    apart: labels of lists that they skip, such as those of negatives that were filtered when they were mined.
     aside: by query, documents that are no negatives because of its text.
     """
 
     plugins: Sequence[NegativeFilter] = ()
     texts: MiningTexts | None = None
-    apart: Collection[str] = ()
     aside: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
@@ -132,17 +130,15 @@ class Filters:
     def _left(
         self, candidates: Iterable[Candidates], by: NegativeFilter, dropped: Counter[str]
     ) -> Iterator[Candidates]:
-        for query, reasons in paired(candidates, lambda queries: self._reasons(by, map(self._seen, queries))):
+        for query, reasons in paired(candidates, lambda queries: self._reasons(by, queries)):
             known = frozenset(query.positives)
             against = {doc_id: reason for doc_id, reason in reasons.items() if doc_id not in known}
             if not against:
                 yield query
                 continue
-            seen = self._seen(query).hits
-            for ranked in seen.values():
+            for ranked in query.hits.values():
                 dropped.update(against[doc_id] for doc_id in ranked.doc_ids if doc_id in against)
-            left = {name: ranked.without(against) for name, ranked in seen.items()}
-            yield replace(query, hits={**query.hits, **left})
+            yield replace(query, hits={name: ranked.without(against) for name, ranked in query.hits.items()})
 
     def _left_of_drawn(self, mined: Iterable[Negatives], by: NegativeFilter) -> Iterator[Negatives]:
         for item, against in paired(mined, lambda items: self._reasons(by, map(_drawn, items))):
@@ -160,12 +156,6 @@ class Filters:
         if self.texts is None:
             raise ValueError("filters need the texts of the collection")
         return by.reasons(candidates, texts=self.texts)
-
-    def _seen(self, query: Candidates) -> Candidates:
-        """Return the query with the lists that are filtered."""
-        if not self.apart:
-            return query
-        return replace(query, hits={name: ranked for name, ranked in query.hits.items() if name not in self.apart})
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:

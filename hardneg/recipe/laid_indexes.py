@@ -14,10 +14,9 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Trait
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.segments import DELIMITER
-from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
-from hardneg.indexes.open_store import form_in, open_store
+from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.recipe.load import Recipe, check_recipe
 from hardneg.recipe.run_folder import read_lock
 from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START

@@ -1,7 +1,7 @@
 """Encoded texts, by the form of the encoder's output: one vector, or several numbers or vectors each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -49,6 +49,21 @@ class EncodedRows:
 
 Encoded = NDArray[np.float32] | EncodedRows
 """Encoded texts: float32 [n, d] with one vector each, or several numbers or vectors a text."""
+
+
+def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
+    """Encoded texts as arrays by name."""
+    if isinstance(encoded, np.ndarray):
+        return {"values": encoded}
+    return {name: np.asarray(value) for name, value in vars(encoded).items()}
+
+
+def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
+    """The encoded texts of these arrays, of one of the forms that are known here. Raises StopIteration for others."""
+    if "values" in arrays:
+        return arrays["values"]
+    form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
+    return form(**{name: array if array.ndim else array.item() for name, array in arrays.items()})
 
 
 def taken(

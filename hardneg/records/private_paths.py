@@ -17,7 +17,7 @@ PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+
 _RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
 _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
 """A path on another machine, as scp and rsync write it: `user@host:path`."""
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'`)\]]+")
+_ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s\"'`)\]/?#]+/?([^\s\"'`)\]?#]*)[^\s\"'`)\]]*")
 _ON_HUB = (HF, IR_DATASETS, PYSERINI)
 """Loaders whose sources are names, not paths, unless a file of that name is here."""
 
@@ -36,10 +36,9 @@ def without_paths(value: Any, files: Collection[str] = ()) -> Any:
 def dataset_name(setting: Any) -> Any:
     """The dataset of a recipe, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
     if isinstance(setting, Mapping):
-        loader, named = str(setting.get("name", "")), dict(setting)
-        if isinstance(source := named.get("source"), str):
-            named["source"] = _source(loader, source)
-        return without_paths(named)
+        named, source = dict(setting), setting.get("source")
+        cut = _source(str(setting.get("name", "")), source) if isinstance(source, str) else source
+        return without_paths(named | ({"source": cut} if "source" in named else {}))
     loader, colon, source = str(setting).partition(":")
     return f"{loader}:{_source(loader, source)}" if colon else _cut(loader)
 
@@ -53,7 +52,8 @@ def _source(loader: str, source: str) -> str:
 def _cut(text: str) -> str:
     if not any(sign in text for sign in "/\\~"):
         return text
-    text = _ADDRESS.sub(_without_host, text)
+    # of an address the host, the user and the query may be private
+    text = _ADDRESS.sub(lambda match: f"{match[1]}...{'/' + _last(match[2]) if match[2] else ''}", text)
     head, colon, rest = text.partition(":")
     if colon and head.replace("-", "").isalnum() and len(head) > 1 and _is_path(rest):
         return f"{head}:{_last(rest)}"
@@ -73,13 +73,6 @@ def _is_path(text: str) -> bool:
     with suppress(OSError, ValueError):
         return "/" in text and " " not in text and (text.count("/") > 1 or os.path.exists(text)) and "://" not in text
     return False
-
-
-def _without_host(address: re.Match[str]) -> str:
-    """An address whose host, user and query are left out: all of them may be private."""
-    scheme, _, rest = address[0].partition("://")
-    _, _, path = re.split(r"[?#]", rest)[0].rstrip("/").partition("/")
-    return f"{scheme}://.../{_last(path)}" if path else f"{scheme}://..."
 
 
 def _last(path: str) -> str:

@@ -32,7 +32,7 @@ SINGULARS = {
 KINDS = tuple(SINGULARS.values())
 CHOICES = {
     "batches": {
-        "clustered": "Clustered", "hardest-together": "HardestTogether", "one-source": "OneSource",
+        "clustered": "Clustered", "hardest-together": "HardestTogether",
         "shuffled": "Shuffled", "topic-balanced": "TopicBalanced",
     },
 }  # fmt: skip

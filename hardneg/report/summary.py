@@ -64,7 +64,7 @@ def _outcomes(report: ReportContent, tests: Iterable[Test], name_of: Callable[[T
     by_outcome: dict[str, list[Test]] = {word: [] for word in _OUTCOMES}
     for test in sorted(tests, key=lambda test: -abs(test.difference)):
         by_outcome[outcome(test, report.level)].append(test)
-    told = {}
+    told: dict[str, str] = {}
     for word, found in by_outcome.items():
         named = []
         for test in found[:_NAMED]:

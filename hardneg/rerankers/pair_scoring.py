@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from hardneg.encoders.passes import Budget, gathered_in_parts, in_passes, one_ahead, usual_budget
+from hardneg.encoders.passes import Budget, in_passes, one_ahead, usual_budget
 from hardneg.encoders.precision import arrange, takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
-from hardneg.formats.vectors.begun_blocks import BegunBlock
-from hardneg.records.encoded import Encoded
 from hardneg.records.errors import ModelError
 from hardneg.registry.protocols import TrainableReranker
 from hardneg.rerankers.network import PairNetwork
@@ -57,10 +54,9 @@ class PairScorer:
         """The network, moved to `device` (None: the best available)."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
-        with float32_products(network.device, options.tf32):
-            half = takes_bf16(options.precision, network.module, "inference")
+        half = takes_bf16(options.precision, network.module, "inference")
         network = network.in_bfloat16() if half else network.sharing()
-        arrange(network.module, options)
+        arrange(network.module)
         return cls(network, options, half, Budget(options.tokens_per_batch or usual_budget(network.device)))
 
     @classmethod
@@ -124,18 +120,11 @@ class PairScorer:
 
     def _scores(self, tokens: Tokens, advance: Advance) -> NDArray[np.float32]:
         network, device = self.network, self.network.device
-        begun = BegunBlock(self.options.begun, tokens.content if self.options.begun else "", len(tokens.lengths))
-
-        def gathered(batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int) -> Encoded:
-            scores = torch.empty(count, device=device)
-            for positions, logits in batches:
-                scores[placed(positions, device)] = logits
-            return scores.cpu().numpy()
-
-        put, products = partial(tokens.batch, device=device), float32_products(device, self.options.tf32)
-        with evaluating(network.module), torch.inference_mode(), products:
-            passes = in_passes(tokens.lengths, self.budget, token_batches, put, network.logits, begun)
-            values = np.asarray(gathered_in_parts(passes, begun, gathered, advance))
+        put, scores = partial(tokens.batch, device=device), torch.empty(len(tokens.lengths), device=device)
+        with evaluating(network.module), torch.inference_mode(), float32_products(device):
+            for rows, logits in in_passes(tokens.lengths, self.budget, token_batches, put, network.logits, advance):
+                scores[placed(rows, device)] = logits
+        values: NDArray[np.float32] = scores.cpu().numpy()
         if not np.isfinite(values).all():
             raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
         return values

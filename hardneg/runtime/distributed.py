@@ -68,6 +68,19 @@ def world() -> World:
     return World(int(os.environ["RANK"]), size, int(os.environ.get("LOCAL_RANK", "0")), local_size)
 
 
+_REFUSED = {f"ACCELERATE_USE_{name}": "false" for name in ("DEEPSPEED", "FSDP", "MEGATRON_LM")}
+_REFUSED |= {"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1"}
+
+
+def check_settings() -> None:
+    """Raises UsageError where accelerate's launcher was given settings that a training does not take."""
+    if found := [
+        name for name, usual in _REFUSED.items() if os.environ.get(name, usual).lower() not in (usual, "0", "no")
+    ]:
+        reason = "every process holds the whole model, and `accumulate` and `precision` are options of the training"
+        raise UsageError(f"{', '.join(found)}: not taken, as {reason}: leave them out of the launcher's settings")
+
+
 def gpu_of(here: World) -> int | None:
     """The number of this process's GPU: its own of all that it sees, or the only one that its launcher shows it."""
     import torch

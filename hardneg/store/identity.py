@@ -14,7 +14,6 @@ LATER: dict[str, Any] = {_MARK: "unless it has its default"}
 _WORDS: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "iterate_negatives": ("order", {True: "consecutive"}),
     "false_negative_mask": ("mask", {False: "none"}),
-    "share_negatives_across": ("across", {"none": "own"}),
 }
 """Training options that have another name, and other values, in keys."""
 

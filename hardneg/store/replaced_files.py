@@ -11,7 +11,7 @@ from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store, disk_errors, may_write
 from hardneg.store.atomic_write import aside
-from hardneg.store.gc_roots import begun, files_of, laid_out, record, strangers
+from hardneg.store.gc_roots import begun, laid_out, record, strangers
 
 WHOLE = ("",)
 _log = logging.getLogger("hardneg")
@@ -70,22 +70,30 @@ class Outputs:
             UsageError: an output is an input, contains one or is in one; or exists and is not this command's own.
             ArtifactError: an output cannot be written.
         """
-        if root := next((path for target in self.targets if (path := target.path.resolve()) == path.parent), None):
+        paths = [target.path.resolve() for target in self.targets]
+        if root := next((path for path in paths if path == path.parent), None):
             raise UsageError(f"{root}: is the root folder; give a folder of its own")
         tops = [top for target in self.targets for top in target.tops]
         for top in tops:
-            _check_name(top, self._another)
-        paths = [target.path.resolve() for target in self.targets]
+            try:
+                aside(top.absolute()).lstat()
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:  # a name that is too long, a closed folder
+                raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {self._another}") from None
         problems = [f"{path}: is used for two outputs" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
             problems += _path_problems(target, self._another) or [
                 *self._input_problems(target),
-                *self._own_problems(target),
+                *([] if self.overwrite else self._own_problems(target)),
             ]
         if problems:
             raise UsageError("\n".join(problems))
         for top in tops:
-            _check_writable(top, self._another)
+            there = next(folder for folder in top.absolute().parents if folder.exists())
+            if not there.is_dir() or not may_write(there):
+                reason = "writing is not allowed there" if there.is_dir() else "is a file, and no folder"
+                raise ArtifactError(f"{there}: {reason}; {self._another}")
 
     @property
     def _another(self) -> str:
@@ -134,33 +142,22 @@ class Outputs:
                     yield f"{top}: contains {source}, {advice}"
 
     def _own_problems(self, target: Target) -> Iterator[str]:
-        if self.overwrite:
+        """The existing files of the target that an earlier run of the same command did not write."""
+        there, known = [top for top in target.tops if os.path.lexists(top)], record(self.store, target.path)
+        own = known is not None and known.command == self.command
+        files = known.files if known and own else {}
+        if files is None or (not own and target.marked_by and (target.path / target.marked_by).is_file()):
             return
-        if foreign := self._strangers(target):
-            first = ", ".join(str(path) for path in foreign[:3])
-            more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
-            known = record(self.store, target.path)
-            files = known.files or {} if known and known.command == self.command else {}
-            changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
-            writer = f"`{self.words.writer.format(self.command)}`"
-            reason = f"changed since {writer} wrote it" if changed else f"not written by {writer}"
-            advice = f"{target.use}; {self._another}" if target.use else self._another
-            yield f"{first}{more}: already there, and {reason}; {advice}, or {self.words.overwrite} to replace it"
-
-    def _strangers(self, target: Target) -> list[Path]:
-        """Return the existing files of the target that an earlier run of the same command did not write."""
-        there = [top for top in target.tops if os.path.lexists(top)]
-        if not there:
-            return []
-        known = record(self.store, target.path)
-        if known and known.command == self.command:
-            files = known.files
-            return [] if files is None else [path for top in there for path in strangers(target.path, top, files)]
-        if target.marked_by and (target.path / target.marked_by).is_file():
-            return []
-        files_there = [target.path / name for name in files_of(target.path, there)]
+        foreign = [path for top in there for path in strangers(target.path, top, files)]
         earlier = known is not None and not known.command and target.folder
-        return [] if earlier and {path.name for path in files_there} == {"index", "docid"} else files_there
+        if not foreign or (earlier and {path.name for path in foreign} == {"index", "docid"}):
+            return
+        first = ", ".join(map(str, foreign[:3])) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
+        changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
+        writer = f"`{self.words.writer.format(self.command)}`"
+        reason = f"changed since {writer} wrote it" if changed else f"not written by {writer}"
+        advice = f"{target.use}; {self._another}" if target.use else self._another
+        yield f"{first}: already there, and {reason}; {advice}, or {self.words.overwrite} to replace it"
 
 
 def _path_problems(target: Target, another: str) -> list[str]:
@@ -170,49 +167,22 @@ def _path_problems(target: Target, another: str) -> list[str]:
     if missing := next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None):
         return [f"{path}: {missing} does not exist; give a path without it"]
     if target.names != WHOLE:
-        return _run_folder_problems(target, another)
+        if os.path.lexists(path) and not path.is_dir():
+            reason = "is a file" if path.exists() else "is a symbolic link that leads nowhere"
+            return [f"{path}: {reason}; give the folder to write"]
+        problems = []
+        for name, top in zip(target.names, target.tops, strict=True):
+            wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
+            if top.is_symlink() or (top.exists() and not is_wanted()):
+                obstacle = "a symbolic link" if top.is_symlink() else f"no {wanted}"
+                problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
+        return problems
     if path.is_symlink():
         return [f"{path}: is a symbolic link; give its target"]
-    if target.folder and path.exists() and not path.is_dir():
-        return [f"{path}: is a file; give the folder to write"]
-    if not target.folder and path.is_dir():
-        return [f"{path}: is a folder; give the file to write"]
-    if path.exists() and not path.is_dir() and not path.is_file():
-        return [f"{path}: is no regular file; {another}"]
+    if path.exists() and not (path.is_dir() if target.folder else path.is_file()):
+        wanted = "folder" if target.folder else "file"
+        return [f"{path}: is {'a folder' if path.is_dir() else 'a file'}; give the {wanted} to write"]
     resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
         return [f"{path}: is the folder you work in or your home, or contains it; give a folder of its own"]
     return []
-
-
-def _run_folder_problems(target: Target, another: str) -> list[str]:
-    path = target.path
-    if os.path.lexists(path) and not path.is_dir():
-        reason = "is a file" if path.exists() else "is a symbolic link that leads nowhere"
-        return [f"{path}: {reason}; give the folder to write"]
-    problems = []
-    for name, top in zip(target.names, target.tops, strict=True):
-        wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
-        if top.is_symlink() or (top.exists() and not is_wanted()):
-            obstacle = "a symbolic link" if top.is_symlink() else f"no {wanted}"
-            problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
-    return problems
-
-
-def _check_name(top: Path, another: str) -> None:
-    """Raise ArtifactError where it cannot even be checked whether a file exists: names too long, closed folders."""
-    try:
-        aside(top.absolute()).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    except OSError as error:
-        raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {another}") from None
-
-
-def _check_writable(top: Path, another: str) -> None:
-    there = top.absolute().parent
-    while not there.exists():
-        there = there.parent
-    if not there.is_dir() or not may_write(there):
-        reason = "writing is not allowed there" if there.is_dir() else "is a file, and no folder"
-        raise ArtifactError(f"{there}: {reason}; {another}")

@@ -1,7 +1,5 @@
 """Averages of models' weights: uniform, weighted, or chosen one by one on dev queries."""
 
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,17 +8,11 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import SIDES, Side
 from hardneg.encoders.towers import route
 from hardneg.records.errors import ModelError
 
 Open = Callable[[str], Encoder]
 """A model by its label; each call reads it anew, so that one of them is in memory at a time."""
-_FREE = re.compile(
-    r"_.*|.*version|architectures|.*dtype|.*dropout.*|.*label.*|initializer_range|problem_type|use_cache|output_\w+"
-    r"|return_dict|max_seq_length"
-)
-"""Settings of a model that change no vector, or that the mean has from the first."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +20,7 @@ class WeightSum:
     """A sum of weights, each model's times its share; `total`: the sum of the shares.
 
     sums: float32 tensors by their names in the first model. kept: what has no floating point, which must be the same
-    in all, as must be the settings: the vocabulary, the modules and their options.
+    in all, as must be the settings: the modules and the vocabulary of queries.
     """
 
     first: str
@@ -46,8 +38,9 @@ class WeightSum:
         floating = {name: tensor for name, tensor in weights.items() if tensor.is_floating_point()}
         sums = {name: tensor.detach().float() * share for name, tensor in floating.items()}
         kept = {name: weights[name].clone() for name in weights.keys() - sums.keys()}
-        settings = {name: value for side in SIDES for name, value in _settings(encoder, side).items()}
-        return cls(label, sums, kept, share, settings)
+        parts = route(encoder.module, "query")
+        modules = [type(part).__name__ for part in parts]
+        return cls(label, sums, kept, share, {"modules": modules, "the vocabulary": parts[0].tokenizer.get_vocab()})
 
     def plus(self, other: "WeightSum") -> "WeightSum":
         """Both in one.
@@ -55,7 +48,18 @@ class WeightSum:
         Raises:
             ModelError: they are not of one architecture and vocabulary.
         """
-        self._check(other)
+        own, others = {**self.sums, **self.kept}, {**other.sums, **other.kept}
+        wrong = []
+        for name in {**own, **others}:
+            shape, expected = (tuple(each[name].shape) if name in each else "missing" for each in (others, own))
+            if shape != expected:
+                wrong.append(f"{name} is {shape}, in {self.first} {expected}")
+            elif name in self.kept and not torch.equal(self.kept[name], others[name]):
+                wrong.append(f"{name} differs")
+        changed = [name for name, value in self.settings.items() if other.settings.get(name) != value]
+        wrong += [f"{name} is not as in {self.first}" for name in changed]
+        if wrong:
+            raise ModelError(f"{other.first}: {wrong[0]}; average models of one architecture and vocabulary")
         sums = {name: tensor + other.sums[name] for name, tensor in self.sums.items()}
         return WeightSum(self.first, sums, self.kept, self.total + other.total, self.settings)
 
@@ -66,32 +70,6 @@ class WeightSum:
             raise ModelError(f"the mean of {broken} is not finite: check the models' weights, and give smaller shares")
         encoder.module.load_state_dict({**means, **self.kept})
         return encoder
-
-    def _check(self, other: "WeightSum") -> None:
-        own, others = {**self.sums, **self.kept}, {**other.sums, **other.kept}
-        for name in {**own, **others}:
-            shape, expected = (tuple(each[name].shape) if name in each else "missing" for each in (others, own))
-            if shape != expected or (name in self.kept and not torch.equal(self.kept[name], others[name])):
-                reason = f"{name} is {shape}, in {self.first} {expected}" if shape != expected else f"{name} differs"
-                raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
-        for name in {**self.settings, **other.settings}:
-            if other.settings.get(name) != self.settings.get(name):
-                reason = f"{name} is not as in {self.first}"
-                raise ModelError(f"{other.first}: {reason}; average models of one architecture and vocabulary")
-
-
-def _settings(encoder: Encoder, side: Side) -> dict[str, Any]:
-    """What decides, beside the weights, how a text of a side is encoded."""
-    transformer, *_ = parts = route(encoder.module, side)
-    tokenizer, network = transformer.tokenizer, getattr(transformer, "auto_model", None)
-    settings = {"modules": [type(part).__name__ for part in parts], "the vocabulary": tokenizer.get_vocab()}
-    settings |= network.config.to_dict() if network is not None else {}
-    for part in parts:
-        settings |= part.get_config_dict() if hasattr(part, "get_config_dict") else {}
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    whole = json.loads(backend.to_str()) if hasattr(backend, "to_str") else {}
-    settings |= {f"the tokenizer's {name}": whole.get(name) for name in ("normalizer", "pre_tokenizer")}
-    return {f"{name} ({side})": value for name, value in settings.items() if not _FREE.fullmatch(name)}
 
 
 def weighted(open_model: Open, shares: Mapping[str, float]) -> Encoder:

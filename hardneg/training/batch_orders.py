@@ -2,7 +2,7 @@
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,22 +20,20 @@ class TrainingQueries:
     """The training queries, Q of them, and what a plugin needs.
 
     positives: known relevant documents by query id. vectors: float32 [Q, d], mapped; None where not needed. run: a list
-    for each query, in order, to read once; None where not needed. sources: the name of each query's source; None where
-    the recipe has none.
+    for each query, in order, to read once; None where not needed.
     """
 
     query_ids: Sequence[str]
     positives: Mapping[str, Sequence[str]]
     vectors: NDArray[np.float32] | None = None
     run: Iterable[RankedList] | None = None
-    sources: Sequence[str] | None = None
 
 
 class BatchOrder:
     """Which queries share a batch, by name an option of a training.
 
-    needs: the required fields of `TrainingQueries`. takes: the optional ones that it uses, if it has any. An epoch has
-    each query, and one more than once only where a batch could not be filled without, or where an order says so.
+    needs: the required fields of `TrainingQueries`. An epoch has each query, and one more than once only where a batch
+    could not be filled without, or where an order says so.
     """
 
     version: ClassVar[int] = 1
@@ -98,50 +96,6 @@ class Shuffled(BatchOrder):
         return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
 
 
-@dataclass(frozen=True)
-class OneSource(BatchOrder):
-    """Each batch has queries of one source alone, for collections that were put together from several.
-
-    A query's source is what the file `batches_sources` says. Without one it is the part of its id before the first
-    `separator`, such as `nq` in `nq/17`. Each query comes once an epoch; the last batch of each source is filled with
-    queries of it that come twice.
-
-    Source: Nussbaum et al., Nomic Embed (2024), section 3.2: a batch has the pairs of one data source.
-
-    Attributes:
-        separator: what ends the name of the source in a query's id.
-    """
-
-    takes: ClassVar[tuple[str, ...]] = ("sources",)
-
-    separator: str = "/"
-
-    def __post_init__(self) -> None:
-        if not self.separator:
-            raise PluginError("one-source: separator must be one character or more")
-
-    def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
-        """The number of each query's source, int64 [Q], by the alphabet. Raises UsageError where ids have no source."""
-        if queries.sources is not None:
-            return np.unique(np.array(queries.sources), return_inverse=True)[1].astype(np.int64)
-        parts = [query_id.partition(self.separator) for query_id in queries.query_ids]
-        if without := [name for name, mark, _ in parts if not mark]:
-            raise UsageError(
-                f"one-source: {len(without)} of {len(parts)} query ids have no {self.separator!r}, such as "
-                f"{without[0]!r}: give the separator after the source's name, or a file of sources in batches_sources"
-            )
-        return np.unique([name for name, _, _ in parts], return_inverse=True)[1].astype(np.int64)
-
-    def order(
-        self, groups: NDArray[np.int64], chosen: NDArray[np.int64], size: int, *, epoch: int, seed: int
-    ) -> NDArray[np.int64]:
-        """Batches of all sources in any order, int64 [n]: as many of each as its queries fill."""
-        source = generator(seed, "batches", epoch)
-        return in_any_order([in_batches(source.permutation(one), size) for one in members(groups, chosen)], source)
-
-
-ROUNDS = 20
-"""Number of iterations of k-means."""
 _BLOCK = 65_536
 
 
@@ -165,10 +119,8 @@ def k_means(
         import faiss
     except ImportError as error:
         raise MissingDependency(f'{name} makes clusters by faiss: pip install "hardneg[cpu]", or "[gpu]"') from error
-    on_gpus = faiss.get_num_gpus() > 0
-    clustering = faiss.Kmeans(
-        vectors.shape[1], count, niter=ROUNDS, seed=seed % (1 << 31), min_points_per_centroid=1, gpu=on_gpus
-    )
+    options = {"niter": 20, "seed": seed % (1 << 31), "min_points_per_centroid": 1, "gpu": faiss.get_num_gpus() > 0}
+    clustering = faiss.Kmeans(vectors.shape[1], count, **options)
     clustering.train(np.ascontiguousarray(vectors, np.float32))
     blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
     cluster = np.concatenate([clustering.index.search(block, 1)[1][:, 0] for block in blocks])
@@ -288,12 +240,6 @@ class TopicBalanced(BatchOrder):
         if self.clusters is not None and self.clusters < 1:
             raise PluginError(f"topic-balanced: clusters must be 1 or above, not {self.clusters}")
 
-    def refuses(self, queries: int) -> str | None:
-        """Why at most `queries` queries cannot be grouped so."""
-        if self.clusters is None or self.clusters <= queries:
-            return None
-        return f"topic-balanced: {self.clusters} clusters of {queries} queries cannot be: give 1 to {queries}"
-
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 
@@ -345,9 +291,17 @@ class HardestTogether(BatchOrder):
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> NDArray[np.int64]:
         """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
-        triples = array("q")
-        for pair in _ranked_positives(queries, self.depth):
-            triples.extend(pair)
+        assert queries.run is not None
+        owners: dict[str, list[int]] = defaultdict(list)
+        for number, query_id in enumerate(queries.query_ids):
+            for doc_id in queries.positives.get(query_id, ()):
+                owners[doc_id].append(number)
+        triples = array("q")  # a query, another one a positive of which is in its list, and the rank, from 0
+        for number, ranked in enumerate(queries.run):
+            for rank, doc_id in enumerate(ranked.doc_ids[: self.depth]):
+                others = owners.get(doc_id, ())
+                for other in () if number in others else others:
+                    triples.extend((number, other, rank))
         pairs = np.frombuffer(triples, np.int64).reshape(-1, 3)
         return nearest(pairs, len(queries.query_ids), self.neighbours)
 
@@ -358,20 +312,6 @@ class HardestTogether(BatchOrder):
         source = generator(seed, "batches", epoch)
         packed = _packed(groups, source.permutation(chosen), size)
         return in_any_order([in_batches(packed, size)], source)
-
-
-def _ranked_positives(queries: TrainingQueries, depth: int) -> Iterator[tuple[int, int, int]]:
-    """A query, another one a positive of which is in its list, and the rank, from 0."""
-    assert queries.run is not None
-    owners: dict[str, list[int]] = defaultdict(list)
-    for number, query_id in enumerate(queries.query_ids):
-        for doc_id in queries.positives.get(query_id, ()):
-            owners[doc_id].append(number)
-    for number, ranked in enumerate(queries.run):
-        for rank, doc_id in enumerate(ranked.doc_ids[:depth]):
-            others = owners.get(doc_id, ())
-            if number not in others:
-                yield from ((number, other, rank) for other in others)
 
 
 def nearest(pairs: NDArray[np.int64], queries: int, count: int) -> NDArray[np.int64]:

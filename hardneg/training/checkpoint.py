@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.runtime.distributed import from_first
 from hardneg.store.atomic_write import flush, link_file, replace_text, system_errors
 from hardneg.store.digest import digest
 from hardneg.training.step import Network
@@ -218,42 +217,6 @@ class KeptModels:
             number = path.name.removeprefix("step-")
             if not number.isdigit() or int(number) > step:
                 shutil.rmtree(path)
-
-
-FIRST = 10
-"""Steps before the first estimate of a step's duration."""
-
-
-class CheckpointClock:
-    """Counts the steps until a checkpoint is due, by their duration so far.
-
-    Steps take from milliseconds to a minute: checkpoints by number of steps alone may be hours apart.
-    """
-
-    def __init__(self, minutes: float | None) -> None:
-        self._seconds = math.inf if minutes is None else 60 * minutes
-        self._saved = time.monotonic()
-        self._pace: float | None = None
-
-    def fitting(self) -> int | None:
-        """Return how many steps fit, at least one, the same in all processes; None without a clock."""
-        if self._seconds == math.inf:
-            return None
-        here = FIRST if self._pace is None else max(1, int(self._left() / self._pace))
-        return int(from_first(here))
-
-    def stepped(self, steps: int, seconds: float) -> None:
-        self._pace = max(seconds, 1e-6) / steps
-
-    def due(self) -> bool:
-        """Whether the next step would end too late."""
-        return self._left() < (self._pace or 0.0)
-
-    def saved(self) -> None:
-        self._saved = time.monotonic()
-
-    def _left(self) -> float:
-        return self._seconds - (time.monotonic() - self._saved)
 
 
 class Elapsed:

@@ -4,17 +4,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.spec import Side
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
-from hardneg.registry.protocols import Loss
 from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
 from hardneg.training.batch_orders import BatchOrder, Shuffled
@@ -79,7 +77,6 @@ class TrainingData:
     teacher: Teacher | None = None
     order: QueryOrder | None = None
     guide: Guide | None = None
-    losses: ClassVar[Mapping[int, Loss]] = {}
 
     def only(self, rows: Sequence[int]) -> "TrainingData":
         """The same of some queries alone, by their positions."""
@@ -89,10 +86,6 @@ class TrainingData:
     def examples(self, options: LearningOptions) -> "Examples":
         """The examples of these queries in an endless order."""
         return Examples(self, options.negatives_per_query, options.seed, options.drawing)
-
-
-SourcePrompts = Mapping[Side, str]
-"""Prompts of one source by side, in place of the model's; a side without one has the model's."""
 
 
 def _none() -> NDArray[np.int64]:
@@ -107,8 +100,6 @@ class SampledBatch:
     known: int64 [K], known positives and what else is no negative; owner: int64 [K], the batch row each belongs to.
     teacher: float32 [B, 1 + n], a teacher's scores of the documents, nan where it has none.
     queries: int64 [B], positions among those of the training data.
-    sources: int64 [B], the source of each query where there are several, else empty. prompts: of each source, where
-    any has its own.
     """
 
     query_ids: list[str]
@@ -118,31 +109,12 @@ class SampledBatch:
     owner: NDArray[np.int64]
     teacher: NDArray[np.float32] | None = None
     queries: NDArray[np.int64] = field(default_factory=_none)
-    sources: NDArray[np.int64] = field(default_factory=_none)
-    prompts: Sequence[SourcePrompts] = ()
-
-    def prompts_of(self, side: Side, queries: NDArray[np.int64]) -> list[str | None] | None:
-        """The own prompt of texts that belong to these queries, int64 [n]; None where no source has one."""
-        return [self.prompts[at].get(side) for at in self.sources[queries].tolist()] if self.prompts else None
 
     def at(self, rows: NDArray[np.int64]) -> "SampledBatch":
         """The same in another order: int64 [B], each row once; `owner` no longer ascends."""
-        position = np.argsort(rows)
         ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
-        teacher = None if self.teacher is None else self.teacher[rows]
-        documents, owner = self.documents[rows], position[self.owner]
-        sources, prompts = self.sources[rows], self.prompts
-        return SampledBatch(ids, texts, documents, self.known, owner, teacher, self.queries[rows], sources, prompts)
-
-    def part(self, rows: slice) -> "SampledBatch":
-        """Some queries that lie in a row, with their own documents alone."""
-        start, stop, _ = rows.indices(len(self.query_ids))
-        kept = (self.owner >= start) & (self.owner < stop)
-        known, owner = self.known[kept], self.owner[kept] - start
-        teacher = None if self.teacher is None else self.teacher[rows]
-        ids, texts, queries = self.query_ids[rows], self.texts[rows], self.queries[rows]
-        sources, documents = self.sources[rows], self.documents[rows]
-        return SampledBatch(ids, texts, documents, known, owner, teacher, queries, sources, self.prompts)
+        teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
+        return SampledBatch(ids, texts, self.documents[rows], self.known, owner, teacher, self.queries[rows])
 
     def unmasked(self) -> "SampledBatch":
         """The same batch without known positives but the drawn ones."""
@@ -290,14 +262,12 @@ class Examples:
         row, count = int(self._lists[query]), int(self._counts[query])
         if self._iterated:
             positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
-            return positive, negatives.pick(row, positions)
-        start, stop = self._drawing.window(epoch, count, self._width)
-        if self._drawing.negatives == "uniformly" or data.teacher is None:
-            positions = start + uniformly(stop - start, self._width, source)
+        elif self._drawing.negatives == "uniformly" or data.teacher is None:
+            positions = uniformly(count, self._width, source)
         else:
-            rows = data.corpus.rows(negatives.pick(row, np.arange(start, stop)))
+            rows = data.corpus.rows(negatives.pick(row, np.arange(count)))
             scores = data.teacher.scores(np.array([query]), rows[None]).reshape(-1)
-            positions = start + by_margin(scores, self._width, source)
+            positions = by_margin(scores, self._width, source)
         return positive, negatives.pick(row, positions)
 
 
@@ -307,10 +277,6 @@ def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
     return number
-
-
-BINS = 10
-"""Of a query's margins, as in the published program."""
 
 
 def uniformly(count: int, width: int, source: np.random.Generator) -> NDArray[np.int64]:
@@ -340,7 +306,7 @@ def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     least, most = margins[known].min(), margins[known].max()
     share = (margins[known] - least) / (most - least) if most > least else np.zeros(int(known.sum()))
     bins = np.full(len(scores), -1, np.int64)
-    bins[known] = np.minimum((share * BINS).astype(np.int64), BINS - 1)
+    bins[known] = np.minimum((share * 10).astype(np.int64), 9)
     return bins
 
 
@@ -348,11 +314,7 @@ def by_margin(scores: NDArray[np.float32], width: int, source: np.random.Generat
     """Draw positions of negatives, int64 [width]: a random bin that is not empty, then a random position in it.
 
     Without replacement where the teacher has scored enough; evenly of all where it has scored none.
-
-    Args:
-        scores: float32 [n], the teacher's, nan where it has none.
-        width: how many to draw.
-        source: of the draws.
+    scores: float32 [n], the teacher's, nan where it has none.
     """
     bins = margin_bins(scores)
     if (bins < 0).all():

@@ -42,26 +42,24 @@ def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tens
 
     Each part is encoded now, without a graph, and again when the gradients are there, with the same dropout.
     """
-    passes = [*_one_by_one(queries, "query", towers), *_one_by_one(documents, "document", towers)]
+    sides: list[tuple[Parts, Side]] = [(queries, "query"), (documents, "document")]
+    passes: list[_Pass] = [
+        partial(lambda features, side: (towers.one(features, side),), features, side)
+        for parts, side in sides
+        for features in parts.features[:-1]
+    ]
     passes.append(partial(towers.both, queries.features[-1], documents.features[-1]))
     first = int(torch.randint(2**62, ()))
-    seeded = [partial(_with_seed, first + number, encode, towers) for number, encode in enumerate(passes)]
+
+    def with_seed(seed: int, encode: _Pass) -> Vectors:
+        torch.manual_seed(seed)
+        with towers.context():
+            return encode()
+
+    seeded = [partial(with_seed, first + number, encode) for number, encode in enumerate(passes)]
     *vectors, query, document = _Twice.apply(torch.empty(0, requires_grad=True), seeded)  # type: ignore[no-untyped-call]
     others = len(queries.features) - 1
     return queries.join([*vectors[:others], query]), documents.join([*vectors[others:], document])
-
-
-def _one_by_one(parts: Parts, side: Side, towers: Towers) -> list[_Pass]:
-    def encode(features: Features) -> Vectors:
-        return (towers.one(features, side),)
-
-    return [partial(encode, features) for features in parts.features[:-1]]
-
-
-def _with_seed(seed: int, encode: _Pass, towers: Towers) -> Vectors:
-    torch.manual_seed(seed)
-    with towers.context():
-        return encode()
 
 
 class _Twice(torch.autograd.Function):

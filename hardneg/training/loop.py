@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,21 +13,20 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.precision import set_compiled, takes_bf16
-from hardneg.records.errors import MissingDependency, TrainingError, UsageError
+from hardneg.encoders.precision import takes_bf16
+from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, from_first, join, world
+from hardneg.runtime.distributed import barrier, check_settings, from_first, join, world
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.freed_memory import freed_memory_kept
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.store.choices import noted
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
-from hardneg.training.checkpoint import CheckpointClock, Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
+from hardneg.training.checkpoint import Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
-from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor
+from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, stacks
 from hardneg.training.options import LearningOptions
 from hardneg.training.step import ExampleTraining, Learner, Network, Objective, Unread, update
 
@@ -100,11 +99,14 @@ def learn(
     with (
         float32_products(method.encoder.device, options.tf32),
         _learning(method.encoder, options),
-        accelerated(method.encoder.device, options.tracker, folder, asdict(options)) as accelerator,
         noted(checkpoints.choices()) as choices,
-        freed_memory_kept() if method.encoder.device.type == "cpu" else nullcontext(),
     ):
-        learner = _learner(method, loss, options, accelerator)
+        accelerator = accelerated(method.encoder.device)
+        # evaluation mode: accelerate does not share it once more
+        model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)
+        optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
+        half, groups = takes_bf16(options.precision, method.trainable, "training"), layer_groups(method.trainable)
+        learner = Learner(accelerator, method, model, optimizer, loss, options, half, groups)
         kept = KeptModels(folder / KEPT, options.keep_every)
         run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
         state, earlier = run.to_the_end(progress)
@@ -148,7 +150,6 @@ class _TrainingRun:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
         barrier()
         elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
-        clock = CheckpointClock(self.options.checkpoint_minutes)
         evaluate_every = self.options.evaluate_every if self.validate else None
         intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
         if world().first:
@@ -158,26 +159,20 @@ class _TrainingRun:
             while state.step < self.last and not state.stopped:
                 # the next step with an evaluation, a checkpoint or a model to keep
                 stops = [state.step - state.step % each + each for each in intervals if each is not None]
-                planned, fitting = min([*stops, self.last]), clock.fitting()
-                stop = planned if fitting is None else min(planned, state.step + fitting)
-                began = time.monotonic()
+                stop = min([*stops, self.last])
                 self._advance(state.step, stop, task)
-                clock.stepped(stop - state.step, time.monotonic() - began)
-                state = self._judge(replace(state, step=stop))
-                state = replace(state, choices=dict(self.choices))
-                if world().first and (stop == planned or clock.due()):
+                state = replace(self._judge(replace(state, step=stop)), choices=dict(self.choices))
+                if world().first:
                     self.history.sync()
                     self.kept.save(self.method.encoder, state.step)
                     self.checkpoints.save(self.method.trainable, self.learner.optimizer, state)
                     elapsed.note()
-                    clock.saved()
         return state, elapsed.earlier
 
     def _advance(self, start: int, stop: int, task: Task) -> None:
         self.method.prepare(start)
         if not start and (seen := self.method.log_metrics(start)):
             self._add({"step": start, **seen})
-            self.learner.accelerator.log(numbers(seen), step=start)
         self.method.trainable.train()
         options, began = self.options, time.monotonic()
         per_step = options.batch_size * options.accumulate
@@ -191,7 +186,6 @@ class _TrainingRun:
             task.advance()
             for record in unread.read() if due or step + 1 == stop else ():
                 self._add(record)
-                self.learner.accelerator.log(logged(record), step=record["step"])
                 speed = (step + 1 - start) * per_step / (time.monotonic() - began)
                 task.describe(f"loss {record['loss']:.4f}, {speed:.1f} queries/s")
 
@@ -205,7 +199,6 @@ class _TrainingRun:
             known = ", ".join(metrics)
             raise UsageError(f"the dev metric {self.options.metric!r} is not measured; there are: {known}")
         self._add({"step": state.step, "dev": metrics})
-        self.learner.accelerator.log({f"dev/{name}": value for name, value in metrics.items()}, step=state.step)
         value = metrics[self.options.metric]
         if state.best is None or value > state.best:
             return replace(state, best_step=state.step, best=value, misses=0)
@@ -218,73 +211,41 @@ class _TrainingRun:
             self.history.add(record)
 
 
-def _learner(method: ExampleTraining, loss: Objective, options: LearningOptions, accelerator: "Accelerator") -> Learner:
-    # evaluation mode: accelerate does not share it once more
-    model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)
-    optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
-    half = takes_bf16(options.precision, method.trainable, "training")
-    return Learner(accelerator, method, model, optimizer, loss, options, half, layer_groups(method.trainable))
-
-
 @contextmanager
 def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
     """Restore torch's random state and the transformers afterwards; leave the model in evaluation mode."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
-    compiled = list(transformers_of(encoder.module)) if options.compile else []
     try:
-        for transformer in compiled:
-            set_compiled(transformer)
         with torch.random.fork_rng(devices=devices):
             yield
     finally:
-        for transformer in compiled:
-            transformer._compiled_call_impl = None
         if turn_off is not None:
             turn_off()
         encoder.module.eval()
 
 
-Off = Callable[[], None]
+def compute_twice(module: nn.Module) -> Callable[[], None]:
+    """Make each layer of a module's transformers recompute its activations in the backward pass of a training.
 
-
-def compute_twice(module: nn.Module) -> Off:
-    """Make every transformer in a module keep only the inputs of its layers; return a function that undoes it.
+    Returns a function that undoes it.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
     Raises:
-        UsageError: there is no transformer that can do it.
+        UsageError: there are no layers.
     """
-    endings: list[Off] = []
-    for model in transformers_of(module):
-        lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and len(part) > 1]
-        if not model.supports_gradient_checkpointing:
-            endings += [_layer_by_layer(part) for part in lists if len({type(layer) for layer in part}) == 1]
-        else:
-            name = "activation" if hasattr(model, "activation_checkpointing_disable") else "gradient"
-            options = {f"{name}_checkpointing_kwargs": {"use_reentrant": False}}
-            getattr(model, f"{name}_checkpointing_enable")(**options)
-            endings.append(getattr(model, f"{name}_checkpointing_disable"))
-    if not endings:
-        raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
-
-    def end() -> None:
-        for ending in endings:
-            ending()
-
-    return end
-
-
-def _layer_by_layer(stack: nn.ModuleList) -> Off:
-    """Make each layer recompute its activations in the backward pass, while it trains."""
 
     def again(layer: nn.Module, forward: Any, *arguments: Any, **named: Any) -> Any:
         if not layer.training:
             return forward(*arguments, **named)
+        named |= {"past_key_values": None} if "past_key_values" in named else {}  # a second pass would add to it
         return checkpoint(forward, *arguments, use_reentrant=False, **named)
 
-    layers: list[Any] = list(stack)
+    stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in stacks(module)]
+    layers = [layer for stack in stacked for layer in stack]
+    if not layers:
+        raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")
     for layer in layers:
         layer.forward = partial(again, layer, layer.forward)
 
@@ -295,52 +256,20 @@ def _layer_by_layer(stack: nn.ModuleList) -> Off:
     return end
 
 
-def transformers_of(module: nn.Module) -> Iterator[Any]:
-    """The outermost models of transformers."""
-    from transformers import PreTrainedModel
-
-    if isinstance(module, PreTrainedModel):
-        yield module
-        return
-    for part in module.children():
-        yield from transformers_of(part)
-
-
-@contextmanager
-def accelerated(
-    device: torch.device, tracker: str | None, folder: Path, config: Mapping[str, Any]
-) -> Iterator["Accelerator"]:
-    """An accelerator of all processes that logs to `tracker`, below `folder` where the tracker keeps files.
+def accelerated(device: torch.device) -> "Accelerator":
+    """An accelerator of all processes.
 
     Raises:
-        UsageError: accelerate knows no such tracker.
-        MissingDependency: the tracker's package is not installed.
+        UsageError: accelerate's launcher was given settings that would change the training.
     """
     from accelerate import Accelerator
-    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
 
-    if tracker is not None and tracker not in (known := sorted(map(str, LOGGER_TYPE_TO_CLASS))):
-        raise UsageError(f"no tracker is called {tracker!r}; there are: {', '.join(known)}")
-    if tracker is not None and tracker not in map(str, get_available_trackers()):
-        raise MissingDependency(f"the tracker {tracker!r} is not installed: pip install {tracker}")
+    check_settings()
     join(on_cpu=device.type == "cpu")
-    accelerator = Accelerator(
-        cpu=device.type == "cpu",
-        device_placement=False,
-        mixed_precision="no",
-        log_with=tracker,
-        project_dir=str(folder / "tracker"),
-    )
+    accelerator = Accelerator(cpu=device.type == "cpu", device_placement=False, mixed_precision="no")
     if device.type == "cuda":
         torch.cuda.set_device(device)  # accelerate takes the one of the process's number
-    if tracker is not None:
-        plain = {name: "none" if value is None else value for name, value in config.items()}
-        accelerator.init_trackers("training", config=plain)
-    try:
-        yield accelerator
-    finally:
-        for running in accelerator.trackers if tracker is not None else ():
-            running.finish()
+    return accelerator
 
 
 def shared(module: nn.Module) -> nn.Module:
@@ -352,21 +281,3 @@ def shared(module: nn.Module) -> nn.Module:
     if world().size == 1:
         return module
     return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
-
-
-def numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a record for a tracker; those of a part are called `<part>/<name>`."""
-    values: dict[str, float] = {}
-    for name, value in record.items():
-        if isinstance(value, Mapping):
-            values |= {f"{name}/{inner}": number for inner, number in numbers(value).items()}
-        elif isinstance(value, int | float):
-            values[name] = value
-    return values
-
-
-def logged(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the numbers of a step's record for a tracker."""
-    of_layers = {f"gradient_norm/{name}": norm for name, norm in record["gradient_norms"].items()}
-    apart = {"step", "gradient_norms"}
-    return {**numbers({name: value for name, value in record.items() if name not in apart}), **of_layers}

@@ -1,7 +1,7 @@
 """Sources of a step's documents: a search at each step, lists in a file, or the corpus at random."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,6 @@ class Searched:
 
     searcher: Searcher
     depth: int
-    seconds: Seconds = field(default_factory=Seconds)
     collect: Callable[[Tensor], Encoded] = lambda queries: queries.float().cpu().numpy()
 
     live = True
@@ -52,9 +51,7 @@ class Searched:
         """One search for the whole batch, each process for its share of the queries."""
         if vectors is None:
             raise ValueError("a search needs the vectors of the queries")
-        wanted = self.collect(vectors)
-        with self.seconds.of("search"):
-            rows = torch.from_numpy(self.searcher.search(wanted, self.depth).rows)
+        rows = torch.from_numpy(self.searcher.search(self.collect(vectors), self.depth).rows)
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> NDArray[np.int64]:
@@ -118,9 +115,8 @@ class NegativeTable:
                     for lists in self.make():
                         file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
-                raise TrainingError(
-                    f"{path}: the lists of step {mined_at} are gone: remove {self.folder} to start afresh"
-                )
+                gone = f"the lists of step {mined_at} are gone"
+                raise TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
             for other in self.folder.glob("lists-*.npy"):
                 if other != path:
                     other.unlink()
@@ -158,7 +154,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     return blocks
 
 
-def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int, seconds: Seconds) -> Blocks:
+def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
     """Return the top of the index for each query, by the encoder's weights at each call."""
 
     def blocks() -> Iterator[NDArray[np.int64]]:
@@ -166,6 +162,6 @@ def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: in
             vectors: Encoded = encoder.encode(texts, "query")
             return vectors
 
-        return (hits.rows for _, _, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, seconds))
+        return (hits.rows for _, _, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))
 
     return blocks

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import SEED
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 
 Drawn = Literal["uniformly", "margin_bins"]
-Windows = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -30,17 +28,6 @@ class Drawing:
     positive: Literal["drawn", "first"] = "drawn"
     iterate_negatives: bool = False
     negatives: Drawn = "uniformly"
-    rank_windows: Windows | None = None
-
-    def window(self, epoch: int, count: int, width: int) -> tuple[int, int]:
-        """Return the range of positions from which an epoch draws `width` of `count` negatives.
-
-        Of a list that ends before the window, the last `width` are drawn.
-        """
-        if not self.rank_windows:
-            return 0, count
-        skip, depth = self.rank_windows[min(epoch, len(self.rank_windows) - 1)]
-        return (skip if skip < count else max(0, count - width)), min(depth, count)
 
 
 def option(
@@ -118,13 +105,6 @@ class LearningOptions:
         "as TAS-B does.",
         key=LATER,
     )
-    rank_windows: Windows | None = option(
-        None,
-        "Pairs [skip, depth]: epoch e, from 0, draws from ranks skip + 1 to depth of a query's negatives as the e-th "
-        "pair says, and the last pair holds on; a list that ends before draws from its end. So negatives can become "
-        "harder epoch by epoch.",
-        key=LATER,
-    )
     # optimizer and schedule
     optimizer: Literal["adamw", "lamb"] = option("adamw", "`adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Its peak after the warm-up; by the model's kind where none is given.", above=0)
@@ -161,21 +141,10 @@ class LearningOptions:
         "training keeps what it began with.",
     )
     tf32: bool = option(False, "Round the factors of fp32 products to TF32; needs a GPU by CUDA.", key=LATER)
-    passes: Literal["whole", "by_length"] = option(
-        "whole",
-        "`by_length` has a CPU encode a batch in passes of texts of about equal length, with dropout that is drawn "
-        "many times faster; `whole` pads a batch to its longest text and draws as torch does. A GPU always takes it "
-        "whole.",
-        key=LATER,
-    )
-    compile: bool = option(False, "Compile the transformer by `torch.compile`, which takes minutes first.", key=LATER)
     gradient_checkpointing: bool = option(False, "Compute activations twice to need less memory.", key=FREE)
     # checkpoints
     checkpoint_every: int | None = option(
-        1000, "Steps between checkpoints; none means by the clock, at evaluations and at the end.", least=1, key=FREE
-    )
-    checkpoint_minutes: float | None = option(
-        10.0, "Minutes between checkpoints at most; none means by steps alone.", above=0, key=FREE
+        1000, "Steps between checkpoints; none means at evaluations and at the end.", least=1, key=FREE
     )
     # validation
     evaluate_every: int | None = option(
@@ -184,9 +153,6 @@ class LearningOptions:
     patience: int | None = option(None, "Stop after so many evaluations in a row without a new best.", least=1)
     metric: str = option("mrr@10", "The dev metric that decides which weights are best; larger is better.")
     keep_best: bool = option(True, "End with the best weights by `metric` instead of the last ones.")
-    tracker: str | None = option(
-        None, "Where accelerate logs the learning curve, such as `tensorboard` or `wandb`.", key=FREE
-    )
 
     def total_steps(self, queries: int) -> int:
         """How many steps the schedule has for so many queries; the last one may begin another pass to be full."""
@@ -207,40 +173,22 @@ class LearningOptions:
     @property
     def drawing(self) -> Drawing:
         """How a query's positive and negatives are drawn."""
-        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn, self.rank_windows)
+        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn)
 
     def identity(self) -> dict[str, Any]:
         return in_words_of_keys(options_in_key(self))
-
-    @property
-    def each_has_its_loss(self) -> bool:
-        """Whether each of several processes has a loss of its own, of its part of a batch."""
-        return False
 
     def problems(self) -> list[str]:
         return [*out_of_bounds(self), *gathered(self, "mistakes")]
 
     def mistakes(self) -> Iterator[str]:
         """Options that do not go together, in the order in which they are told."""
-        if self.gradient_checkpointing and self.passes == "by_length":
-            yield "gradient_checkpointing cannot repeat the dropout of passes by_length: leave one of them out"
-        if self.compile and self.passes == "by_length":
-            yield "compile draws dropout in its own way, and so does passes by_length: leave one of them out"
         if not 0 <= self.warmup_ratio <= 1:
             yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
         if self.decay_from_start and self.decay == "constant":
             yield "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
-        for skip, depth in self.rank_windows or ():
-            if not 0 <= skip < depth:
-                yield f"rank_windows: need 0 <= skip < depth, not {[skip, depth]}"
-        if self.rank_windows == ():
-            yield "rank_windows: give one pair [skip, depth] or more"
-        chosen = {"negatives_drawn": self.negatives_drawn != "uniformly", "rank_windows": self.rank_windows is not None}
-        named = " and ".join(name for name, is_chosen in chosen.items() if is_chosen)
-        if named and self.iterate_negatives:
-            yield f"{named}: iterate_negatives draws nothing: leave one of them out"
-        if named and not self.negatives_per_query:
-            yield f"{named}: negatives_per_query is 0, so that nothing is drawn: leave it out"
+        if self.negatives_drawn != "uniformly" and (self.iterate_negatives or not self.negatives_per_query):
+            yield "negatives_drawn: nothing is drawn by iterate_negatives, or for 0 negatives_per_query: leave it out"
         if self.epochs is None and self.max_steps is None:
             yield "give epochs or max_steps"
         if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
@@ -262,26 +210,6 @@ class TrainOptions(LearningOptions):
         "but the query's own positive is, as in the published program.",
         key=LATER,
     )
-    share_negatives_across: Literal["processes", "none"] = option(
-        "processes",
-        "Whose documents a query sees when several processes train: those of all `processes`, or with `none` those of "
-        "its own process.",
-        key=LATER,
-    )
-
-    def identity(self) -> dict[str, Any]:
-        """Also the number of processes, where each is on its own."""
-        return {**super().identity(), **({"processes": world().size} if self.each_has_its_loss else {})}
-
-    @property
-    def each_has_its_loss(self) -> bool:
-        """Where a query sees the documents of its own process."""
-        return self.share_negatives_across == "none"
-
-    def mistakes(self) -> Iterator[str]:
-        """Chunks, each of which is encoded twice."""
-        if self.compile and self.chunk is not None:
-            yield "chunk cannot repeat the dropout of what is compiled: leave chunk or compile out"
 
 
 @dataclass(frozen=True)

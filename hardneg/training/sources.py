@@ -12,54 +12,10 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import TrainingError
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import Loss
-from hardneg.runtime.seeding import drawn_order, generator
+from hardneg.runtime.seeding import generator
 from hardneg.store.digest import digest
-from hardneg.store.identity import options_in_key
-from hardneg.training.examples import Examples, NegativeLists, SampledBatch, SourcePrompts, TrainingData, times_before
+from hardneg.training.examples import Examples, NegativeLists, SampledBatch, TrainingData, times_before
 from hardneg.training.options import LearningOptions
-
-
-@dataclass(frozen=True, eq=False)
-class MixedSource:
-    """One collection of a mixture.
-
-    cap: the most queries of it that are learnt from, drawn by the seed; None: all. prompts: of its texts, in place of
-    the model's. loss: of its batches, in place of the training's.
-    """
-
-    data: TrainingData
-    cap: int | None = None
-    prompts: SourcePrompts = field(default_factory=dict)
-    loss: Loss | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """The data of a training on several sources, by name, in the order of the alphabet.
-
-    temperature: a source of n queries is drawn with p in proportion to n^(1/temperature). one_source: each batch is of
-    one source, which is drawn; otherwise each example's is. segments: how documents of all sources are cut.
-    """
-
-    sources: Mapping[str, MixedSource]
-    temperature: float = 1.0
-    one_source: bool = False
-    segments: Segments | None = None
-    guide: None = None
-
-    @cached_property
-    def corpus(self) -> "JoinedCorpora":
-        return JoinedCorpora([source.data.corpus for source in self.sources.values()])
-
-    @property
-    def losses(self) -> Mapping[int, Loss]:
-        """The loss of each source that has its own, by the source's number."""
-        return {at: source.loss for at, source in enumerate(self.sources.values()) if source.loss is not None}
-
-    def examples(self, options: LearningOptions) -> "MixedExamples":
-        """The examples of all sources in one endless order."""
-        return MixedExamples(self, options)
 
 
 @dataclass(frozen=True)
@@ -87,11 +43,34 @@ class JoinedCorpora:
         return list(texts)
 
 
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """The data of a training on several collections, by name, in the order of the alphabet.
+
+    temperature: a source of n queries is drawn with p in proportion to n^(1/temperature). one_source: each batch is of
+    one source, which is drawn; otherwise each example's is. segments: how documents of all sources are cut.
+    """
+
+    sources: Mapping[str, TrainingData]
+    temperature: float = 1.0
+    one_source: bool = False
+    segments: Segments | None = None
+    guide: None = None
+
+    @cached_property
+    def corpus(self) -> JoinedCorpora:
+        return JoinedCorpora([source.corpus for source in self.sources.values()])
+
+    def examples(self, options: LearningOptions) -> "MixedExamples":
+        """The examples of all sources in one endless order."""
+        return MixedExamples(self, options)
+
+
 class MixedExamples:
     """The queries of several sources in one endless order; those of a source come as in a training on it alone.
 
-    An epoch has as many examples as the sources have together, caps counted. Several batches may be of one source in a
-    row, and a source may begin its next epoch while another is in its first.
+    An epoch has as many examples as the sources have together. Several batches may be of one source in a row, and a
+    source may begin its next epoch while another is in its first.
 
     skipped: how many queries and positives were left out, by reason and source.
     """
@@ -99,39 +78,26 @@ class MixedExamples:
     def __init__(self, mixture: Mixture, options: LearningOptions) -> None:
         self._mixture, self._batch_size = mixture, options.batch_size
         self.skipped: dict[str, int] = {}
-        self._examples = [self._examples_of(name, source, options) for name, source in mixture.sources.items()]
+        self._examples: list[Examples] = []
+        for name, source in mixture.sources.items():
+            try:
+                examples = source.examples(options)
+            except TrainingError as error:
+                raise TrainingError(f"{name}: {error}") from error
+            self._examples.append(examples)
+            self.skipped |= {f"{reason} of {name}": count for reason, count in examples.skipped.items()}
         sizes = [len(examples) for examples in self._examples]
         self._length = sum(sizes)
         self._order = SourceOrder(source_shares(sizes, mixture.temperature), options.seed)
-        prompts = tuple(source.prompts for source in mixture.sources.values())
-        self._prompts = prompts if any(prompts) else ()
-
-    def _examples_of(self, name: str, source: MixedSource, options: LearningOptions) -> Examples:
-        try:
-            examples = source.data.examples(options)
-        except TrainingError as error:
-            raise TrainingError(f"{name}: {error}") from error
-        skipped = {f"{reason} of {name}": count for reason, count in examples.skipped.items()}
-        if source.cap is not None and (above := len(examples.queries) - source.cap) > 0:
-            skipped[f"queries of {name} above its cap"] = above
-            # drawn by their ids: a larger cap has those of a smaller
-            data, rows = source.data, {source.data.query_ids[row]: row for row in examples.queries.tolist()}
-            kept = sorted(rows[query_id] for query_id in drawn_order(options.seed, "cap", rows)[: source.cap])
-            examples = data.only(kept).examples(options)
-        self.skipped |= skipped
-        return examples
 
     def __len__(self) -> int:
         return self._length
 
     def digest(self) -> str:
-        """A name for the examples of all sources, how they are drawn, and their own prompts and losses."""
+        """A name for the examples of all sources, and how they are drawn."""
         mixture = self._mixture
-        losses = [
-            [at, type(loss).__qualname__, loss.version, options_in_key(loss)] for at, loss in mixture.losses.items()
-        ]
-        drawn = [mixture.temperature, mixture.one_source, [*mixture.sources]]
-        return digest([*drawn, [dict(each) for each in self._prompts], losses, [e.digest() for e in self._examples]])
+        drawn = [mixture.temperature, mixture.one_source, [*mixture.sources], [], []]
+        return digest([*drawn, [examples.digest() for examples in self._examples]])
 
     def counts(self, batches: int) -> dict[str, int]:
         """How many examples of the first batches are of each source, by name."""
@@ -151,36 +117,23 @@ class MixedExamples:
         sources, numbers = self._order.at(start, count)
         chosen = {source: np.flatnonzero(sources == source) for source in np.unique(sources).tolist()}
         parts = [self._drawn(source, int(numbers[rows[0]]), len(rows)) for source, rows in chosen.items()]
-        return joined(parts).at(np.argsort(np.concatenate(list(chosen.values()))))
+        starts = np.cumsum([0, *(len(part.query_ids) for part in parts[:-1])]).tolist()
+        joined = SampledBatch(
+            [each for part in parts for each in part.query_ids],
+            [each for part in parts for each in part.texts],
+            np.concatenate([part.documents for part in parts]),
+            np.concatenate([part.known for part in parts]),
+            np.concatenate([part.owner + start for part, start in zip(parts, starts, strict=True)]),
+            queries=np.concatenate([part.queries for part in parts]),
+        )
+        return joined.at(np.argsort(np.concatenate(list(chosen.values()))))
 
     def _drawn(self, source: int, start: int, count: int) -> SampledBatch:
         drawn, first = self._examples[source].draw(start, count), int(self._mixture.corpus.starts[source])
-        return replace(
-            drawn,
-            documents=drawn.documents + first,
-            known=drawn.known + first,
-            sources=np.full(count, source),
-            prompts=self._prompts,
-        )
+        return replace(drawn, documents=drawn.documents + first, known=drawn.known + first)
 
 
 AnyExamples = Examples | MixedExamples
-
-
-def joined(parts: Sequence[SampledBatch]) -> SampledBatch:
-    """Batches of one width as one, one after the other."""
-    starts = np.cumsum([0, *(len(part.query_ids) for part in parts[:-1])])
-    owner = [part.owner + start for part, start in zip(parts, starts.tolist(), strict=True)]
-    return replace(
-        parts[0],
-        query_ids=[each for part in parts for each in part.query_ids],
-        texts=[each for part in parts for each in part.texts],
-        documents=np.concatenate([part.documents for part in parts]),
-        known=np.concatenate([part.known for part in parts]),
-        owner=np.concatenate(owner),
-        queries=np.concatenate([part.queries for part in parts]),
-        sources=np.concatenate([part.sources for part in parts]),
-    )
 
 
 _BLOCK = 16_384

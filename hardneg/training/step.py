@@ -1,20 +1,17 @@
-"""A training method's interface, and one update by it: losses and norms, and dropout that a CPU draws fast."""
+"""A training method's interface, and one update by it, with its losses and norms."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
 from hardneg.records.errors import TrainingError
-from hardneg.runtime.distributed import gather, world
+from hardneg.runtime.distributed import world
 from hardneg.runtime.seeding import derive_seed
 from hardneg.training.batches import ahead
 from hardneg.training.examples import SampledBatch
@@ -47,21 +44,6 @@ class Objective(Protocol):
 
     def __call__(self, batch: Any) -> Tensor:
         """A scalar."""
-
-
-@dataclass(frozen=True, slots=True)
-class Minimised:
-    """The terms that an update minimises: the sum of a loss and a penalty, scalars with gradients.
-
-    penalty: a regularizer's; None without one.
-    """
-
-    loss: Tensor
-    penalty: Tensor | None = None
-
-    @property
-    def total(self) -> Tensor:
-        return self.loss if self.penalty is None else self.loss + self.penalty
 
 
 class ExampleTraining:
@@ -111,12 +93,14 @@ class ExampleTraining:
         """
         raise NotImplementedError
 
-    def minimised(self, loss: Objective, model: Any, batch: Any, half: bool, done: float) -> Minimised:
-        """Return the terms to minimise: the loss of a batch's `scores`, and what the method adds.
+    def minimised(
+        self, loss: Objective, model: Any, batch: Any, half: bool, done: float
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the terms to minimise: the loss of a batch's `scores`, and a penalty where the method adds one.
 
         done: the share of finished steps, from 0 to below 1.
         """
-        return Minimised(loss(self.scores(model, batch, half)))
+        return loss(self.scores(model, batch, half)), None
 
     def log_metrics(self, step: int) -> Record:
         """Return values for the record after so many steps, besides the loss; empty where none are due."""
@@ -176,20 +160,14 @@ class Unread:
                     _check(name, value, step.number, query_ids)
             _check("norm of the gradient", norm, step.number, [each for ids in step.query_ids for each in ids])
             means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
-            yield {
-                "step": step.number, **means, **before,
-                "gradient_norm": norm, "gradient_norms": norms, **after,
-            }  # fmt: skip
+            yield {"step": step.number, **means, **before, "gradient_norm": norm, "gradient_norms": norms, **after}
 
 
 def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:
-    if math.isfinite(value):
-        return
-    more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
-    raise TrainingError(
-        f"step {number}: the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}: "
-        "lower the learning rate, or train with precision fp32"
-    )
+    if not math.isfinite(value):
+        more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
+        whose = f"the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}"
+        raise TrainingError(f"step {number}: {whose}: lower the learning rate, or train with precision fp32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,13 +198,9 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, number, *process))
         last = number == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
-            with dropout_of(learner.options, learner.method.encoder.device):
-                minimised = learner.method.minimised(learner.loss, model, batch, learner.half, done)
-            penalty = (
-                {} if minimised.penalty is None else {"penalty": _value(minimised.penalty.detach(), learner.options)}
-            )
-            records.append({"loss": _value(minimised.loss.detach(), learner.options), **penalty})
-            accelerator.backward(minimised.total / len(batches))
+            loss, penalty = learner.method.minimised(learner.loss, model, batch, learner.half, done)
+            records.append({"loss": loss.detach(), **({} if penalty is None else {"penalty": penalty.detach()})})
+            accelerator.backward((loss if penalty is None else loss + penalty) / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)
     for group in learner.optimizer.param_groups:
@@ -234,74 +208,3 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     learner.optimizer.step()
     learner.optimizer.zero_grad()
     return TakenStep(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
-
-
-def _value(loss: Tensor, options: LearningOptions) -> Tensor:
-    """The loss, or the mean of all processes' losses where each has its own."""
-    return gather(loss.reshape(1, 1), world().size).mean() if options.each_has_its_loss else loss
-
-
-_LEVELS = 1 << 16  # a draw is one of so many numbers: a share of 0.1 is 0.10001
-
-
-def dropout_of(options: LearningOptions, device: torch.device) -> AbstractContextManager[Any]:
-    """Return the context of forward passes in which dropout is drawn by the options."""
-    return FastDropout() if options.passes == "by_length" and device.type == "cpu" else nullcontext()
-
-
-class FastDropout(TorchFunctionMode):
-    """Inside, dropout of tensors on a CPU is drawn from SFC64, 16 bits a number; torch's generator gives the seed.
-
-    So it depends on torch's state alone, which it moves by one draw, whenever it is entered. torch's own draws take as
-    long as the products of a small transformer in bfloat16. Attention with dropout is computed here too, for torch
-    has no fast kernel for it and goes through float32; its scores keep the precision that they come in.
-
-    Backward passes run outside: what computes activations again in them would draw otherwise.
-    """
-
-    def __enter__(self) -> Any:
-        self._bits = np.random.SFC64(int(torch.randint(2**62, ())))
-        return super().__enter__()  # type: ignore[no-untyped-call]
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Call the function, or its replacement."""
-        options = dict(kwargs or {})
-        if func is functional.dropout:
-            return self._dropout(func, *args, **options)
-        if func is functional.scaled_dot_product_attention and options.get("dropout_p", 0.0) > 0:
-            return self._attention(func, *args, **options)
-        return func(*args, **options)
-
-    def _dropout(
-        self, func: Callable[..., Any], input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
-    ) -> Any:
-        if not training or inplace or not 0 < p < 1 or input.device.type != "cpu":
-            return func(input, p, training, inplace)
-        return input * self._kept(input, p)
-
-    def _attention(self, func: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Any:
-        if query.device.type != "cpu" or options.get("is_causal") or options.get("enable_gqa"):
-            return func(query, key, value, **options)
-        scale = options.get("scale")
-        with torch.autocast("cpu", enabled=False):
-            scores = query * (query.shape[-1] ** -0.5 if scale is None else scale) @ key.transpose(-1, -2)
-            weights = _masked(scores, options.get("attn_mask")).softmax(-1)
-            return (weights * self._kept(weights, options["dropout_p"])) @ value
-
-    def _kept(self, like: Tensor, p: float) -> Tensor:
-        """0 for the share `p`, and what makes up for it elsewhere; of the same shape and type."""
-        count, dropped = like.numel(), min(max(round(p * _LEVELS), 1), _LEVELS - 1)
-        drawn = self._bits.random_raw(-(-count // 4)).view(np.int16)[:count]
-        kept = torch.from_numpy(drawn).view(like.shape) >= dropped - _LEVELS // 2
-        return kept.to(like.dtype).mul_(_LEVELS / (_LEVELS - dropped))
-
-
-def _masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Scores where a mask, of booleans or to be added, leaves them; a row without any has equal ones."""
-    if mask is None:
-        return scores
-    if mask.dtype == torch.bool:
-        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return scores + mask.to(scores.dtype)

@@ -1,4 +1,4 @@
-"""Stage `encode`: the corpus as vectors in a flat index, in one folder or in shards."""
+"""Stage `encode`: the corpus as vectors in a flat index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from pydantic import Field
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
-from hardneg.encoders.spec import Attention, ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
@@ -32,10 +32,6 @@ class Encode(IndexSpec):
     """Encodes the corpus into a flat index, which is the vector store too.
 
     segments: how long documents are cut into several vectors each; none reads their first `document_length` tokens.
-    keep_tokens: whether the token ids of a large corpus are kept in the store, for the next encoding by this tokenizer.
-    Vectors are the same in shards of any number, and so is the key.
-    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 2
@@ -51,19 +47,9 @@ class Encode(IndexSpec):
         default=None, json_schema_extra=LATER, description="The prompt before each passage, in place of the model's."
     )
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    tf32: bool = Field(default=False, json_schema_extra=LATER)
-    attention: Attention = Field(default="auto", json_schema_extra=FREE)
-    compile: bool = Field(default=False, json_schema_extra=FREE)
-    keep_tokens: bool = Field(default=True, json_schema_extra=FREE)
-    shards: int | None = Field(None, gt=0, json_schema_extra=FREE, description="Write the index in this many shards.")
-    shard_rows: int | None = Field(
-        None, gt=0, json_schema_extra=FREE, description="Or in shards of this many rows each."
-    )
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Segments of documents that become a vector a token; shards of two sizes."""
-        if self.shards is not None and self.shard_rows is not None:
-            yield "shards: goes without shard_rows; leave one of them out"
+        """Segments of documents that become a vector a token."""
         model = recipe.models.of(self.began_with(recipe))
         if self.segments is not None and FORMS.get(model.family.form) == Trait.TOKEN_VECTORS:
             yield f"segments: {model.spec.name!r} makes a vector of each token, which are not pooled; leave it out"
@@ -106,15 +92,7 @@ class Encode(IndexSpec):
         corpus, scratch = open_corpus(context), context.folder / SCRATCH
         encoder = open_prompted(context, "document", self.document_prompt, self.precision)
         rows = encoder.rows(corpus, self.segments, scratch, context.progress, world())
-        options = EncodeOptions(
-            self.tokens_per_batch,
-            self.precision,
-            attention=self.attention,
-            compile=self.compile,
-            keep_tokens=self.keep_tokens,
-            tf32=self.tf32,
-            begun=scratch / "begun",
-        )
+        options = EncodeOptions(self.tokens_per_batch, self.precision)
         layout = Layout.of_encoder(encoder, rows)
         unit = "passages" if self.segments is None else "segments"
         return EncodedBlocks(
@@ -137,20 +115,13 @@ class EncodedBlocks(StageBlocks):
 
         return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
 
-    def write(self, number: int, block: "BlockResult") -> None:
-        """Writes a block; what was kept of it while it was unfinished goes."""
-        from hardneg.formats.vectors.begun_blocks import drop
-
-        super().write(number, block)
-        drop(self.options.begun, self.layout.name(number))
-
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""
         from hardneg.encoders.corpus.stream import join_blocks
         from hardneg.formats.vectors.shards import index_bytes
 
         spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
-        join_blocks(self.encoder, rows, self.store, folder, spec.shards, spec.shard_rows)
+        join_blocks(self.encoder, rows, self.store, folder)
         passages = len(rows if spec.segments is None else rows.corpus)
         facts = {"passages": passages, "dimension": self.encoder.dimension, "bytes": index_bytes(folder, SCRATCH)}
         return facts | ({} if spec.segments is None else _cut_facts(self.context, rows))

@@ -1,6 +1,6 @@
 """Verb `import`: vectors of the corpus that another program made, as a flat index in the corpus's order."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -8,7 +8,7 @@ from pydantic import Field
 from hardneg.fields import FREE, InputFile, Name, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.shards import even_cut, index_bytes
+from hardneg.formats.vectors.shards import index_bytes
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.records.wording import counted
 from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
@@ -27,8 +27,6 @@ class ImportVectors(IndexSpec):
     vectors: Parquet with an id and a list of numbers a row, JSON Lines as `pyserini.encode` writes them, or a .npy
     array. ids: of an array, the document of each row. Vectors of documents that the corpus lacks are left out, and
     counted. No model encodes the queries of such an index: a `search` names `query_vectors`, or a model.
-    shards, shard_rows: into how many shards the index is written, or of how many rows at most. Vectors and the
-    key are the same.
     """
 
     version = 1
@@ -42,13 +40,6 @@ class ImportVectors(IndexSpec):
     ids: Annotated[Name | None, InputFile("the id of each vector of an array, one a line")] = Field(
         default=None, json_schema_extra=FREE
     )
-    shards: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    shard_rows: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Shards of two sizes."""
-        if self.shards is not None and self.shard_rows is not None:
-            yield "shards: goes without shard_rows; leave one of them out"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         """No model that encodes its queries."""
@@ -71,9 +62,7 @@ class ImportVectors(IndexSpec):
         corpus = open_corpus(context)
         file = open_vector_files(self.vectors, self.ids)
         owners = VectorOwners(corpus.doc_ids, corpus.rows, "document")
-        in_shards = (self.shards or self.shard_rows) is not None
-        cut = even_cut(len(corpus), len(corpus), self.shards, self.shard_rows) if in_shards else ()
-        others = arrange_vectors(file, owners, context.folder, context.progress, cut)
+        others = arrange_vectors(file, owners, context.folder, context.progress)
         if others:
             left_out = f"{counted(others, 'vector')} left out, of documents that the corpus lacks"
             context.progress.note(f"{context.name}: {left_out}")

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from hardneg.encoders.spec import Attention, ModelSpec
-from hardneg.fields import FREE, LATER, SPLIT, Name, PluginKind, Reference, Setting, Trait
+from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import FREE, SPLIT, Name, PluginKind, Reference, Setting, Trait
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import PluginError
 from hardneg.records.layout import MODEL_FOLDER, RUN
 from hardneg.records.types import RankedList
 from hardneg.registry.protocols import Reranker, TrainableReranker
 from hardneg.runtime.progress import Task
-from hardneg.store.artifacts import SCRATCH
 from hardneg.verbs.shared.blocks import Ranking, RunBlocks, query_blocks
 from hardneg.verbs.shared.context import Facts, StageContext
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, source_of
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.formats.queries import Queries
     from hardneg.rerankers.pair_scoring import Advance, PairScorer, Request
 
-_PAIRS = 4096  # of a block: they are sorted by length together
+_PAIRS = 1024  # of a block, which a stop may cost: they are sorted by length together
 _SLOW_PAIRS = 256  # of a block of what scores one query after another
 
 
@@ -37,8 +36,6 @@ class Rerank(RunSpec):
 
     reranker: the stage that trained it. positives: the known positives that a list
     lacks are scored too, wherever they come to stand: for filters on training queries, never for evaluation.
-    tf32: whether products in fp32 are of numbers rounded to TF32, which needs a GPU by CUDA; then part of the key.
-    attention, compile: how a transformer computes, where that is not left to its processor.
     """
 
     version = 2
@@ -55,9 +52,6 @@ class Rerank(RunSpec):
     positives: bool = False
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=FREE)
-    attention: Attention = Field(default="auto", json_schema_extra=FREE)
-    compile: bool = Field(default=False, json_schema_extra=FREE)
-    tf32: bool = Field(default=False, json_schema_extra=LATER)
 
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
@@ -137,14 +131,7 @@ class RerankBlocks(RunBlocks):
         from hardneg.rerankers.pair_scoring import PairScorer
 
         source, spec = self.context.inputs.get("reranker"), self.context.spec
-        options = EncodeOptions(
-            spec.tokens_per_batch,
-            spec.precision,
-            attention=spec.attention,
-            compile=spec.compile,
-            tf32=spec.tf32,
-            begun=self.context.folder / SCRATCH / "begun",
-        )
+        options = EncodeOptions(spec.tokens_per_batch, spec.precision)
         folder = None if source is None else source.folder / MODEL_FOLDER
         return PairScorer.opened(plugin, folder, self.context.device, options)
 

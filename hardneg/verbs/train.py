@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from hardneg.encoders.spec import SIDES
-from hardneg.fields import LATER, Name, Reference, Setting, marked_references
+from hardneg.fields import LATER, Name, Reference, marked_references
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.layout import DATASET
-from hardneg.records.types import PluginSetting
 from hardneg.records.wording import counted
-from hardneg.registry.plugins import needs_of
-from hardneg.registry.protocols import Loss
 from hardneg.store.identity import options_in_key
 from hardneg.training.examples import TrainingData
-from hardneg.training.masks import WITH_EACH_OTHER
-from hardneg.training.sources import MixedSource, Mixture, mixed
+from hardneg.training.sources import Mixture, mixed
 from hardneg.verbs.shared.context import StageContext
 from hardneg.verbs.shared.inputs import open_collection, open_learner
 from hardneg.verbs.shared.stage_spec import RecipeView, Row, Sizes
-from hardneg.verbs.shared.train_config import DualOptions, OptionGroup, TeacherOptions, Told
+from hardneg.verbs.shared.train_config import DualOptions, TeacherOptions, Told
 from hardneg.verbs.shared.training_data import (
     data_facts,
     encoder_training,
@@ -38,12 +33,8 @@ if TYPE_CHECKING:
     from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
-_OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from", "batches_sources")
+_OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
 """Fields of a training that are of one collection."""
-
-
-_Named = BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
-"""A source may be the name of its negatives alone."""
 
 
 class SourceOptions(BaseModel):
@@ -52,10 +43,6 @@ class SourceOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     negatives: Annotated[Name | None, Reference(("negatives",))] = None
     dataset: Annotated[Name | None, Reference(("collection",))] = None
-    cap: int | None = None
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    loss: Setting | None = None
 
 
 class MixingOptions(BaseModel):
@@ -66,112 +53,13 @@ class MixingOptions(BaseModel):
     one_source: bool = False
 
 
-class MixtureOptions(OptionGroup):
-    """Several collections to learn from at once."""
-
-    datasets: dict[Name, Annotated[SourceOptions, _Named]] = Field(
-        default={},
-        json_schema_extra=LATER,
-        description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
-        "`negatives` or `dataset`, and `cap` (the most queries), `query_prompt`, `document_prompt` or a `loss` of its "
-        "own.",
-    )
-    mixing: MixingOptions = Field(
-        default=MixingOptions(),
-        json_schema_extra=LATER,
-        description="How these are drawn: `temperature` T, a collection of n queries with p in proportion to n^(1/T); "
-        "with `one_source`, each batch is of one of them.",
-    )
-
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
-        yield from super().references()
-        for name, source in self.datasets.items():
-            for path, target, need in marked_references(source):
-                yield f"datasets.{name}.{path}", target, need
-
-    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
-        yield from super().plugins()
-        for name, source in self.datasets.items():
-            if source.loss is not None:
-                yield f"datasets.{name}.loss", "losses", source.loss
-
-    def identity(self) -> dict[str, Any]:
-        """The sources without what counts by its content."""
-        identity = super().identity()
-        if "mixing" in identity:
-            identity["mixing"] = options_in_key(self.mixing)
-        if self.datasets:
-            without = ("negatives", "dataset", "loss")
-            identity["datasets"] = {name: options_in_key(each, without) for name, each in self.datasets.items()}
-        return identity
-
-    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        collections = {
-            f"datasets.{name}.dataset": _collection_of(source.negatives, recipe)
-            for name, source in self.datasets.items()
-            if source.negatives is not None and source.dataset is None
-        }
-        return {**super().implied(recipe), **collections}
-
-    def learnt(self, sizes: Sizes) -> Sizes:
-        """The sizes with the queries of all sources, caps counted, as those to learn from."""
-        if not self.datasets:
-            return sizes
-        queries = 0
-        for name, source in self.datasets.items():
-            own = sizes.collections.get(f"datasets.{name}.dataset", sizes).queries("train")
-            queries += own if source.cap is None else min(own, source.cap)
-        return replace(sizes, splits={**sizes.splits, "train": queries})
-
-    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """Options of one collection beside several, and what sources cannot have."""
-        if not self.datasets:
-            if self.mixing != MixingOptions():
-                yield "mixing: there is nothing to mix; name collections in datasets, or leave it out"
-            return
-        for name in _OF_ONE:
-            if getattr(self, name, None) is not None:
-                yield f"{name}: is of one collection; leave it out beside datasets"
-        if not self.mixing.temperature > 0:
-            yield f"mixing.temperature: must be above 0, not {self.mixing.temperature:g}"
-        for name in self.datasets:
-            yield from (f"datasets.{name}.{line}" for line in self._problems_of(name, recipe))
-
-    def _problems_of(self, name: str, recipe: RecipeView) -> Iterator[str]:
-        source = self.datasets[name]
-        if source.negatives is None and source.dataset is None:
-            yield "negatives: missing; name a stage that mined some, or a collection in `dataset`"
-        elif source.negatives is None and self.options.negatives_per_query:
-            yield "negatives: missing; for the other queries' documents alone set options.negatives_per_query to 0"
-        if source.negatives in recipe.stages and source.dataset is not None:
-            own = _collection_of(str(source.negatives), recipe)
-            if own != source.dataset:
-                yield f"dataset: {source.negatives!r} is of {own!r}; leave this out"
-        if source.cap is not None and source.cap < 1:
-            yield f"cap: must be 1 or above, not {source.cap}"
-        if source.document_prompt is not None and self.segments is not None:
-            yield "document_prompt: documents in segments have the model's own; leave one of the two out"
-        if source.loss is not None:
-            yield from (f"loss: {line}" for line in self._problems_of_loss(name, source.loss.name, recipe))
-
-    def _problems_of_loss(self, name: str, called: str, recipe: RecipeView) -> Iterator[str]:
-        loss, similarity = recipe.plugin(f"datasets.{name}.loss"), self.began_with(recipe).similarity
-        if not self.mixing.one_source:
-            yield "a batch of several collections has one loss; say `mixing.one_source: true`, or leave this out"
-        if lacking := [part for part in needs_of(loss) if part not in WITH_EACH_OTHER]:
-            yield f"{called} needs {', '.join(lacking)}, which these batches lack; take another loss"
-        elif needs_of(loss) and self.segments is not None:
-            yield f"{called} needs scores of documents with each other, which segments have not; leave segments out"
-        if similarity not in (None, wanted := getattr(type(loss), "similarity", similarity)):
-            yield f"{called} is made for similarity {wanted}, and the model's is {similarity}; take another loss"
+_Source = Annotated[
+    SourceOptions, BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
+]
+"""A source may be the name of its negatives alone."""
 
 
-def _collection_of(negatives: str, recipe: RecipeView) -> str:
-    stage = recipe.stages.get(negatives)
-    return DATASET if stage is None or stage.dataset is None else stage.dataset
-
-
-class Train(MixtureOptions, TeacherOptions, DualOptions):
+class Train(TeacherOptions, DualOptions):
     """Trains a dual encoder on mined negatives, or, without them, on the other queries' documents for split `train`."""
 
     version = 2
@@ -185,6 +73,18 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
         description="More negatives, with the queries they are of, such as a label stage makes: their examples are "
         "mixed with the others.",
     )
+    datasets: dict[Name, _Source] = Field(
+        default={},
+        json_schema_extra=LATER,
+        description="Several collections to learn from, by name: each a stage that mined negatives, or a mapping with "
+        "`negatives` or `dataset`.",
+    )
+    mixing: MixingOptions = Field(
+        default=MixingOptions(),
+        json_schema_extra=LATER,
+        description="How these are drawn: `temperature` T, a collection of n queries with p in proportion to n^(1/T); "
+        "with `one_source`, each batch is of one of them.",
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> "Train":
@@ -192,16 +92,63 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
             raise ValueError("negatives: missing; for the other queries' documents alone set negatives_per_query to 0")
         return self
 
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        yield from super().references()
+        for name, source in self.datasets.items():
+            for path, target, need in marked_references(source):
+                yield f"datasets.{name}.{path}", target, need
+
+    def identity(self) -> dict[str, Any]:
+        """The sources, which count by their content; with the words of keys for what they no longer have."""
+        identity = super().identity()
+        if "mixing" in identity:
+            identity["mixing"] = options_in_key(self.mixing)
+        if self.datasets:
+            bare = {"cap": None, "query_prompt": None, "document_prompt": None}
+            identity["datasets"] = dict.fromkeys(self.datasets, bare)
+        return identity
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        collections = {
+            f"datasets.{name}.dataset": _collection_of(source.negatives, recipe)
+            for name, source in self.datasets.items()
+            if source.negatives is not None and source.dataset is None
+        }
+        return {**super().implied(recipe), **collections}
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        """Options of one collection beside several, and what sources cannot have."""
+        if not self.datasets:
+            if self.mixing != MixingOptions():
+                yield "mixing: there is nothing to mix; name collections in datasets, or leave it out"
+            return
+        for name in _OF_ONE:
+            if getattr(self, name, None) is not None:
+                yield f"{name}: is of one collection; leave it out beside datasets"
+        if not self.mixing.temperature > 0:
+            yield f"mixing.temperature: must be above 0, not {self.mixing.temperature:g}"
+        for name, source in self.datasets.items():
+            if source.negatives is None and source.dataset is None:
+                yield f"datasets.{name}.negatives: missing; name a stage that mined some, or a collection in `dataset`"
+            elif source.negatives is None and self.options.negatives_per_query:
+                advice = "for the other queries' documents alone set options.negatives_per_query to 0"
+                yield f"datasets.{name}.negatives: missing; {advice}"
+            if source.negatives in recipe.stages and source.dataset is not None:
+                own = _collection_of(str(source.negatives), recipe)
+                if own != source.dataset:
+                    yield f"datasets.{name}.dataset: {source.negatives!r} is of {own!r}; leave this out"
+
     def why(self) -> str:
         others = "the relevant passages of the other queries in the batch"
-        return (
-            self.purpose
-            if self.negatives is not None or self.datasets
-            else self.purpose.replace("the hard negatives", others)
-        )
+        mined = self.negatives is not None or self.datasets
+        return self.purpose if mined else self.purpose.replace("the hard negatives", others)
 
     def estimate(self, sizes: Sizes) -> Row:
-        return encoder_training(self, self.learnt(sizes))
+        if self.datasets:  # the queries of all are learnt from
+            names = (f"datasets.{name}.dataset" for name in self.datasets)
+            queries = sum(sizes.collections.get(name, sizes).queries("train") for name in names)
+            sizes = replace(sizes, splits={**sizes.splits, "train": queries})
+        return encoder_training(self, sizes)
 
     @contextmanager
     def opened(
@@ -213,27 +160,22 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
         if self.datasets:
             data: TrainingData | Mixture = self._mixture(context)
         else:
-            data, lacking = self._examples(context, collection)
+            data, lacking = taught(context, examples_of(collection, context.inputs.get("negatives")))
+            if "augmented" in context.inputs:
+                # without the queries that these negatives lack: whoever made them has counted what was left out
+                more = examples_of(collection, context.inputs["augmented"])
+                listed = set() if more.negatives is None else {*more.negatives.query_ids}
+                data = mixed(data, more.only([row for row, name in enumerate(more.query_ids) if name in listed]))
+            data = with_guide(context, ordered(context, replace(data, segments=self.segments)))
 
         def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
             if isinstance(data, TrainingData):
                 return {**self._said(context, collection), **terms_facts(context)}, lacking
             drawn = data.examples(self.options).counts(result.steps * self.options.accumulate)
-            said = {**self._said_of(data, drawn), **terms_facts(context)}
-            return said, {f"examples of {name}": count for name, count in drawn.items()}
+            facts = {f"examples of {name}": count for name, count in drawn.items()}
+            return {**self._said_of(data, drawn), **terms_facts(context)}, facts
 
         yield DualEncoderTraining(encoder, data, self.options, terms_of(context, encoder)), told
-
-    def _examples(
-        self, context: "StageContext[Train]", collection: StoredCollection
-    ) -> tuple[TrainingData, dict[str, int]]:
-        data, lacking = taught(context, examples_of(collection, context.inputs.get("negatives")))
-        if "augmented" in context.inputs:
-            # without the queries that these negatives lack: whoever made them has counted what was left out
-            more = examples_of(collection, context.inputs["augmented"])
-            listed = set() if more.negatives is None else {*more.negatives.query_ids}
-            data = mixed(data, more.only([row for row, query_id in enumerate(more.query_ids) if query_id in listed]))
-        return with_guide(context, ordered(context, replace(data, segments=self.segments))), lacking
 
     def _said(self, context: "StageContext[Train]", collection: StoredCollection) -> dict[str, object]:
         negatives, more = context.inputs.get("negatives"), context.inputs.get("augmented")
@@ -250,29 +192,27 @@ class Train(MixtureOptions, TeacherOptions, DualOptions):
 
     def _mixture(self, context: StageContext[Any]) -> Mixture:
         """The stage's sources, by the alphabet, so that their order in a recipe does not count."""
-        sources = dict[str, MixedSource]()
-        for name, options in sorted(self.datasets.items()):
-            path = f"datasets.{name}"
-            collection = open_collection(context.inputs[f"{path}.dataset"])
-            data = examples_of(collection, context.inputs.get(f"{path}.negatives"))
-            own = {side: getattr(options, f"{side}_prompt") for side in SIDES}
-            prompts = {side: prompt for side, prompt in own.items() if prompt is not None}
-            loss = None if options.loss is None else context.plugin(f"{path}.loss", Loss)
-            sources[name] = MixedSource(replace(data, segments=self.segments), options.cap, prompts, loss)
+        sources = dict[str, TrainingData]()
+        for name in sorted(self.datasets):
+            collection = open_collection(context.inputs[f"datasets.{name}.dataset"])
+            data = examples_of(collection, context.inputs.get(f"datasets.{name}.negatives"))
+            sources[name] = replace(data, segments=self.segments)
         return Mixture(sources, self.mixing.temperature, self.mixing.one_source, self.segments)
 
     def _said_of(self, mixture: Mixture, drawn: Mapping[str, int]) -> dict[str, object]:
         """drawn: how many examples of each source."""
         facts: dict[str, object] = {}
         for name, source in mixture.sources.items():
-            queries = counted(len(source.data.query_ids), "query", "queries")
-            capped = "" if source.cap is None else f", {source.cap:,} at most"
-            passages = counted(len(source.data.corpus), "passage")
-            facts[f"Dataset {name}"] = f"{passages}, {queries}{capped}; {counted(drawn[name], 'example')}"
-            facts |= {f"Prompt of {side} texts of {name}": repr(prompt) for side, prompt in source.prompts.items()}
-            facts |= {} if source.loss is None else {f"Loss of {name}": source.loss}
+            queries = counted(len(source.query_ids), "query", "queries")
+            examples, passages = counted(drawn[name], "example"), counted(len(source.corpus), "passage")
+            facts[f"Dataset {name}"] = f"{passages}, {queries}; {examples}"
         by = "one a batch" if mixture.one_source else "mixed in a batch"
         facts["Mixing"] = f"temperature {mixture.temperature:g}, {by}"
         width = self.options.negatives_per_query
         facts["Negatives"] = f"{width} a query, mined apart" if width else "the other queries' documents"
         return facts
+
+
+def _collection_of(negatives: str, recipe: RecipeView) -> str:
+    stage = recipe.stages.get(negatives)
+    return DATASET if stage is None or stage.dataset is None else stage.dataset

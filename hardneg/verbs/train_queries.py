@@ -1,13 +1,11 @@
 """Verb `train-queries`: the query encoder trained alone, against what it finds in a fixed index."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hardneg.fields import Name, Reference, Trait
@@ -16,9 +14,7 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
-from hardneg.records.types import Encoded
 from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.artifacts import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
@@ -34,21 +30,17 @@ if TYPE_CHECKING:
     from hardneg.runtime.progress import Progress
     from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.adore import AdoreTraining
-    from hardneg.training.negative_sources import NegativeSource
-    from hardneg.training.validation import StalenessWatch
 
 
 class WatchOptions(BaseModel):
-    """What to note every so many steps of some training queries: how negatives age, and the ranking.
+    """What to note every so many steps of some training queries: how the lists in use age, and the ranking.
 
-    negatives: those to watch, the first `depth` of each query; by default the lists in use. depth: the top of the index
-    that they are compared with. queries: how many to look at.
+    depth: the top of the index that they are compared with. queries: how many to look at.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     every: int = Field(gt=0)
-    negatives: Name | None = None
     depth: int = Field(default=TOP_DEPTH, gt=0)
     queries: int = Field(default=200, gt=0)
 
@@ -94,8 +86,6 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
     def _complete(self) -> "TrainQueries":
         if self.segments is not None:
             raise ValueError("segments: the index has one vector a document; leave them out")
-        if self.options.rank_windows:
-            raise ValueError("options.rank_windows: queries meet lists of the index, not drawn negatives; leave it out")
         if self.centroids == "trained" and self.options.keep_every:
             raise ValueError("options.keep_every: a model is nothing without the centroids of its step; leave it out")
         needs = {"negatives": "static", "refresh_every": "refreshed"}
@@ -113,16 +103,10 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
 
-    def references(self) -> Iterator[tuple[str, str, Reference]]:
-        yield from super().references()
-        if self.watch is not None and self.watch.negatives is not None:
-            yield "watch.negatives", self.watch.negatives, Reference(("negatives",))
-
     def identity(self) -> dict[str, Any]:
-        """Watched negatives count by their key."""
         identity = super().identity()
         if self.watch is not None:
-            identity["watch"] = self.watch.model_dump(mode="json", exclude={"negatives"})
+            identity["watch"] = self.watch.model_dump(mode="json")
         return identity
 
     def query_model(self, recipe: RecipeView) -> str:
@@ -151,7 +135,6 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
         way = _approach(context, collection, data, encoder)
 
         def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
-            context.progress.note(f"{context.name}: search took {way.search_share:.0%} of the training time")
             if isinstance(way, JpqTraining):
                 way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
             card = {
@@ -160,7 +143,7 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
                 "Negatives": f"{self.schedule}, {self.depth} a query",
                 **guide_facts(context),
             }
-            return card, {"search's part of the time": round(way.search_share, 4)}
+            return card, {}
 
         yield way, told
 
@@ -171,8 +154,9 @@ def _approach(
     from hardneg.indexes.backends.product import PqSearcher
     from hardneg.training.methods.adore import AdoreTraining, JpqTraining
     from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
+    from hardneg.training.validation import StalenessWatch
 
-    spec, seconds, index = context.spec, Seconds(), context.inputs["index"]
+    spec, index = context.spec, context.inputs["index"]
     searcher = open_searcher(index, collection, context.device, None, few=spec.schedule == "dynamic")
     if not isinstance(searcher, DenseSearcher | StoredSearcher):
         advice = "holds nothing of documents that queries could be scored with"
@@ -185,14 +169,18 @@ def _approach(
         negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
         source = NegativeTable(folder, shape, mined(data, negatives, spec.depth))
     elif spec.schedule == "refreshed":
-        lists = lists_by(encoder, data, searcher, spec.depth, seconds)
+        lists = lists_by(encoder, data, searcher, spec.depth)
         source = NegativeTable(folder, shape, lists, spec.refresh_every)
     elif spec.schedule == "random":
         source = Uniform(len(data.corpus), spec.depth, spec.options.seed)
     else:
-        source = Searched(searcher, spec.depth, seconds, encoder.collect)
-    examples = Examples(data, int(data.negatives is not None), spec.options.seed)
-    watch = _watch(context, data, encoder, examples, searcher, source)
+        source = Searched(searcher, spec.depth, encoder.collect)
+    examples, watch = Examples(data, int(data.negatives is not None), spec.options.seed), None
+    if spec.watch is not None:
+        count, draws = min(spec.watch.queries, len(examples)), generator(spec.options.seed, "watch")
+        watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
+        in_use, every, depth = partial(source.in_use, watched), spec.watch.every, spec.watch.depth
+        watch = StalenessWatch(encoder, searcher, len(data.corpus), watched, in_use, every, depth)
     more: dict[str, Any] = {}
     if spec.centroids == "trained":
         more["factor"] = spec.centroid_learning_rate / spec.options.learning_rate
@@ -206,33 +194,7 @@ def _approach(
         forced=spec.forced_positives,
         dropout=spec.retrieval_dropout,
         watch=watch,
-        seconds=seconds,
         guide=data.guide,
         mask=None if data.guide is None else spec.guided_mask,
         **more,
     )
-
-
-def _watch(
-    context: StageContext[TrainQueries],
-    data: TrainingData,
-    encoder: "Encoder",
-    examples: Examples,
-    searcher: Searcher,
-    source: "NegativeSource",
-) -> "StalenessWatch | None":
-    from hardneg.training.negative_sources import mined
-    from hardneg.training.validation import StalenessWatch
-
-    if (spec := context.spec.watch) is None:
-        return None
-    draws = generator(context.spec.options.seed, "watch")
-    count = min(spec.queries, len(examples))
-    watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
-    lists: Callable[[Encoded], NDArray[np.int64]] = partial(source.in_use, watched)
-    if "watch.negatives" in context.inputs:
-        some = replace(data, query_ids=watched.query_ids, texts=watched.texts)
-        named = read_negatives(context.inputs["watch.negatives"].folder / NEGATIVES)
-        fixed = np.concatenate(list(mined(some, named, spec.depth)()))
-        lists = lambda vectors: fixed  # noqa: E731
-    return StalenessWatch(encoder, searcher, len(data.corpus), watched, lists, spec.every, spec.depth)

@@ -20,7 +20,6 @@ from hardneg.fields import (
 )
 from hardneg.formats.collection import StoredCollection
 from hardneg.mining.choosing import filtering_charge, needs_answers
-from hardneg.records.errors import UsageError
 from hardneg.registry.plugins import configure
 from hardneg.registry.protocols import EstimatedBackend, RunJoiner
 from hardneg.runtime.distributed import world
@@ -88,27 +87,18 @@ class TrainRefreshed(DualOptions):
 
     @model_validator(mode="after")
     def _mines(self) -> "TrainRefreshed":
-        evaluated = self.validation_run is not None
-        if problem := self.refresh.never_again(self.options, evaluated, self.options.known_end):
-            raise ValueError(f"refresh: {problem}")
         if self.miner is not None and self.refresh.choice != "sampled":
             raise ValueError("refresh.choice: does not go with miner, which sets what is chosen; leave it out")
         return self
 
     def identity(self) -> dict[str, Any]:
-        """The steps between checkpoints count too where those decide which models mine."""
         identity = {**super().identity(), "refresh": self.refresh.identity()}
-        if self.refresh.policy == "continuous":
-            identity["checkpoint_every"] = self.options.checkpoint_every
         if self.miner is not None:
             del identity["refresh"]["choice"]
         return identity
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
-        """What a refresh cannot go on from, and an index that is not built from what the recipe's model makes."""
-        if self.refresh.replace == "decayed" and self.negatives is not None:
-            problem = "replace decayed goes on from what the model as it starts has mined"
-            yield f"negatives: {problem}; leave negatives out, or replace"
+        """A miner of other lists, and an index that is not built from what the recipe's model makes."""
         if isinstance(miner := recipe.plugin("miner"), RunJoiner):
             yield from (f"miner: {problem}" for problem in miner.problems(["dense"]))
         source = getattr(recipe.plugin("backend"), "input", None)
@@ -119,14 +109,6 @@ class TrainRefreshed(DualOptions):
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {FORM_WORDS.get(str(source), source)}"
             yield f"backend: {problem}, and the recipe's model makes {FORM_WORDS[family.form]}; name another"
-
-    def remarks(self, recipe: RecipeView) -> Iterator[str]:
-        """Also lists that may come out short, for what a query had is mined over again."""
-        yield from super().remarks(recipe)
-        refresh = self.refresh
-        if refresh.replace == "decayed" and refresh.depth < 2 * refresh.negatives:
-            problem = f"depth {refresh.depth} is below {2 * refresh.negatives}, twice the negatives"
-            yield f"refresh: replace decayed: {problem}: lists may come out short; give a larger depth"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Also answers, where they decide what is negative."""
@@ -141,7 +123,8 @@ class TrainRefreshed(DualOptions):
         training, encoding = encoder_training(self, sizes), encoding_of(self.segments, sizes)
         charge = filtering_charge(self.filters, sizes.queries(self.split) / refresh.query_chunks)
         # mining beside the training: that of the first refresh alone
-        times = -(-training.items // refresh.every) if refresh.waits and refresh.every else 1
+        waits = refresh.policy == "synchronous"
+        times = -(-training.items // refresh.every) if waits and refresh.every else 1
         backend = None if self.backend is None else configure("indexes", self.backend)
         rows = sizes.documents * (1 if self.segments is None else self.segments.count)
         disk = training.disk + encoding.disk
@@ -162,10 +145,6 @@ class TrainRefreshed(DualOptions):
 
         with _supply(context, encoder, data, refreshes) as supply:
             way = AnceTraining(encoder, data, self.options, refresh, supply, terms_of(context, encoder))
-            # a recipe that gives epochs cannot be refused before its data are known
-            last_step, evaluated = self.options.last_step(len(way)), "validation_run" in context.inputs
-            if reason := refresh.never_again(self.options, evaluated, last_step):
-                raise UsageError(f"{context.name}.refresh: {reason}")
 
             def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
                 facts = refresh_facts(result.history, refreshes.records(), way.waited, len(collection.corpus))
@@ -173,7 +152,7 @@ class TrainRefreshed(DualOptions):
                     f"{context.name}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
                 )
                 by = "" if self.miner is None else f" by {self.miner.name}"
-                often = refresh.policy + (f", {refresh.every} steps" if refresh.every else "")
+                often = f"{refresh.policy}, {refresh.every} steps"
                 top = f"{refresh.negatives} a query of the model's own top {refresh.depth}{by}, refreshed: {often}"
                 said = data_facts(context, collection.corpus, len(data.query_ids))
                 return {**said, "Negatives": top, **terms_facts(context)}, facts
@@ -193,7 +172,8 @@ def _supply(
     from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH
-    first, had = 0 if data.negatives is None else spec.refresh.every or 1, torch.get_num_threads()
+    every, had = spec.refresh.every or 1, torch.get_num_threads()
+    first = 0 if data.negatives is None else every
     of_trainer, of_inferencer = threads(spec.devices, had * world().local_size, world())
     pseudo = pseudo_positives(context.inputs.get("negatives"))
     settings = Settings(
@@ -213,14 +193,14 @@ def _supply(
         filters=spec.filters,
         backend=spec.backend,
     )
-    if spec.refresh.waits:
+    if spec.refresh.policy == "synchronous":
         checkpoints = Checkpoints(scratch, "")
-        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, spec.refresh.every, note)
+        yield SynchronousProvider(encoder, settings.mining(), refreshes, checkpoints, first, every, note)
         return
     process = Process(settings, note)
     torch.set_num_threads(of_trainer)
     try:
-        yield BackgroundProvider(process, refreshes, data.negatives is None, spec.refresh.every, note)
+        yield BackgroundProvider(process, refreshes, data.negatives is None, every, note)
     finally:
         process.stop()
         torch.set_num_threads(had)

@@ -44,7 +44,6 @@ def test_the_whole_contract_in_lines(folder: Path):
         "8",
         "mean",
     )
-    assert found["odd"] == "default_prompt_name 'sts' is used neither for queries nor for documents"
     assert "document prompt" not in found
     assert json.loads(hardneg("doctor", "--model", str(folder), "--json").stdout)["prompts"]["sts"] == "same: "
 

@@ -313,12 +313,6 @@ def test_marks_of_sites_are_no_text(tmp_path):
     ]
 
 
-def test_files_that_pandoc_reads_are_told(tmp_path):
-    (tmp_path / "a.md").write_text("Words.")
-    (tmp_path / "b.rst").write_text("Words.")
-    assert any("pandoc FILE -t gfm" in note for note in Documents(str(tmp_path)).load().notes())
-
-
 def test_documents_and_groups_parse_a_file_once(folder, monkeypatch):
     """Files of rows are streamed, and read again."""
     names = []

@@ -174,7 +174,7 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
     own = load._modules
     monkeypatch.setattr(load, "_modules", lambda *given: reads.append(given) or own(*given))
     half, whole = (load_learner(ModelSpec(str(model[1])), "cpu", precision) for precision in ("bf16", "fp32"))
-    assert len(reads) == 2
+    assert len(reads) == 2 + (model[0] == "Gemma3Text")  # which has a scale that would be rounded
     buffers = dict(whole.parts("query")[0].model.named_buffers())
     for name, buffer in half.parts("query")[0].model.named_buffers():
         assert torch.equal(buffer, buffers[name]) and buffer.dtype == buffers[name].dtype, name

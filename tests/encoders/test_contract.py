@@ -18,10 +18,6 @@ FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["what is a list", "x", "how to sort a list of words by their length and by their letters " * 4]
 DOCUMENTS = [*QUERIES, "", "word " * 400, *(f"passage {'and more ' * n}{n}" for n in range(9))]
 PROMPTS = {"query": "find the passage: ", "document": "passage: ", "sts": "same meaning: "}
-TEMPLATE = (
-    "{% for message in messages %}<{{ message.role }}>{% for part in message.content %}{{ part.text }}{% endfor %}"
-    "{% endfor %}<end>"
-)
 
 
 def write(folder: Path, file: str, **values: object) -> None:
@@ -61,14 +57,6 @@ def in_small_letters(folder: Path) -> None:
     write(folder, LENGTHS, do_lower_case=True)
 
 
-def with_a_chat_template(folder: Path) -> None:
-    write(folder, CONFIG, **ALL_PROMPTS)
-    way = {"method": "forward", "method_output_name": "last_hidden_state"}
-    kinds = {"text": way, "message": {**way, "format": "structured"}}
-    write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-
-
 CONFIG, LENGTHS = "config_sentence_transformers.json", "sentence_bert_config.json"
 ALL_PROMPTS = {"prompts": PROMPTS, "default_prompt_name": "sts"}
 OF_PASSAGES = {"prompts": {"query": None, "passage": "passage: "}}
@@ -92,7 +80,6 @@ OTHERWISE = {
     "last tokens": with_last_tokens,
     "padded left": padded_left,
     "small letters": in_small_letters,
-    "a chat template": with_a_chat_template,
 }
 
 
@@ -192,7 +179,6 @@ def test_distances_are_refused_unless_a_recipe_says_otherwise(tmp_path: Path, na
 def test_a_dot_of_vectors_that_are_normalised_and_then_cut_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
     write(folder, "config_sentence_transformers.json", similarity_fn_name="dot", truncate_dim=12)
-    assert any("is not supported: set similarity" in line for line in read_contract(folder).odd)
     with pytest.raises(ModelError, match="normalised and then truncated is not supported: set similarity: cosine"):
         _ = resolve(ModelSpec(str(folder))).digest
     assert load_learner(ModelSpec(str(folder), similarity="cosine"), "cpu").spec.truncate_dim == 12
@@ -207,9 +193,7 @@ def test_a_bare_transformer_reads_what_its_tokenizer_and_positions_allow_but_no_
     assert read_contract(folder).query_length == 100
     write(folder, "tokenizer_config.json", model_max_length=int(1e30))
     write(folder, "config.json", max_position_embeddings=8192)
-    contract = read_contract(folder)
-    assert contract.document_length == 512
-    assert "document_length: could read 8192 tokens: 512 are read unless a length is given" in contract.odd
+    assert read_contract(folder).document_length == 512
 
 
 def test_last_tokens_by_a_recipe(tmp_path: Path):
@@ -220,14 +204,13 @@ def test_last_tokens_by_a_recipe(tmp_path: Path):
     np.testing.assert_array_equal(asked, own)
 
 
-def test_what_is_odd_is_told(tmp_path: Path):
+def test_a_chat_template_is_refused(tmp_path: Path):
     folder = tiny_encoder(tmp_path / "model")
-    write(folder, CONFIG, **OF_PASSAGES)
-    write(folder, "sentence_bert_config.json", max_seq_length=1000)
-    odd = read_contract(folder).odd
-    assert any("prompt 'passage' is not used for documents" in line for line in odd)
-    assert any("declares 1000 tokens and has positions for 512" in line for line in odd)
-    assert read_contract(folder).document_length == 512
+    way = {"method": "forward", "method_output_name": "last_hidden_state"}
+    kinds = {"text": way, "message": {**way, "format": "structured"}}
+    write(folder, LENGTHS, modality_config=kinds, module_output_name="token_embeddings", max_seq_length=40)
+    with pytest.raises(ModelError, match="in a chat template: use another model"):
+        load_learner(ModelSpec(str(folder)), "cpu")
 
 
 @pytest.mark.parametrize(

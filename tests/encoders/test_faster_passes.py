@@ -1,4 +1,4 @@
-"""A package's faster passes get the copy that computes, where neither attention nor compilation is set."""
+"""A package's faster passes get the copy that computes."""
 
 from typing import Any
 
@@ -7,7 +7,6 @@ import pytest
 
 from hardneg.encoders import precision
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.tokens import token_batches
 
@@ -48,5 +47,3 @@ def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, passes):
     monkeypatch.setattr(precision, "faster_passes", lambda: package)
     np.testing.assert_allclose(encoder.encode(TEXTS, "document"), usual, atol=1e-6)
     assert package.passes == passes and len(package.arranged) == 1
-    encoder.encode(TEXTS, "document", EncodeOptions(attention="eager"))
-    assert len(package.arranged) == 1

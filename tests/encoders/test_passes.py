@@ -14,7 +14,6 @@ from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.tokens import token_batches
-from hardneg.formats.vectors.begun_blocks import BegunBlock
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
@@ -27,9 +26,8 @@ def same(rows: Rows) -> Rows:
     return rows
 
 
-def none_of(lengths: Any) -> BegunBlock:
-    """Nothing is made yet, and nothing is kept."""
-    return BegunBlock(None, "", len(lengths))
+def unheard(rows: int) -> None:
+    """Ignores progress."""
 
 
 def holding(most: int, lengths: Rows, tried: list[list[int]]) -> Callable[[Rows], int]:
@@ -54,7 +52,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
     """Lengths 9, 5, 5, 5, 2, 2 with 20 tokens: [9, 5] takes 18, and memory is for 10; a budget of 9 fits."""
     lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), Budget(20), list[list[int]]()
     with caplog.at_level(logging.WARNING):
-        found = list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), none_of(lengths)))
+        found = list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), unheard))
     assert tried == [[2, 0], [2], [0], [3], [5], [1, 4]]
     assert [rows.tolist() for rows, _ in found] == tried[1:]
     assert budget.tokens == 9
@@ -62,7 +60,7 @@ def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
         "the device's memory does not hold a pass of 18 tokens: 9 from now on"
     ]
     again = list[list[int]]()
-    list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), none_of(lengths)))
+    list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), unheard))
     assert again == tried[1:]
 
 
@@ -76,14 +74,14 @@ def test_what_is_done_before_stays_done():
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return rows.tolist()
 
-    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, same, run, none_of(lengths))]
+    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, same, run, unheard)]
     assert found == [[0, 1], [2, 3], [4], [5], [6], [7]] and tried[2] == [4, 5] and len(tried) == 7
 
 
 def test_one_text_that_does_not_fit_is_told():
     lengths = np.array([7, 300])
     with pytest.raises(ModelError, match="a text of 300 tokens alone does not fit the device's memory: let texts be"):
-        list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), none_of(lengths)))
+        list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), unheard))
 
 
 def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) -> list[int]:

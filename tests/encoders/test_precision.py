@@ -10,11 +10,11 @@ from torch import nn
 from hardneg.encoders import precision
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.passes import most_tokens, usual_budget
-from hardneg.encoders.precision import arrange, takes_bf16
+from hardneg.encoders.precision import takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.towers import sharing
-from hardneg.records.errors import ModelError, UsageError
+from hardneg.encoders.towers import in_bfloat16, sharing
+from hardneg.records.errors import UsageError
 from hardneg.runtime.devices import bf16_on_cpu
 from hardneg.store.choices import noted
 
@@ -91,17 +91,9 @@ def test_tokens_of_a_pass():
     assert most_tokens(Logits(), card) == (1 << 34) // 120_000
 
 
-def test_without_a_compiler_compiling_is_refused(tiny_model, monkeypatch):
-    monkeypatch.setattr(precision.shutil, "which", lambda name: None)
-    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
-    with pytest.raises(ModelError, match="compile needs a compiler of C"):
-        encoder.encode(["some words"], "query", EncodeOptions(compile=True))
-
-
-def test_what_is_to_be_compiled_is_the_copy(tiny_model, monkeypatch):
-    told: list[Any] = []
-    monkeypatch.setattr(nn.Module, "compile", lambda module, **options: told.append((module, options)))
-    own = load_learner(ModelSpec(str(tiny_model)), "cpu").parts("query")[0]
-    copied = sharing(own)
-    arrange(copied, EncodeOptions(compile=True))
-    assert told == [(copied.model, {"dynamic": True})] and copied.model is not own.model
+@pytest.mark.parametrize("copy", [sharing, in_bfloat16])
+def test_a_copy_to_compute_with_takes_the_tokenizer_along_as_it_is(tiny_model, copy):
+    network = load_learner(ModelSpec(str(tiny_model)), "cpu").parts("document")[0]
+    copied = copy(network)
+    assert copied is not network
+    assert copied.processor is network.processor

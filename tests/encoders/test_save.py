@@ -66,7 +66,8 @@ def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model, tmp
 
 
 @pytest.mark.parametrize(
-    ("content", "said"), [(None, "no hardneg.json"), ("[]", "lacks"), ("{", "not readable as JSON")]
+    ("content", "said"),
+    [(None, "no hardneg.json"), ("[]", "not the values of a saved model"), ("{", "not readable as JSON")],
 )
 def test_a_folder_of_another_origin(tmp_path, content, said):
     if content is not None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.encoders import inference
-from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.inference import encode_windows, prepare
+from hardneg.encoders import encoder as encoding
+from hardneg.encoders.encoder import Encoder, Inference
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.passes import Budget
 from hardneg.encoders.protocol import EncodeOptions
@@ -32,53 +31,45 @@ def test_windows_come_in_order_whichever_is_tokenised_first(encoder: Encoder, mo
     """The first window waits until the second one is tokenised."""
     second = threading.Event()
 
-    def tokens(start: int, texts: Sequence[str]) -> Tokens:
-        assert start != 0 or second.wait(60)
+    def tokens(texts: Sequence[str]) -> Tokens:
+        assert texts[0] != TEXTS[0] or second.wait(60)
         made = encoder.tokenise(texts, "document")
-        if start == 4:
+        if texts[0] == TEXTS[4]:
             second.set()
         return made
 
-    monkeypatch.setattr(inference, "tokenising_threads", lambda: 2)
-    ready = prepare(encoder, "document", FP32, tokens)
-    found = list(encode_windows(ready, WINDOWS, lambda count: None))
-    assert [start for start, _, _ in found] == [0, 4, 8, 12, 16]
-    vectors = np.concatenate([part for _, part, _ in found])
+    monkeypatch.setattr(encoding, "TOKENISERS", 2)
+    ready = replace(Inference.of(encoder, "document", FP32), tokens=tokens)
+    found = list(ready.windows(WINDOWS, lambda count: None))
+    assert [start for start, *_ in found] == [0, 4, 8, 12, 16]
+    vectors = np.concatenate([part for _, _, part, _ in found])
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS, "document", FP32), atol=1e-6)
 
 
 def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) -> None:
     passes: list[int] = []
-    ready = prepare(encoder, "document", FP32, lambda _, texts: encoder.tokenise(texts, "document"))
-    alone = [part for _, part, _ in encode_windows(ready, WINDOWS, lambda count: None)]
-    found = list(encode_windows(replace(ready, joins=True, budget=Budget(200)), WINDOWS, passes.append))
-    assert [start for start, _, _ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
-    for (_, part, _), expected in zip(found, alone, strict=True):
+    ready = Inference.of(encoder, "document", FP32)
+    alone = [part for _, _, part, _ in ready.windows(WINDOWS, lambda count: None)]
+    found = list(replace(ready, joins=True, budget=Budget(200)).windows(WINDOWS, passes.append))
+    assert [start for start, *_ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
+    for (_, _, part, _), expected in zip(found, alone, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-6)
 
 
 def test_counts_of_segments_are_in_the_order_of_the_texts(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference, "tokenising_threads", lambda: 4)
+    monkeypatch.setattr(encoding, "TOKENISERS", 4)
     cut = Segments(length=6, count=9)
     _, counts = encoder.encode_segments(TEXTS, cut, replace(FP32, window=18))
     assert counts.tolist() == encoder.segment(TEXTS, cut).counts.tolist()
 
 
 def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:
-    def tokens(start: int, texts: Sequence[str]) -> Tokens:
-        if start == 8:
+    def tokens(texts: Sequence[str]) -> Tokens:
+        if texts[0] == TEXTS[8]:
             raise ValueError("text 9")
         return encoder.tokenise(texts, "document")
 
-    found = encode_windows(prepare(encoder, "document", FP32, tokens), WINDOWS, lambda count: None)
+    found = replace(Inference.of(encoder, "document", FP32), tokens=tokens).windows(WINDOWS, lambda count: None)
     assert [next(found)[0], next(found)[0]] == [0, 4]
     with pytest.raises(ValueError, match="text 9"):
         next(found)
-
-
-@pytest.mark.parametrize(("said", "threads"), [("false", 4), ("0", 4), ("true", 2)])
-def test_threads_are_where_a_tokenizer_has_one_core(said: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", said)
-    monkeypatch.setattr(inference.os, "cpu_count", lambda: 8)
-    monkeypatch.setenv("RAYON_NUM_THREADS", "8")
-    assert inference.tokenising_threads() == threads

@@ -2,7 +2,6 @@
 
 from math import atan, pi, sqrt
 
-import numpy as np
 import pytest
 
 from hardneg.evaluation.levels import known_margin
@@ -83,25 +82,6 @@ def test_a_file_says_the_margin_and_the_words() -> None:
     assert content["equivalence_margin"] == 0.02
     assert [each["verdict"] for each in content["comparisons"]] == ["equivalent"]
     assert from_json(content) == measured
-
-
-def test_files_written_without_these_tests_get_them() -> None:
-    random = np.random.default_rng(5)
-    seeds = {name: of_seeds(random.normal(0.5, 0.1, (3, 8)).tolist()) for name in "ABC"}
-    results = {name: averaged([*scores.values()]) for name, scores in seeds.items()}
-    tests = compare_over_seeds(results, seeds, ["A"], design=Design())
-    measured = Measured(results, compare_all(results, ["A"]), by_seed=seeds, over_seeds=tuple(tests))
-    content = to_json(measured)
-    new = {"error", "equivalence_p", "equivalence_holm", "verdict"}
-    old = {
-        **{name: value for name, value in content.items() if name != "equivalence_margin"},
-        "comparisons": [{k: v for k, v in each.items() if k not in new} for each in content["comparisons"]],
-        "over_seeds": [{k: v for k, v in each.items() if k not in new - {"error"}} for each in content["over_seeds"]],
-    }
-    found = from_json(old)
-    assert found.over_seeds == measured.over_seeds
-    for computed, written in zip(found.comparisons, measured.comparisons, strict=True):
-        assert computed.equivalence_holm == pytest.approx(written.equivalence_holm, rel=1e-9)
 
 
 def test_a_margin_is_above_nothing() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.queries import Queries, read_answers, read_sources, write_answers, write_queries
+from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Answers, Query
 from hardneg.runtime.progress import Silent
@@ -79,16 +79,3 @@ def test_a_beir_folder_keeps_them_by_split(tmp_path):
     assert counts["splits"]["train"]["with_answers"] == 1 and "with_answers" not in counts["splits"]["test"]
     stored = StoredCollection.open(tmp_path / "stored")
     assert stored.answers("train") == {"q1": ("a", "b")} and stored.answers("test") == {}
-
-
-def test_sources_of_queries(tmp_path):
-    path = tmp_path / "sources.tsv"
-    path.write_text("q1\tnq\nq2\tweb search\n\nq1\tnq\nother\tx\n")
-    assert read_sources(path, ["q2", "q1"]) == ["web search", "nq"]
-    with pytest.raises(DataError, match=r"sources.tsv: no source of 2 of 3 queries, such as 'q3': add a line with its"):
-        read_sources(path, ["q1", "q3", "q4"])
-    faults = {"q1\tweb": "query 'q1' is of 'nq' above: leave one line out", "q3": "a query's id, a tab and"}
-    for line, told in faults.items():
-        path.write_text(f"q1\tnq\n{line}\n")
-        with pytest.raises(DataError, match=rf"sources.tsv:2: {told}"):
-            read_sources(path, ["q1"])

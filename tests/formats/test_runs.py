@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.formats import runs, text_lines
+from hardneg.formats import text_lines
 from hardneg.formats.runs import EMPTY, read_run, run_bytes, stream_run, strictly_decreasing, write_run
 from hardneg.records.errors import DataError
 from hardneg.records.types import RankedList
@@ -59,17 +59,6 @@ def test_an_empty_run_is_refused(tmp_path, text):
         read_run(_written(tmp_path / "run", text))
 
 
-def test_a_pipe_is_read_once(tmp_path):
-    for content in (b"q1 Q0 d1 1 2.5 t\n", gzip.compress(b"q1 Q0 d1 1 2.5 t\n")):
-        read, write = os.pipe()
-        os.write(write, content)
-        os.close(write)
-        assert doc_lists(read_run(Path(f"/dev/fd/{read}"))) == [["d1"]]
-        with pytest.raises(DataError, match="the run is empty; a pipe can be read only once"):
-            read_run(Path(f"/dev/fd/{read}"))
-        os.close(read)
-
-
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path, end):
     text = f"\ufeffq1 Q0 d1 1 2 t{end}q1 Q0 d2 2 1 t{end}"
@@ -78,9 +67,9 @@ def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path, end):
 
 
 def test_files_of_other_kinds_are_told(tmp_path):
-    with pytest.raises(DataError, match="run: not a text file but UTF-16; save it as UTF-8"):
+    with pytest.raises(DataError, match="run: not a text file but UTF-16"):
         read_run(_written(tmp_path / "run", _GOOD.encode("utf-16")))
-    with pytest.raises(DataError, match="run: not a text file but a zip archive"):
+    with pytest.raises(DataError, match="run: not a text file but a packed file"):
         read_run(_written(tmp_path / "run", gzip.compress(b"PK\x03\x04")))
 
 
@@ -294,12 +283,3 @@ def test_an_id_that_begins_with_a_mark_of_byte_order_is_neither_written_nor_read
     (tmp_path / "run.txt").write_text("q1 Q0 d1 1 1 x\n\ufeffq2 Q0 d1 1 1 x\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"run.txt:2: id '\\ufeffq2'"):
         read_run(tmp_path / "run.txt")
-
-
-def test_a_line_without_end_is_no_line_of_a_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_lines, "_CHUNK", 16)
-    monkeypatch.setattr(runs, "_LONGEST_LINE", 64)
-    path = _written(tmp_path / "run", _GOOD + "x" * 200)
-    for read in (read_run, lambda path: list(stream_run(path))):
-        with pytest.raises(DataError, match=r"run:2: a line of over 64 bytes"):
-            read(path)

@@ -116,7 +116,7 @@ def test_tabs_and_json_lines(tmp_path: Path) -> None:
         ('{"title": "a"}\n', "topics:1: no 'qid'"),
         ('{"qid": "1"}\n', "topics:1: no 'title'"),
         ("<top>\n<num> 1\n<title> a\n<top>\n<num> 2\n<title> b\n</top>", "topics:1: this <top> has no </top>"),
-        ("<top>\n<num> 1\n<title> a\n", "topics:1: this <top> has no </top>: the file is cut off"),
+        ("<top>\n<num> 1\n<title> a\n", "topics:1: this <top> has no </top>"),
         ("<top>\n<title> a\n</top>", "topics:1: this <top> has no <num>"),
         ("<top>\n<num> 1 2\n<title> a\n</top>", "topics:1: id '1 2'"),
     ],

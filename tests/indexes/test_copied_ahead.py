@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.kernels.exact import exact_torch
-from hardneg.indexes.kernels.exact.exact_torch import Blocks, copied_ahead, device_blocks
+from hardneg.indexes.kernels.exact import exact
+from hardneg.indexes.kernels.exact.exact import Blocks, copied_ahead, device_blocks
 from hardneg.records.errors import ArtifactError
 from hardneg.testing.forms import write_encoded
 
@@ -106,7 +106,7 @@ def test_a_room_is_written_anew_behind_what_was_multiplied_there(monkeypatch: py
 
 def test_gpus_alone_have_blocks_copied_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(exact_torch, "copied_ahead", lambda *given: asked.append(given[1:]) or [])
+    monkeypatch.setattr(exact, "copied_ahead", lambda *given: asked.append(given[1:]) or [])
     for name in ("cpu", "cuda"):
         list(device_blocks(ROWS, Blocks(3, 1, torch.device(name))))
     assert asked == [(3, torch.device("cuda"))]

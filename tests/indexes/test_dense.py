@@ -9,7 +9,7 @@ import pytest
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
-from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.open_store import DenseIndex
 from hardneg.records.errors import ArtifactError
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import write_encoded

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -29,7 +30,8 @@ def folder(tmp_path: Path) -> Any:
 
 def searched(vectors: FlatVectors, k: int, devices: tuple[str, ...], block: int | None = None) -> Hits:
     queries = np.random.default_rng(1).integers(-2, 3, (20, 8)).astype(np.float32)
-    return search_exact(vectors, queries, k, ExactOptions(block, device="cpu", devices=devices))
+    with patch.object(ExactOptions, "everywhere", [torch.device(name) for name in devices]):
+        return search_exact(vectors, queries, k, ExactOptions(block, device="cpu"))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_products_are_the_same_to_the_bit(folder, monkeypatch):
 
     monkeypatch.setattr(exact, "search_blocks", seen_by)
     vectors = folder(np.random.default_rng(0).standard_normal((3000, 8), np.float32))
-    one, several = (searched(vectors, 100, given, 128) for given in ((), TWO))
+    one, several = (searched(vectors, 100, given, 128) for given in (("cpu",), TWO))
     assert np.array_equal(one.rows, several.rows) and np.array_equal(one.scores, several.scores)
     assert seen[0] == 3000 and sorted(seen[1:]) == [1464, 1536]
 
@@ -83,7 +85,8 @@ def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder):
 def test_arrays_are_searched_on_one(monkeypatch):
     monkeypatch.setattr(exact, "_search_on", lambda *_: pytest.fail("dealt"))
     queries, vectors = np.ones((1, 2), np.float32), np.ones((9, 2), np.float32)
-    assert search_exact(vectors, queries, 1, ExactOptions(2, devices=TWO)).rows.tolist() == [[0]]
+    monkeypatch.setattr(ExactOptions, "everywhere", [torch.device("cpu")] * 2)
+    assert search_exact(vectors, queries, 1, ExactOptions(2)).rows.tolist() == [[0]]
 
 
 def test_all_gpus_are_taken_by_one_process_that_names_none(monkeypatch):
@@ -93,6 +96,5 @@ def test_all_gpus_are_taken_by_one_process_that_names_none(monkeypatch):
     assert ExactOptions().everywhere == ExactOptions(device="cuda").everywhere == both
     assert ExactOptions(device="cuda:1").everywhere == [torch.device("cuda", 1)]
     assert ExactOptions(device="cpu").everywhere == [torch.device("cpu")]
-    assert ExactOptions(devices=TWO).everywhere == [torch.device("cpu")] * 2
     monkeypatch.setattr(exact, "world", lambda: World(1, 2, 1, 2))
     assert ExactOptions(device="cuda").everywhere == [torch.device("cuda")]

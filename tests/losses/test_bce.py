@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardneg.losses.bce import Bce, TwoClass
+from hardneg.losses.pairwise import Bce, TwoClass
 from hardneg.records.types import ScoreBatch
 from hardneg.testing import LossTests
 

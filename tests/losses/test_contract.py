@@ -2,8 +2,7 @@
 
 from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.losses.infonce import Hardest, InfoNCE, Nll
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import RankNet, Star
 from hardneg.testing import LossTests
 
 

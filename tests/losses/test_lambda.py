@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from hardneg.losses.lambda_rank import LambdaLoss
 from hardneg.losses.pairs import positive_scores
+from hardneg.losses.pairwise import LambdaLoss
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import PluginSetting, ScoreBatch
 from hardneg.registry.plugins import configure

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hardneg.losses.infonce import Hardest, InfoNCE, Nll
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records.errors import PluginError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from hardneg.losses.triplet import Triplet, angular
+from hardneg.losses.pairwise import Triplet, angular
 from hardneg.records.errors import PluginError
 from hardneg.records.types import ScoreBatch
 from hardneg.testing import LossTests

@@ -74,7 +74,7 @@ def tree(stored: StoredCollection, tiny_model: Path) -> dict[str, Any]:
     tree = small_tree(stored.folder.parent / "data", tiny_model)
     runs = {"dense": "start-train", "again": "start-train"}
     refreshed = {"stage": "train-refreshed", "loss": "infonce"}
-    refreshed["refresh"] = {"policy": "never", "depth": 15, "negatives": 3}
+    refreshed["refresh"] = {"policy": "synchronous", "every": 9, "depth": 15, "negatives": 3}
     refreshed["options"] = {"batch_size": 4, "max_steps": 1, "precision": "fp32"}
     stages = {name: tree["stages"][name] for name in ("start-index", "start-train")}
     return {**tree, "stages": {**stages, "mined": {"stage": "mine", "runs": runs}, "ance": refreshed}, "presets": {}}
@@ -163,12 +163,12 @@ def test_train_refreshed(name, tree, stored, tmp_path, encoder, scores):
     chosen = {"options": spec.refresh, "miner": spec.miner, "filters": spec.filters, "split": spec.split}
     settings = Settings(model=encoder.spec, seed=1, first=0, devices=["cpu"], threads=1, **folders, **chosen)
     refresh = mine_refresh([encoder], settings.mining(), folder, 0, 0)
-    assert refresh is not None and "no scored positive" not in refresh.dropped
+    assert refresh is not None and "dropped as no scored positive" not in refresh.counts
     expected = alone(name, scores, stored, 15, derive_seed(1, "refresh", 0))
     assert mined_lists(read_negatives(folder.negatives(0))) == {query: ids[:3] for query, ids in expected.items()}
 
 
-@pytest.mark.parametrize("policy", [{"policy": "never"}, {"policy": "continuous"}], ids=lambda each: each["policy"])
+@pytest.mark.parametrize("policy", ["synchronous", "every"])
 def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy, tree, store, tmp_path, monkeypatch):
     """The first with its miner itself, the second by the settings that `test_train_refreshed` reads."""
     miners = []
@@ -179,27 +179,31 @@ def test_train_refreshed_mines_so_itself_and_has_another_process_mine_so(policy,
 
     monkeypatch.setattr(provider, "mine_refresh", lambda encoders, mining, *more: stop(mining.miner))
     monkeypatch.setattr(provider.Process, "start", lambda process: stop(process._settings.miner))
-    options = {"options": {"max_steps": 2, "checkpoint_every": 1}, "refresh": {"depth": 15, "negatives": 3, **policy}}
+    options = {
+        "options": {"max_steps": 2, "checkpoint_every": 1},
+        "refresh": {"depth": 15, "negatives": 3, "every": 9, "policy": policy},
+    }
     with pytest.raises(TrainingError, match="enough"):
         make(tmp_path, tree, store, "ance", miner=setting("window"), **options)
     parsed = parse_setting(setting("window"))
-    assert miners == [configure("miners", parsed) if policy["policy"] == "never" else parsed]
+    assert miners == [configure("miners", parsed) if policy == "synchronous" else parsed]
 
 
 @pytest.mark.parametrize("name", MINERS)
 def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
-    options: Any = {"depth": 15, "short": "repeat", "store": store.root, "miner": setting(name)}
+    options: Any = {"depth": 15, "store": store.root, "miner": setting(name)}
     options["settings"] = {"model.query_length": 16, "model.document_length": 24}
     negatives = RefreshedNegatives(tree["dataset"], arguments, **options)
     if name in JOINING:
         with pytest.raises(RecipeError, match="union joins several runs"):
             negatives.recipe.plan(str(tiny_model), 7)
         return
-    refresh = mine_with(negatives.recipe, negatives.recipe.plan(str(tiny_model), 7), negatives.workplace)
+    recipe = replace(negatives.recipe, fill_to=None)
+    refresh = mine_with(recipe, recipe.plan(str(tiny_model), 7), negatives.workplace)
     assert refresh is not None
-    mined, facts, _ = refresh
-    assert "queries with no scored positive" not in facts
+    mined, _ = refresh
+    assert "queries with no scored positive" not in mined.facts
     file = read_negatives(mined.path / "negatives.arrow")
     assert mined_lists(file) == alone(name, scores, stored, 15, 7)
 
@@ -220,11 +224,11 @@ def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_mo
     assert make(tmp_path, tree, store, "ance", filters=[{"name": "judged", "files": [str(moved)]}]).key == refreshed.key
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
     filters = [{"name": "judged", "files": [str(moved)]}]
-    given: Any = {"depth": 15, "short": "repeat", "store": store.root, "filters": filters}
+    given: Any = {"depth": 15, "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
     workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
     made = mine_with(recipe, recipe.plan(str(tiny_model), 7), workplace)
-    assert made is not None and made[1]["dropped as judged relevant"] == 36
+    assert made is not None and made[0].facts["dropped as judged relevant"] == 36
     without = replace(recipe, filters=()).plan(str(tiny_model), 7).keys
     assert recipe.plan(str(tiny_model), 7).keys["negatives"] != without["negatives"]
 

@@ -92,10 +92,10 @@ def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
     told = "stages.star.loss: lambda needs ranks, which this stage's batches lack; use it in stage train-queries"
     tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}
     assert problems_of(tmp_path, tree) == (f"{told}, or take another loss",)
-    monkeypatch.setattr("hardneg.losses.lambda_rank.LambdaLoss.needs", ("ranks", "weights"))
+    monkeypatch.setattr("hardneg.losses.pairwise.LambdaLoss.needs", ("ranks", "weights"))
     told = "needs ranks, weights, which this stage's batches lack; no stage gives that: take"
     assert told in problems_of(tmp_path, tree)[0]
-    monkeypatch.delattr("hardneg.losses.lambda_rank.LambdaLoss.needs")
+    monkeypatch.delattr("hardneg.losses.pairwise.LambdaLoss.needs")
     recipe_in(tmp_path, tree)
 
 

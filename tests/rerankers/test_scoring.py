@@ -11,7 +11,6 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.formats.vectors import begun_blocks
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
@@ -55,32 +54,6 @@ def test_a_block_is_scored_as_if_alone_while_the_next_is_tokenised(tiny_model):
     alone = [list(scores) for block in blocks for scores in scorer.rerank(block)]
     again = [list(scores) for scores in scorer.rerank_blocks(blocks)]
     assert again == alone and alone[4] == []  # to the last bit
-
-
-def test_a_stop_loses_no_more_than_half_a_minute(tiny_model, tmp_path, monkeypatch):
-    """By a clock that goes on by 12 seconds a batch; the scores are the same to the last bit."""
-    now, batches, stop = [0.0], [], 0
-    monkeypatch.setattr(begun_blocks, "clock", lambda: now[0])
-
-    def advance(pairs):
-        batches.append(pairs)
-        now[0] += 12.0
-        if len(batches) == stop:
-            raise KeyboardInterrupt
-
-    def scored(folder):
-        batches.clear()
-        options = EncodeOptions(60, "fp32", begun=folder)
-        scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", options)
-        return [list(scores) for scores in scorer.rerank_blocks([REQUESTS], advance)]
-
-    expected, whole = scored(None), [*batches]
-    assert len(whole) > 5
-    stop = 5
-    with pytest.raises(KeyboardInterrupt):
-        scored(tmp_path)
-    stop = 0
-    assert scored(tmp_path) == expected and batches == [*whole[3:], sum(whole[:3])]
 
 
 def test_two_outputs_give_the_softmax_of_the_second(tiny_model):

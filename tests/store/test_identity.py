@@ -57,16 +57,16 @@ def test_a_plugin_counts_by_its_name_version_and_options():
 
 
 def test_options_of_training_have_other_words_in_keys():
-    given = TrainOptions(iterate_negatives=True, false_negative_mask=False, share_negatives_across="none")
+    given = TrainOptions(iterate_negatives=True, false_negative_mask=False)
     plain = TrainOptions().identity()
     assert TrainOptions(chunk=8).identity() == plain | {"chunk": 8}
-    assert given.identity() == plain | {"order": "consecutive", "mask": "none", "across": "own", "processes": 1}
+    assert given.identity() == plain | {"order": "consecutive", "mask": "none"}
     assert in_words_of_keys({"seed": 1, "iterate_negatives": True}) == {"seed": 1, "order": "consecutive"}
 
 
 def test_a_default_is_that_of_the_class():
     assert RerankerOptions().identity()["negatives_per_query"] == 4
-    assert not {"chunk", "passes", "tracker"} & {*RerankerOptions().identity()}
+    assert not {"chunk", "tf32", "checkpoint_every"} & {*RerankerOptions().identity()}
 
 
 @cache

@@ -1,16 +1,12 @@
-"""A program that mines, in one process or several, and then replaces what has decayed: who encoded how much."""
+"""A program that mines, in one process or several, twice: who encoded how much."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.negatives import read_negatives
 from hardneg.formats.qrels import positives
 from hardneg.store.blocks import BlockStore
 from hardneg.training.checkpoint import Checkpoints
@@ -45,9 +41,7 @@ def main(model: str, stored: str, out: str) -> None:
     supply.prepare(0)
     supply.prepare(3)  # nothing is due
     (folder / f"blocks-{here.rank}").write_text(f"{blocks} {len(told)}\n")
-    middle = float(np.median(np.concatenate([item.scores for item in read_negatives(place.negatives(0))])))
-    again = replace(supply.mining.options, replace="decayed", decay=0.5, easy_below=middle)
-    mine_refresh([encoder], replace(supply.mining, options=again), place, 1, 5)
+    mine_refresh([encoder], supply.mining, place, 1, 5)
     leave()
 
 

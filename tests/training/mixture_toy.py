@@ -11,12 +11,12 @@ from safetensors.torch import save_model
 from toy import BagEncoder, KilledAt, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.types import Document
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.sources import MixedSource, Mixture
+from hardneg.training.sources import Mixture
 
 STEPS = {"max_steps": 8, "batch_size": 5, "accumulate": 1, "learning_rate": 1e-2, "clip_norm": None}
 
@@ -36,7 +36,7 @@ def two_collections(folder: Path) -> tuple[TrainingData, TrainingData]:
 
 def mixture_in(folder: Path, **more: Any) -> Mixture:
     one, two = two_collections(folder)
-    return Mixture({"one": MixedSource(one), "two": MixedSource(two)}, **more)
+    return Mixture({"one": one, "two": two}, **more)
 
 
 def main(folder: str, out: str, one_source: str, killed_at: str) -> None:

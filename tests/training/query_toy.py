@@ -15,9 +15,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.losses.lambda_rank import LambdaLoss
+from hardneg.losses.pairwise import LambdaLoss
 from hardneg.registry.protocols import DenseSearcher
-from hardneg.runtime.progress import Seconds, Silent
+from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreTraining, JpqTraining
@@ -61,11 +61,11 @@ def approach(
 ) -> AdoreTraining:
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
-    seconds, shape = Seconds(), (len(data.query_ids), DEPTH)
+    shape = len(data.query_ids), DEPTH
     sources: dict[str, NegativeSource] = {
-        "dynamic": Searched(searcher, DEPTH, seconds),
+        "dynamic": Searched(searcher, DEPTH),
         "static": NegativeTable(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": NegativeTable(folder, shape, lists_by(encoder, data, searcher, DEPTH, seconds), 4),
+        "refreshed": NegativeTable(folder, shape, lists_by(encoder, data, searcher, DEPTH), 4),
         "random": Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])
@@ -81,7 +81,6 @@ def approach(
         content_hash=data.corpus.content_hash,
         source=sources[schedule],
         watch=watch,
-        seconds=seconds,
         **more,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 from toy import BagEncoder, options, toy_data
 
 from hardneg.formats.negatives import write_negatives
-from hardneg.losses.ranknet import RankNet
+from hardneg.losses.pairwise import RankNet
 from hardneg.records.errors import ArtifactError, HardnegError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives
@@ -55,7 +55,7 @@ def approach(toy: Path, folder: Path, script: Mapping[int, int], first: bool = F
     encoder: Any = BagEncoder()
     data = data if first else replace(data, negatives=None)
     supply = Scripted(place, script)
-    return AnceTraining(encoder, data, options(**more), RefreshOptions("continuous"), supply)
+    return AnceTraining(encoder, data, options(**more), RefreshOptions("every", 5), supply)
 
 
 def run(way: AnceTraining, folder: Path, **more: Any) -> TrainingResult:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 from toy import options, toy_data
 
-from hardneg.losses.bce import Bce
+from hardneg.losses.pairwise import Bce
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.runtime.progress import Progress, Silent

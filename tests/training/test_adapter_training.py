@@ -11,7 +11,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import load_learning, save_learning
 from hardneg.training.loop import TrainingResult

@@ -7,7 +7,7 @@ from toy import toy_data, write_toy
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.losses.triplet import Triplet
+from hardneg.losses.pairwise import Triplet
 from hardneg.runtime.progress import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

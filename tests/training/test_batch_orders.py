@@ -11,7 +11,6 @@ from hardneg.runtime.seeding import generator
 from hardneg.training.batch_orders import (
     Clustered,
     HardestTogether,
-    OneSource,
     Shuffled,
     TopicBalanced,
     TrainingQueries,
@@ -73,7 +72,6 @@ def test_as_few_clusters_as_one_and_as_many_as_queries() -> None:
     vectors = np.eye(3, dtype=np.float32)
     assert k_means("test", vectors, 1, 0)[0].tolist() == [0, 0, 0]
     assert sorted(k_means("test", vectors, 3, 0)[0].tolist()) == [0, 1, 2]
-    assert TopicBalanced(clusters=3).refuses(3) is None and TopicBalanced(clusters=4).refuses(3) is not None
     assert Clustered().groups(queries(3, vectors=vectors), 8, seed=0).tolist() == [0, 0, 0]
 
 
@@ -128,26 +126,6 @@ def test_what_is_left_of_all_clusters_is_filled_from_the_nearest() -> None:
     assert len(np.unique(found)) == 13
 
 
-def test_a_batch_has_one_source() -> None:
-    ids = [f"nq/{i}" for i in range(7)] + [f"trivia/{i}" for i in range(10)] + ["one/0"]
-    groups = OneSource().groups(TrainingQueries(ids, {}), 4, seed=0)
-    assert groups.tolist() == [0] * 7 + [2] * 10 + [1]
-    found = OneSource().order(groups, np.arange(18), 4, epoch=0, seed=0)
-    assert shares(found, 4, groups) == [1.0] * 6 and set(found.tolist()) == set(range(18))
-
-
-def test_sources_that_are_given_are_taken_before_those_of_ids() -> None:
-    found = TrainingQueries(["a/1", "b", "c"], {}, sources=["nq", "web", "nq"])
-    assert OneSource().groups(found, 2, seed=0).tolist() == [0, 1, 0]
-
-
-def test_ids_without_a_source_are_told() -> None:
-    with pytest.raises(UsageError, match=r"one-source: 1 of 2 query ids have no '/', such as 'b': give the separator"):
-        OneSource().groups(TrainingQueries(["a/1", "b"], {}), 4, seed=0)
-    with pytest.raises(PluginError, match="separator must be one character or more"):
-        OneSource("")
-
-
 def test_neighbours_are_those_whose_positives_are_ranked_high_either_way() -> None:
     """q0's list has p1 (rank 0) and p2 (2), q2's has p0 (0): q2 is as near to q0 as q1; ties go by place."""
     lists = (["p1", "x", "p2", "p0"], ["x", "y"], ["p0"], [])
@@ -180,7 +158,7 @@ def test_wrong_numbers_are_told_together() -> None:
 
 
 ALL, SIZE, TOPICS = np.arange(90), 8, 5
-ORDERS = [Shuffled(), TopicBalanced(clusters=5), TopicBalanced(), Clustered(), OneSource(), HardestTogether()]
+ORDERS = [Shuffled(), TopicBalanced(clusters=5), TopicBalanced(), Clustered(), HardestTogether()]
 
 
 def drawn():

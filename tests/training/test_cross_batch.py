@@ -1,6 +1,5 @@
 """Cross-batch negatives of two and three processes: the scores, masks, gradients and weights of one plain batch."""
 
-import json
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +16,7 @@ from toy import Squares, options, toy_data
 from hardneg.formats.segments import Segments
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.star import Star
-from hardneg.records.errors import UsageError
+from hardneg.losses.pairwise import Star
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.plugins import needs_of
 from hardneg.runtime import distributed
@@ -49,9 +47,6 @@ CASES: dict[str, dict[str, Any]] = {
     "guided-tokens": {"batch_size": 5, "chunk": 2},
     "guided-dims": {"batch_size": 6},
     "taught-by-a-guide": {"batch_size": 5, "chunk": 2},
-    "own": {"batch_size": 6},
-    "own-in-chunks": {"batch_size": 6, "chunk": 1},
-    "own-guided": {"batch_size": 6, "chunk": 1},
 }
 MASKS = LossTerms(guided_mask=GuidedMask(0.1), self_mask=0.3)
 TERMS = {
@@ -59,7 +54,6 @@ TERMS = {
     "guided-in-chunks": MASKS,
     "guided-tokens": MASKS,
     "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
-    "own-guided": MASKS,
     "dims": LossTerms({6: 1.0, 2: 0.5}),
     "precisions": LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
     "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
@@ -68,12 +62,11 @@ TERMS = {
 EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 LOSSES: dict[str, Any] = {
     "accumulated": Star(),
-    **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims", "own-guided"), EVERY),
+    **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims"), EVERY),
     "taught-by-a-guide": MarginMSE(),
 }
 SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
-ACROSS = [name for name in CASES if not name.startswith("own")]
 
 
 @dataclass(frozen=True)
@@ -115,9 +108,9 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     loop.make_optimizer = lambda towers, options: Watched(towers, seen)
     encoder: Any = PreciseTokens() if "tokens" in name else PreciseEncoder()
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
-    loss = Seen(LOSSES.get(name.removesuffix("-2").removesuffix("-3"), InfoNCE()))
+    loss = Seen(LOSSES.get(name, InfoNCE()))
     data = replace(data, guide=toy_guide(data) if "guide" in name else None)
-    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=_terms(name))
+    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, LossTerms()))
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     for place, batch in enumerate(loss.batches):
@@ -126,10 +119,6 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
         found |= {f"batch {place} {part}": tensor for part, tensor in shown.items()}
     torch.save(found, out / f"{name}-{world().rank}.pt")
     return found
-
-
-def _terms(name: str) -> LossTerms:
-    return TERMS.get(name.removesuffix("-2").removesuffix("-3"), LossTerms())
 
 
 def settings(**more: Any) -> TrainOptions:
@@ -141,8 +130,7 @@ def main(toy: str, out: str, number: str) -> None:
     folder = Path(out) / number
     folder.mkdir(exist_ok=True)
     for name, more in CASES.items():
-        across = "none" if name.startswith("own") else "processes"
-        learn(Path(toy), folder, name, settings(share_negatives_across=across, **more))
+        learn(Path(toy), folder, name, settings(**more))
     right = dual_encoder.gather
     for name in BROKEN:
         dual_encoder.gather = broken(name)
@@ -181,7 +169,7 @@ def results(learnt: Path, name: str) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ACROSS)
+@pytest.mark.parametrize("name", CASES)
 def test_all_is_that_of_one_process_and_the_plain_batch(learnt, alone, name):
     plain = alone(name, **{**CASES[name], "chunk": None})
     assert sum(name.startswith("step 1") for name in plain) == 5
@@ -209,17 +197,6 @@ def test_each_rows_label_is_its_querys_positive(learnt, toy_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["own", "own-in-chunks", "own-guided"])
-def test_negatives_of_ones_own_process_are_those_of_smaller_batches(learnt, alone, name):
-    """Which one process has by accumulating them."""
-    two, three = (alone(f"{name}-{number}", batch_size=6 // number, accumulate=number) for number in (2, 3))
-    for found, expected, number in zip(results(learnt, name), [two] * 2 + [three] * 3, [2] * 2 + [3] * 3, strict=True):
-        assert found["batch 0 scores"].shape == (6 // number, 18 // number)
-        trained = {name: tensor for name, tensor in found.items() if not name.startswith("batch")}
-        assert differences(trained, {name: expected[name] for name in trained}) == set()
-
-
-@pytest.mark.slow
 def test_wrong_gathers_are_caught(learnt, alone):
     """Without gradients there are none; with those of one's own part they are too small by the number of processes."""
     plain = alone("even", **CASES["even"])
@@ -231,28 +208,6 @@ def test_wrong_gathers_are_caught(learnt, alone):
         assert differences(found, plain) >= gradients
         first = {name: found[name] * number for name in gradients}
         assert differences(first, {name: plain[name] for name in gradients}) == set()
-
-
-@pytest.mark.slow
-def test_the_first_process_tells_the_mean_loss(learnt, alone, tmp_path):
-    for number in (2, 3):
-        alone(f"own-{number}", batch_size=6 // number, accumulate=number)
-        one = (tmp_path / f"own-{number}" / "history.jsonl").read_text().splitlines()
-        several = (learnt / str(number) / "own" / "history.jsonl").read_text().splitlines()
-        assert [_loss(line) for line in several] == pytest.approx([_loss(line) for line in one], rel=1e-9)
-
-
-def _loss(line: str) -> float:
-    return float(json.loads(line)["loss"])
-
-
-def test_shares_must_be_equal_where_each_process_is_on_its_own(toy_folder, monkeypatch):
-    encoder: Any = PreciseEncoder()
-    monkeypatch.setattr(dual_encoder, "world", lambda: World(0, 4))
-    with pytest.raises(UsageError, match="4 processes have no equal shares of batch_size 6: give a multiple of 4"):
-        dual_encoder.DualEncoderTraining(
-            encoder, toy_data(toy_folder), settings(batch_size=6, share_negatives_across="none")
-        )
 
 
 def test_a_chunk_has_queries():

@@ -13,8 +13,7 @@ from processes import launch
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.distributed import World, world
 from hardneg.runtime.progress import Silent

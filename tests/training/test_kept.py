@@ -9,7 +9,7 @@ from toy import Interrupted, options, toy_data
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.runtime.progress import Progress, Silent
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train

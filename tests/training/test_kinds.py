@@ -13,7 +13,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 
@@ -51,9 +51,10 @@ def learnt(way: DualEncoderTraining, loss: Any) -> tuple[float, torch.Tensor]:
     """What the first batch gives to minimise, and the gradients of all weights in a row."""
     batch = next(way.batches(range(0, 1, 1), 5))
     way.trainable.zero_grad()
-    found = way.minimised(loss, way.forward_module, batch, False, 0.9)
-    found.total.backward()
-    return found.total.item(), gradients(way.encoder)
+    found, penalty = way.minimised(loss, way.forward_module, batch, False, 0.9)
+    total = found if penalty is None else found + penalty
+    total.backward()
+    return total.item(), gradients(way.encoder)
 
 
 def gradients(encoder: Encoder) -> torch.Tensor:

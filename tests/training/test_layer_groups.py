@@ -8,7 +8,7 @@ from toy import BagEncoder, options, toy_data
 from hardneg.encoders.encoder import split
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.layout import HISTORY
 from hardneg.runtime.progress import Silent
 from hardneg.training.history import History

@@ -16,9 +16,8 @@ from toy import BagEncoder, Interrupted, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.ranknet import RankNet
-from hardneg.losses.star import Star
-from hardneg.records.errors import MissingDependency, TrainingError, UsageError
+from hardneg.losses.pairwise import RankNet, Star
+from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent
 from hardneg.training.loop import TrainingResult
@@ -195,20 +194,6 @@ def test_options_are_checked_first(toy_folder, tmp_path):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
     assert options(clip_norm=0).problems() == []
     assert options(clip_norm=-1).problems() == ["clip_norm must be 0 or above, not -1"]
-
-
-def test_trackers_log_or_say_what_to_install(toy_folder, tmp_path):
-    with pytest.raises(UsageError, match="no tracker is called 'nowhere'"):
-        run(toy_folder, tmp_path / "a", options(tracker="nowhere"))
-    from accelerate.tracking import get_available_trackers
-
-    available = set(map(str, get_available_trackers()))
-    missing = next(name for name in ("aim", "clearml", "dvclive", "comet_ml") if name not in available)
-    with pytest.raises(MissingDependency, match=f"pip install {missing}"):
-        run(toy_folder, tmp_path / "b", options(tracker=missing))
-    if "tensorboard" in available:
-        run(toy_folder, tmp_path / "c", options(tracker="tensorboard", max_steps=2))
-        assert list((tmp_path / "c" / "tracker").rglob("events.*"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

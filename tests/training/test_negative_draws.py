@@ -1,4 +1,4 @@
-"""Which negatives an example has: margin bins and rank windows by hand, and as examples draw them."""
+"""Which negatives an example has: margin bins by hand, and as examples draw them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,16 +50,6 @@ def test_without_replacement_where_there_are_enough() -> None:
         assert {*by_margin(np.float32([2, 2, 2]), 5, generator(seed)).tolist()} == {0, 1, 2}
 
 
-def test_windows_by_epoch() -> None:
-    drawing = Drawing(rank_windows=((100, 200), (50, 100), (0, 20)))
-    assert [drawing.window(epoch, 200, 1) for epoch in range(5)] == [(100, 200), (50, 100), (0, 20), (0, 20), (0, 20)]
-    assert drawing.window(0, 150, 1) == (100, 150)
-    assert drawing.window(0, 60, 4) == (56, 60)
-    assert drawing.window(0, 100, 4) == (96, 100) and drawing.window(0, 101, 4) == (100, 101)
-    assert drawing.window(0, 3, 4) == (0, 3)
-    assert Drawing().window(7, 9, 4) == (0, 9)
-
-
 def taught(folder: Path, toy: Path) -> TrainingData:
     """Twelve queries with twelve negatives each; the teacher scores eleven of query i's at 10, and its fourth at 0."""
     names = [f"n{j}" for j in range(12)]
@@ -84,27 +74,16 @@ def test_examples_draw_by_margin(toy_folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.draw(600, 600).documents[:, 1], drawn[600:])
 
 
-def test_examples_draw_from_the_window_of_their_epoch(toy_folder: Path, tmp_path: Path) -> None:
-    data = taught(tmp_path, toy_folder)
-    for negatives in ("uniformly", "margin_bins"):
-        drawing = Drawing(negatives=negatives, rank_windows=((8, 12), (2, 5)))  # type: ignore[arg-type]
-        drawn = Examples(data, 2, 0, drawing).draw(0, 48)
-        names = np.array(data.corpus.doc_ids[:])[drawn.documents[:, 1:]]
-        assert set(names[:12].reshape(-1)) == {"n8", "n9", "n10", "n11"}
-        assert set(names[12:].reshape(-1)) == {"n2", "n3", "n4"}
-
-
 def test_nothing_of_it_is_in_the_identity_unless_it_is_said() -> None:
     plain = TrainOptions().identity()
-    assert not {"negatives_drawn", "rank_windows"} & {*plain}
-    said = TrainOptions(negatives_drawn="margin_bins", rank_windows=((0, 5),)).identity()
-    assert said == {**plain, "negatives_drawn": "margin_bins", "rank_windows": [[0, 5]]}
+    assert "negatives_drawn" not in plain
+    assert TrainOptions(negatives_drawn="margin_bins").identity() == {**plain, "negatives_drawn": "margin_bins"}
 
 
 @pytest.mark.parametrize("size", [4, 5])
 def test_batches_keep_to_the_order_from_epoch_to_epoch(toy_folder: Path, size: int) -> None:
     """Twelve queries in groups of three: with replacement each time again, and negatives that differ."""
-    from hardneg.training.batch_orders import OneSource, TopicBalanced
+    from hardneg.training.batch_orders import Clustered, TopicBalanced
 
     groups = np.arange(12) % 2
     data = replace(toy_data(toy_folder), order=QueryOrder(TopicBalanced(2), groups, size))
@@ -116,5 +95,5 @@ def test_batches_keep_to_the_order_from_epoch_to_epoch(toy_folder: Path, size: i
     epoch = examples.draw(0, len(examples))
     pairs = {(query_id, row) for query_id, row in zip(epoch.query_ids, epoch.documents[:, 1].tolist(), strict=True)}
     assert len(pairs) > len({*epoch.query_ids})  # a query that comes again has another negative
-    other = replace(data, order=QueryOrder(OneSource(), groups, size))
+    other = replace(data, order=QueryOrder(Clustered(), groups, size))
     assert Examples(other, 1, seed=0).digest() != examples.digest() != Examples(toy_data(toy_folder), 1, 0).digest()

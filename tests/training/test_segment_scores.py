@@ -15,7 +15,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import gather
 from hardneg.runtime.progress import Silent

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from toy import options
 
-from hardneg.training.step import Learner, Minimised, update
+from hardneg.training.step import Learner, update
 
 
 class Alone:
@@ -41,9 +41,9 @@ class Slopes:
     def __len__(self) -> int:
         return 3
 
-    def minimised(self, loss: Any, model: Any, batch: Any, half: bool, done: float) -> Minimised:
+    def minimised(self, loss: Any, model: Any, batch: Any, half: bool, done: float) -> tuple[Tensor, Tensor]:
         weight = model.weight.sum()
-        return Minimised(batch.slope * weight, weight)
+        return batch.slope * weight, weight
 
 
 def test_a_step_takes_the_mean_gradient_and_processes_meet_at_its_last_batch() -> None:

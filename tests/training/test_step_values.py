@@ -4,7 +4,7 @@ import pytest
 import torch
 from toy import BagEncoder, options, toy_data
 
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
 from hardneg.training import step as step_values

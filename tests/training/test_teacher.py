@@ -63,8 +63,6 @@ def test_the_matrix_has_them_at_the_rows_own_documents(toy):
     expected = torch.tensor([[0.9, 0.1, torch.nan, torch.nan], [torch.nan, torch.nan, 0.8, torch.nan]])
     assert batch.teacher is not None and torch.equal(batch.teacher.isnan(), expected.isnan())
     assert torch.equal(batch.teacher.nan_to_num(), expected.nan_to_num())
-    part = BatchColumns.of(draw.part(slice(1, 2)), corpus.content_hash)
-    assert part.teacher is not None and part.teacher.tolist()[0][0] == pytest.approx(0.8)
     plain = masked(torch.eye(2) @ torch.ones(4, 2).T, BatchColumns.of(replace(draw, teacher=None), corpus.content_hash))
     assert plain.teacher is None
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from toy import BagEncoder, options, toy_data
 
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hardneg.encoders.representation import Representation
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.losses.star import Star
+from hardneg.losses.pairwise import Star
 from hardneg.records.types import Document, EncodedBatch, Negatives
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import TrainingData

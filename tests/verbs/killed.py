@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hardneg.formats.vectors import begun_blocks
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
@@ -43,7 +42,6 @@ def main(recipe: str, store: str, title: str, count: str, *later: str) -> None:
     if later:
         in_turn(recipe, store, [title, count, *later])
     else:
-        begun_blocks.SECONDS = 0.0  # so that there is something to go on from
         watcher = Watcher(progress=Killing(title, int(count)))
         execute(make_plan(load_recipe(Path(recipe))), Store(Path(store)), Options(device="cpu"), watcher)
 

@@ -6,7 +6,6 @@ from typing import ClassVar
 import pytest
 from recipe.recipes import large_collection, plan_in, small_collection, small_part
 
-from hardneg.encoders.corpus import stream
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import MANIFEST, Store
@@ -89,14 +88,6 @@ def test_queries_of_a_file(tmp_path, tiny_model):
     made["stages"] = {"start-index": made["stages"]["start-index"], "own": searched}
     found = compared(plan_in(tmp_path, made), tmp_path)
     assert sorted(found["own"].files) == ["queries.arrow", "run.trec.gz"]
-
-
-def test_blocks_of_shards(tmp_path, monkeypatch):
-    monkeypatch.setattr(stream, "BLOCK", 10)
-    made = tree(small_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
-    made["stages"]["start-index"]["shards"] = 2
-    found = compared(plan_in(tmp_path, made), tmp_path)
-    assert Backwards.counts["start-index"] > 2 and "shard-00001/index" in found["start-index"].files
 
 
 @pytest.mark.slow

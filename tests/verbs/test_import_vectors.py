@@ -136,22 +136,3 @@ def test_a_file_that_is_not_there_is_told_before_anything_runs(tmp_path: Path) -
     (tmp_path / "documents.parquet").unlink()
     with pytest.raises(DataError, match=r"stages\.given\.vectors: no file .*=FILE, vectors of the documents, Parquet"):
         plan_in(tmp_path, tree)
-
-
-def test_shards_have_the_key_and_the_vectors_of_one_file(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path)
-    keys = plan_in(tmp_path, tree).keys
-    tree["stages"]["given"] |= {"shard_rows": 25}
-    assert plan_in(tmp_path, tree).keys == keys
-    artifacts = made(tmp_path, tree)
-    stored = FlatVectors.open(artifacts["given"].path)
-    assert [shard.rows for shard in stored.shards.listed] == [20, 20, 20]
-    assert stored.read(0, 60).tolist() == DOCUMENTS.tolist() and list(stored.doc_ids) == [f"d{i}" for i in range(60)]
-    assert list(read_run(artifacts["test-run"].path / "run.trec.gz")) == [f"q{row}" for row in range(46, 60)]
-
-
-def test_shards_of_two_sizes_are_refused(tmp_path: Path) -> None:
-    tree = tree_of(tmp_path)
-    tree["stages"]["given"] |= {"shards": 2, "shard_rows": 3}
-    with pytest.raises(RecipeError, match="shards: goes without shard_rows"):
-        plan_in(tmp_path, tree)

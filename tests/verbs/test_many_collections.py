@@ -60,39 +60,28 @@ def test_each_source_has_the_collection_of_its_negatives(tmp_path, tree):
     assert items["dataset"] > items["second"] > 0
 
 
-@pytest.mark.parametrize(("cap", "steps"), [("null", 8), ("5", 7), ("1000", 8)])
-def test_an_epoch_has_the_queries_of_all_sources(tmp_path, tree, cap, steps):
-    """36 queries and 12, or 5: 48 / 6 and 41 / 6 steps, planned with the collections in the store and made."""
-    epoch = ("stages.both.options.max_steps=null", f"stages.both.datasets.b.cap={cap}")
-    plan, store = plan_in(tmp_path, tree, *epoch), Store(tmp_path / "store")
+def test_an_epoch_has_the_queries_of_all_sources(tmp_path, tree):
+    """36 queries and 12: 48 / 6 steps, planned with the collections in the store and made."""
+    plan, store = plan_in(tmp_path, tree, "stages.both.options.max_steps=null"), Store(tmp_path / "store")
     made = artifacts_of(plan, tmp_path / "store")["both"].facts["steps"]
     (planned,) = (row.items for row in estimate(plan, store) if row.step.name == "both")
-    assert planned == made == steps
+    assert planned == made == 8
 
 
 def test_a_training_on_two_collections(tmp_path, tree):
-    own = ("mixing.temperature=2", "datasets.b.cap=4", "dims=[32, 8]", "precisions=[float32, binary]")
+    own = ("mixing.temperature=2", "dims=[32, 8]", "precisions=[float32, binary]")
     plan = plan_in(tmp_path, tree, *(f"stages.both.{setting}" for setting in own))
     artifacts = artifacts_of(plan, tmp_path / "store")
     assert len(StoredCollection.open(artifacts["second"].path).corpus) == 30
     facts = artifacts["both"].facts
     assert facts["examples of a"] + facts["examples of b"] == 24
-    assert facts["left out: queries of b above its cap"] == 8
     assert len(History(artifacts["both"].path / "history.jsonl").read()) == 4
     card = (artifacts["both"].path / "model" / "README.md").read_text()
     a, b = facts["examples of a"], facts["examples of b"]
     assert f"- Dataset a: 60 passages, 36 queries; {a} examples\n" in card and a > b > 0
-    assert f"- Dataset b: 30 passages, 12 queries, 4 at most; {b} examples\n" in card
+    assert f"- Dataset b: 30 passages, 12 queries; {b} examples\n" in card
     assert "- Mixing: temperature 2, mixed in a batch\n- Negatives: 1 a query, mined apart\n" in card
     assert "- Trained at: 32, 8 dimensions" in card and "- Trained for indexes of: float32, binary\n" in card
-
-
-def test_losses_and_prompts_of_a_source_are_of_the_training(tmp_path, tree):
-    own = {"negatives": "second-negatives", "loss": {"name": "infonce"}, "query_prompt": "find: "}
-    tree["stages"]["both"] |= {"datasets": {"a": "first-negatives", "b": own}, "mixing": {"one_source": True}}
-    artifacts = artifacts_of(plan_in(tmp_path, tree), tmp_path / "store")
-    card = (artifacts["both"].path / "model" / "README.md").read_text()
-    assert "InfoNCE" in card and "find: " in card and "one a batch" in card
 
 
 def test_in_batch_alone_and_documents_in_segments(tmp_path, tree):
@@ -110,18 +99,9 @@ def test_keys_follow_what_counts(tmp_path, tree):
 
     prefix = "stages.both."
     changed = {
-        key(prefix + setting)
-        for setting in (
-            "mixing.temperature=2",
-            "mixing.one_source=true",
-            "datasets.b.cap=4",
-            "datasets.b.query_prompt=x",
-            "datasets.b.document_prompt=x",
-            "options.seed=7",
-        )
+        key(prefix + setting) for setting in ("mixing.temperature=2", "mixing.one_source=true", "options.seed=7")
     }
-    changed.add(key(f"{prefix}mixing.one_source=true", f"{prefix}datasets.b.loss=infonce"))
-    assert len(changed | {key()}) == 8
+    assert len(changed | {key()}) == 4
     sources = tree["stages"]["both"]["datasets"]
     assert key(f"{prefix}mixing.temperature=1", f"{prefix}datasets.b.dataset=second") != ""
     tree["stages"]["both"]["datasets"] = dict(reversed(sources.items()))
@@ -131,10 +111,10 @@ def test_keys_follow_what_counts(tmp_path, tree):
 def test_a_training_on_one_collection_has_the_identity_that_it_had():
     plain = Train.model_validate({"stage": "train", "loss": "star", "negatives": "n"})
     assert {"datasets", "mixing"}.isdisjoint(plain.identity())
-    sources = {"b": {"negatives": "n", "loss": "star", "cap": 3}, "a": "m"}
+    sources = {"b": {"negatives": "n"}, "a": "m"}
     several = Train.model_validate({"stage": "train", "loss": "star", "datasets": sources})
-    bare = {"query_prompt": None, "document_prompt": None}
-    assert several.identity()["datasets"] == {"a": {**bare, "cap": None}, "b": {**bare, "cap": 3}}
+    bare = {"query_prompt": None, "document_prompt": None, "cap": None}
+    assert several.identity()["datasets"] == {"a": bare, "b": bare}
 
 
 def test_all_mistakes_at_once(tmp_path, tree):
@@ -142,10 +122,9 @@ def test_all_mistakes_at_once(tmp_path, tree):
         "negatives": "first-negatives",
         "datasets": {
             "a": "first-negativs",
-            "b": {"negatives": "second-negatives", "loss": "infonce", "cap": 0, "dataset": "dataset"},
+            "b": {"negatives": "second-negatives", "dataset": "dataset"},
             "c": {"dataset": "secnd"},
             "d": {},
-            "e": {"dataset": "second", "loss": "margin-mse"},
         },
         "mixing": {"temperature": 0},
     }
@@ -153,7 +132,6 @@ def test_all_mistakes_at_once(tmp_path, tree):
         recipe_in(tmp_path, tree)
     at = "stages.both"
     missing = "missing; for the other queries' documents alone set options.negatives_per_query to 0"
-    mixed = "a batch of several collections has one loss; say `mixing.one_source: true`, or leave this out"
     assert sorted(str(raised.value).splitlines()[1:]) == sorted(
         f"  {line}"
         for line in (
@@ -163,13 +141,8 @@ def test_all_mistakes_at_once(tmp_path, tree):
             f"{at}.negatives: is of one collection; leave it out beside datasets",
             f"{at}.mixing.temperature: must be above 0, not 0",
             f"{at}.datasets.b.dataset: 'second-negatives' is of 'second'; leave this out",
-            f"{at}.datasets.b.cap: must be 1 or above, not 0",
-            f"{at}.datasets.b.loss: {mixed}",
             f"{at}.datasets.c.negatives: {missing}",
             f"{at}.datasets.d.negatives: missing; name a stage that mined some, or a collection in `dataset`",
-            f"{at}.datasets.e.negatives: {missing}",
-            f"{at}.datasets.e.loss: {mixed}",
-            f"{at}.datasets.e.loss: margin-mse needs teacher, which these batches lack; take another loss",
         )
     )
 
@@ -181,13 +154,8 @@ def test_all_mistakes_at_once(tmp_path, tree):
         ({"mixing": {"temperature": float("inf")}}, "inf is not a finite number"),
         ({"mixing": {"temprature": 2}}, "mixing.temprature: no such option; did you mean 'temperature'?"),
         ({"datasets": {"a": {"negatives": "first-negatives", "caps": 3}}}, "datasets.a.caps: no such option"),
-        ({"datasets": {"a": {"negatives": "first-negatives", "loss": "star", "cap": "x"}}}, "datasets.a.cap: must be"),
-        ({"batches": "one-source"}, "batches: is of one collection; leave it out beside datasets"),
+        ({"batches": "clustered"}, "batches: is of one collection; leave it out beside datasets"),
         ({"guide": "g"}, "guide: is of one collection"),
-        (
-            {"datasets": {"a": {"negatives": "first-negatives", "document_prompt": "x"}}, "segments": {"length": 8}},
-            "datasets.a.document_prompt: documents in segments have the model's own",
-        ),
     ],
 )
 def test_mistakes(tmp_path, tree, changes, line):

@@ -31,9 +31,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.indexes.kernels.candidate_scoring import fill_from_model
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
-from hardneg.indexes.positive_scores import fill_from_model
 from hardneg.recipe.execute import Options, Watcher, execute
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan

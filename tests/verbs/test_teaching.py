@@ -67,6 +67,6 @@ def test_keys_and_mistakes(finished, tmp_path, tiny_model):
     assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
     with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
         plan_in(tmp_path, tree, "stages.student.teacher=null")
-    tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "never"}}
+    tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "every", "every": 9}}
     with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores: name an encode stage"):
         plan_in(tmp_path, tree)

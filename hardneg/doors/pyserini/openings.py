@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from hardneg.encoders.open.pyserini_lines import (
     sparse_encoder,
 )
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
 from hardneg.indexes.open_store import form_in
@@ -42,7 +42,7 @@ _IMPACT = "from pyserini.search.lucene import LuceneImpactSearcher"
 _NONE = {
     "weights": "weights of terms as hardneg stores them; build the index `impact` of them, which Pyserini opens",
     "token-vectors": "a vector a token, which Pyserini has no index for; hardneg searches it",
-    "shards": "an index in shards; Pyserini opens each by itself, or the one folder that `hardneg index merge` makes",
+    "shards": "an index in shards; Pyserini opens each by itself: encode the corpus again for one",
 }
 
 
@@ -91,39 +91,26 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
     Raises:
         ArtifactError: it holds no index.
     """
-    form = form_of(folder)
+    form, named = form_of(folder), quoted(str(folder))
     if form == "lucene":
-        return _lucene(folder, options)
+        lines = [f"searcher = LuceneSearcher({named})"]
+        lines += [f"searcher.set_bm25({options['k1']}, {options['b']})"] if {"k1", "b"} <= options.keys() else []
+        language = str(options.get("language", "en"))
+        lines += [f"searcher.set_language({quoted(language)})"] if language != "en" else []
+        return Program().then(_LUCENE, *lines, _HITS).text()
     if form == "impacts":
-        return _impacts(folder, float(str(options.get("scale", IMPACT_SCALE))), queries)
-    if form == "vectors":
-        return _vectors(folder, queries, segments)
-    return f"# Pyserini does not open {folder}: {_NONE[form]}"
-
-
-def _lucene(folder: Path, options: Mapping[str, object]) -> str:
-    lines = [f"searcher = LuceneSearcher({quoted(str(folder))})"]
-    lines += [f"searcher.set_bm25({options['k1']}, {options['b']})"] if {"k1", "b"} <= options.keys() else []
-    language = options.get("language", "en")
-    lines += [f"searcher.set_language({quoted(str(language))})"] if language != "en" else []
-    return Program().then(_LUCENE, *lines, _HITS).text()
-
-
-def _impacts(folder: Path, scale: float, queries: QuerySide) -> str:
-    program = queries.program("weights", scale)
-    if program is None:
-        return f"# {folder}: {queries.lacking}"
-    searcher = f"searcher = LuceneImpactSearcher({quoted(str(folder))}, encoder, min_idf=-1)"
-    return program.then(_IMPACT, searcher, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
-
-
-def _vectors(folder: Path, queries: QuerySide, segments: bool) -> str:
-    program = queries.program("vectors")
-    if program is None:
-        alone = Program().then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, None)", _VECTORS)
+        scale = float(str(options.get("scale", IMPACT_SCALE)))
+        if (program := queries.program("weights", scale)) is None:
+            return f"# {folder}: {queries.lacking}"
+        searcher = f"searcher = LuceneImpactSearcher({named}, encoder, min_idf=-1)"
+        return program.then(_IMPACT, searcher, f"{_HITS}  # scores are {scale:g} * {scale:g} times hardneg's").text()
+    if form != "vectors":
+        return f"# Pyserini does not open {folder}: {_NONE[form]}"
+    if (program := queries.program("vectors")) is None:
+        alone = Program().then(_DENSE, f"searcher = FaissSearcher({named}, None)", _VECTORS)
         return f"# {folder}: {queries.lacking}\n{alone.text()}"
-    lines = _OF_SEGMENTS if segments else (_HITS,)
-    return program.then(_DENSE, f"searcher = FaissSearcher({quoted(str(folder))}, encoder)", *lines).text()
+    lines = [*_OF_SEGMENTS] if segments else [_HITS]
+    return program.then(_DENSE, f"searcher = FaissSearcher({named}, encoder)", *lines).text()
 
 
 _OF_SEGMENTS = (
@@ -158,19 +145,12 @@ def model_location(model: ResolvedModel) -> ModelReference:
     options |= {ROUNDED: {"dtype": "float32"}} if model.contract.dtype != "float32" else {}
     lengths = {"max_seq_length": full.query_length} if "query_length" in others else {}
     lacking = others.keys() | ({"head of masked words"} if family.remarks(folder) else set())
-    return ModelReference(name, transformer, options, lengths, _added(spec, full, lacking))
-
-
-def _added(spec: ModelSpec, full: FullSpec, others: Set[str]) -> str:
-    """The modules that a recipe adds to the folder's network, as a line; empty where there are none."""
     added = [name for name in ("projection", "layer_norm", "adapter", "twins") if getattr(spec, name)]
-    added += [name for name in ("pooling", "head of masked words") if name in others]
+    added += [name for name in ("pooling", "head of masked words") if name in lacking]
     added += ["token types"] if full.typed else []
     additions = f"{', '.join(added)}, which the folder of the model {spec.name!r} lacks"
-    return f"hardneg adds {additions}: only query vectors can be given" if added else ""
-
-
-_OF_TEXTS = "it is searched with vectors of another program"
+    why = f"hardneg adds {additions}: only query vectors can be given" if added else ""
+    return ModelReference(name, transformer, options, lengths, why)
 
 
 def openings(
@@ -194,13 +174,12 @@ def openings(
         laid_out = [laid for laid in laid_out if laid.folder == folder]
     if not laid_out:
         raise ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
-    opened: dict[str, QuerySide] = {}
+    opened = {repr(None): QuerySide(reason="it is searched with vectors of another program")}
     for laid in laid_out:
         if laid.model is not None and repr(laid.model) not in opened:
             opened[repr(laid.model)] = query_side(laid.model)
-        queries = QuerySide(reason=_OF_TEXTS) if laid.model is None else opened[repr(laid.model)]
         built_with = {} if laid.backend is None else asdict(laid.backend)
-        yield laid.stage, opening(laid.folder, built_with, queries, laid.segments)
+        yield laid.stage, opening(laid.folder, built_with, opened[repr(laid.model)], laid.segments)
 
 
 def query_side(spec: ModelSpec) -> QuerySide:
@@ -214,12 +193,6 @@ def query_side(spec: ModelSpec) -> QuerySide:
 
 
 _VECTOR = "searcher.search(vector"
-_START = """\
-from hardneg.plugin import start_java
-
-start_java()  # {why}
-
-"""
 
 
 def with_java(text: str) -> str:
@@ -228,20 +201,21 @@ def with_java(text: str) -> str:
     Raises:
         MissingDependency: there is none that fits.
     """
-    if not _runs(text) or starts_alone():
+    if "searcher = " not in text or starts_alone():
         return text
     chosen, first = find_java(), first_java()
+    why = f"Java {chosen.version} in {chosen.home}"
     if first is None:
-        why = f"Java {chosen.version} in {chosen.home}: none is on the PATH"
+        why = f"{why}: none is on the PATH"
     else:
         lacks = "" if first.version < OLDEST else " without jdk.incubator.vector"
-        why = f"Java {chosen.version} in {chosen.home}; Pyserini alone would start {first.version}{lacks}"
-    return _START.format(why=why) + text
+        why = f"{why}; Pyserini alone would start {first.version}{lacks}"
+    return f"from hardneg.plugin import start_java\n\nstart_java()  # {why}\n\n{text}"
 
 
 def check(text: str) -> str | None:
     """Run the lines of an index and return the outcome, which begins with `fails` where they do; None without lines."""
-    if not _runs(text):
+    if "searcher = " not in text:
         return None
     lines = [line for line in text.splitlines() if _VECTOR not in line]
     lines.append("print(len(hits))" if _VECTOR not in text else "print(end='')")
@@ -251,7 +225,3 @@ def check(text: str) -> str | None:
         return f"fails: {messages[-1].strip() if messages else f'exit code {done.returncode}'}"
     *_, last = done.stdout.split() or [""]
     return f"runs: {counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"
-
-
-def _runs(text: str) -> bool:
-    return "searcher = " in text

@@ -30,7 +30,6 @@ from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 
 FOLDER = "adore"
-_OFFERED = ("ranks",)
 
 
 class AdoreLoss(nn.Module):
@@ -77,7 +76,7 @@ class AdoreLoss(nn.Module):
         chosen = {**({"cut": depth} if name == LAMBDA else {}), **named}
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", PluginSetting(name, chosen))
-        if lacking := [part for part in needs_of(self._loss) if part not in _OFFERED]:
+        if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
             raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         workplace = Workplace(usual_store(folder / "store"), device)
@@ -94,18 +93,15 @@ class AdoreLoss(nn.Module):
         self._searcher = searcher
 
     @cached_property
-    def _data(self) -> TrainingData:
-        """The queries that have a positive."""
-        return TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split))
-
-    @cached_property
     def _examples(self) -> Examples:
-        return Examples(self._data, 0, 0)
+        """Of the queries that have a positive."""
+        return Examples(TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split)), 0, 0)
 
     @property
     def dataset(self) -> Dataset:
         """The training data: the queries as `anchor`, and their positions as `label`, which identify the positives."""
-        return Dataset.from_dict({"anchor": self._data.texts, "label": list(range(len(self._data.texts)))})
+        _, texts, _ = judged_queries(self._collection, self._split)
+        return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
         """The loss, a scalar; labels: int64 [B], positions of the queries."""

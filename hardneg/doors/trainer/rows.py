@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from hardneg.records.wording import counted
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
 
 Form = Literal["n-tuple", "triplet", "labeled-pair", "labeled-list"]
-FORMS: tuple[Form, ...] = ("n-tuple", "triplet", "labeled-pair", "labeled-list")
+FORMS: tuple[Form, ...] = get_args(Form)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,19 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
     flat = [doc_id for query_id in ids for doc_id in known[query_id]]
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
     counts = np.array([len(known[query_id]) for query_id in ids])
-    query, positive, row = _laid_out(form, np.arange(len(ids)), counts, rows, negatives)
-    return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, row.astype(np.int32))
+    owner = np.repeat(np.arange(len(ids)), counts)
+    if form == "triplet":
+        query, positive = np.repeat(owner, negatives), np.repeat(rows, negatives)
+        number = np.tile(np.arange(negatives), len(owner))
+    elif form == "labeled-pair":
+        added = np.repeat(np.arange(len(ids)), negatives)
+        order = np.argsort(np.concatenate([owner, added]), stable=True)
+        query = np.concatenate([owner, added])[order]
+        positive = np.concatenate([rows, np.full(len(added), -1)])[order]
+        number = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(ids))])[order]
+    else:
+        query, positive, number = owner, rows, np.full(len(owner), -1)
+    return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, number.astype(np.int32))
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
@@ -109,32 +120,13 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
     return [queries.query_ids[row] for row in rows], [queries.texts[row] for row in rows], known
 
 
-def _laid_out(
-    form: str, queries: NDArray[np.int64], counts: NDArray[np.int64], rows: NDArray[np.int64], negatives: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    owner = np.repeat(queries, counts)
-    if form == "triplet":
-        numbers = np.tile(np.arange(negatives), len(owner))
-        return np.repeat(owner, negatives), np.repeat(rows, negatives), numbers
-    if form != "labeled-pair":
-        return owner, rows, np.full(len(owner), -1)
-    added = np.repeat(queries, negatives)
-    query = np.concatenate([owner, added])
-    order = np.argsort(query, stable=True)
-    positive = np.concatenate([rows, np.full(len(added), -1)])
-    numbers = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(queries))])
-    return query[order], positive[order], numbers[order]
-
-
 LISTS = "lists.npy"
 SPARE = 16
 """How many more negatives than a row takes are kept of each query, to pass over those that its batch has already."""
 
 
-def table_of(
-    mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int
-) -> tuple[NDArray[np.int64], int]:
-    """int64 [Q, at most count + SPARE], and how many queries have fewer than `count`, whose lists are repeated.
+def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
+    """int64 [Q, at most count + SPARE], rows of the corpus; a list of fewer than `count` is repeated up to that.
 
     Raises:
         TrainingError: a query has no negative.
@@ -149,11 +141,11 @@ def table_of(
     if not counts.all():
         first = query_ids[int(np.argmin(counts))]
         lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
-        raise TrainingError(f"{lacking}: take a miner that leaves more, or short='random'")
-    table = listed[rows]
+        raise TrainingError(f"{lacking}: take a miner that leaves more")
+    table: NDArray[np.int64] = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
-    return table, int((counts < count).sum())
+    return table
 
 
 _QUERIES = 10_000  # compared: the first ones, so that the time does not grow with their number
@@ -162,9 +154,7 @@ _QUERIES = 10_000  # compared: the first ones, so that the time does not grow wi
 def kept_share(table: NDArray[np.int64], before: NDArray[np.int64], count: int) -> float:
     """The share of the first `count` negatives that a query had among these before: the mean over queries.
 
-    Args:
-        table: int64 [Q, at least count], rows of the corpus. before: the same of the refresh before.
-        count: how many negatives a row takes.
+    table: int64 [Q, at least count], rows of the corpus. before: the same of the refresh before.
     """
     now, had = table[:_QUERIES, :count], before[:_QUERIES, :count]
     return float((now[:, :, None] == had[:, None, :]).any(axis=2).mean())
@@ -201,8 +191,6 @@ def first_ones(
 
 ENDED = "ended"
 """A file beside the refreshes: there will be no more of them."""
-
-_PAUSE = 0.02
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]
@@ -296,7 +284,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
                 return self.refreshes.negatives(newest.number).parent
             if get_worker_info() is None or os.getppid() != parent:
                 raise TrainingError(f"{folder}: refresh {number} is gone: start the training afresh")
-            time.sleep(_PAUSE)
+            time.sleep(0.02)
         return folder
 
 

@@ -1,1 +1,1 @@
-"""A corpus encoded block by block into an index folder, or shard by shard."""
+"""A corpus encoded block by block into an index folder."""

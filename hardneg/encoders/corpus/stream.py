@@ -1,12 +1,10 @@
 """Encodes a corpus in blocks, each a file until all are there, and writes the index that they make."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
-from hardneg.encoders.tokens.kept_ids import kept_ids
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
-from hardneg.formats.segments import segment_ids
-from hardneg.formats.vectors.begun_blocks import arrays_of, drop, encoded_of
-from hardneg.formats.vectors.shard_folder import Closed, close_folder, close_shard
-from hardneg.formats.vectors.shards import even_cut, shard_name
-from hardneg.records.layout import WEIGHTS
+from hardneg.records.encoded import arrays_of, encoded_of
 from hardneg.runtime.distributed import World, barrier, from_first, world
 from hardneg.runtime.progress import Progress
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
-_IDS = 65_536  # read at a time
-BLOCK = 4096
-"""Rows of a block, at most: a family of encoders may write fewer at a time."""
+BLOCK = 1024
+"""Rows of a block, at most, which a stop may cost: a family of encoders may write fewer at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +39,6 @@ class Layout:
         count = len(rows.first) - 1
         starts = np.append(np.arange(0, count, max(1, documents // rows.cut.count)), count)
         return cls(starts, rows.first[starts])
-
-    def name(self, number: int) -> str:
-        """The name of an unfinished block: the number of its first document."""
-        return str(int(self.documents[number]))
 
     @property
     def sizes(self) -> list[int]:
@@ -81,16 +69,12 @@ def write_index(
     barrier()
     finished, size = store.finished(), here.size * len(encoders)
 
-    def write(number: int, block: BlockResult) -> None:
-        store.write(number, block)
-        drop(options.begun, layout.name(number))
-
     def part(number: int) -> None:
         share = World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
             blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
-            write_behind(blocks, write)
+            write_behind(blocks, store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
@@ -116,47 +100,15 @@ def encoded_blocks(
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
-    with kept_ids(encoder, rows, layout.documents[:-1]) if options.keep_tokens else nullcontext() as kept:
-        windows = encoder.encode_windows(TextWindows(texts, count, cut, kept), "document", options, advance)
-        for number, (_, encoded) in zip(numbers, windows, strict=True):
-            yield number, BlockResult(arrays_of(encoded))
+    windows = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
+    for number, (_, encoded) in zip(numbers, windows, strict=True):
+        yield number, BlockResult(arrays_of(encoded))
 
 
-def join_blocks(
-    encoder: TextEncoder,
-    rows: StoredRows,
-    store: BlockStore,
-    folder: Path,
-    shards: int | None = None,
-    shard_rows: int | None = None,
-) -> None:
-    """Writes the index of all blocks, which are finished.
-
-    Args:
-        encoder: that has encoded them.
-        rows: all of them.
-        store: has the blocks.
-        folder: of the index.
-        shards: into how many shards it is divided.
-        shard_rows: or how many rows each shard has, at most but for whole blocks; None of both: one folder.
-    """
-    layout = Layout.of_encoder(encoder, rows)
-    if shards is None and shard_rows is None:
-        return _write(encoder, rows, store, folder, range(len(layout.sizes)))
-    closed = list[Closed]()
-    for begin, end in pairwise(even_cut(len(layout.sizes), int(layout.rows[-1]), shards, shard_rows)):
-        own = folder / shard_name(len(closed))
-        documents, own_rows = (range(*edges[[begin, end]].tolist()) for edges in (layout.documents, layout.rows))
-        part = ShardRows(rows, documents, own_rows)
-        _write(encoder, part, store, own, range(begin, end))
-        size = {"terms" if (own / WEIGHTS).exists() else "dimension": encoder.dimension}
-        closed.append(close_shard(own, len(part), {"first": own_rows.start, **size}))
-    close_folder(folder, closed)
-
-
-def _write(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path, numbers: Iterable[int]) -> None:
+def join_blocks(encoder: TextEncoder, rows: StoredRows, store: BlockStore, folder: Path) -> None:
+    """Writes the index of all blocks, which are finished, in `folder`."""
     with encoder.writer(folder, rows) as writer:
-        for number in numbers:
+        for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))
         writer.write_doc_ids(rows.doc_ids)
         writer.close()
@@ -182,39 +134,3 @@ class _BlockTexts(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read)
-
-
-@dataclass(frozen=True, eq=False)
-class ShardRows:
-    """The rows of one shard; documents: the documents that they are, or are segments of."""
-
-    whole: Any
-    documents: range
-    rows: range
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def offsets(self) -> NDArray[np.int64]:
-        """int64 [n + 1], where the vectors of each document begin in the shard; of documents with a vector a token."""
-        own: NDArray[np.int64] = np.asarray(self.whole.offsets[self.documents.start : self.documents.stop + 1])
-        return np.asarray(own - own[0], np.int64)
-
-    @property
-    def doc_ids(self) -> Iterable[str]:
-        """The id of each row."""
-        segmented = isinstance(self.whole, SegmentedCorpus)
-        ids = self.whole.corpus.doc_ids if segmented else self.whole.doc_ids
-        starts = range(self.documents.start, self.documents.stop, _IDS)
-        own = chain.from_iterable(ids[start : min(start + _IDS, self.documents.stop)] for start in starts)
-        if not segmented:
-            return own
-        counts = np.diff(self.whole.first[self.documents.start : self.documents.stop + 1])
-        return segment_ids(own, map(int, counts))
-
-    def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """The texts of the shard's documents `start` to `stop`, `size` at a time."""
-        first = self.documents.start
-        texts: Iterable[Sequence[str]] = self.whole.blocks(first + start, first + stop, size)
-        return texts

@@ -44,30 +44,24 @@ def transformer_options(folder: Path) -> Mapping[str, Any]:
     return {}
 
 
-def own_length(folder: Path, side: str, trained: bool) -> tuple[int, str]:
-    """The number of tokens read of a text, and a remark where the files declare another ("" otherwise).
+def own_length(folder: Path, side: str, trained: bool) -> int:
+    """The number of tokens read of a text.
 
     trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
 
     Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
     """
-    declared = _declared_length(folder, side) if trained else None
     config = json_object(network_folder(folder) / "config.json")
     positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
     shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
     offset = int(padding) + 1 if shifted else 0
     bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
-    length = declared
+    length = _declared_length(folder, side) if trained else None
     if length is None:
         most = json_object(folder / "tokenizer_config.json").get("model_max_length")
         length = min(UNBOUNDED if most is None else _number(most, folder, "model_max_length"), bound + offset)
-    if length >= UNBOUNDED:
-        return USUAL, f"no maximum length is declared: {USUAL} tokens are read"
-    if not trained and min(length, bound) > USUAL:
-        return USUAL, f"could read {min(length, bound)} tokens: {USUAL} are read unless a length is given"
-    if declared and length > bound:
-        return bound, f"declares {length} tokens and has positions for {bound}: those are read"
-    return min(length, bound), ""
+    usual = length >= UNBOUNDED or (not trained and min(length, bound) > USUAL)
+    return USUAL if usual else min(length, bound)
 
 
 def own_code(folder: Path) -> dict[str, bool]:
@@ -111,18 +105,13 @@ def tokens_read(length: int) -> str:
 def _declared_length(folder: Path, side: str) -> int | None:
     """The length in the options of sentence-transformers, the most specific one first."""
     options = transformer_options(folder)
-    texts = _part(options, "processing_kwargs").get("text") or {}
-    tokenizer = _part(options, "processor_kwargs") or _part(options, "tokenizer_args")
+    texts = (options.get("processing_kwargs") or {}).get("text") or {}
+    tokenizer = options.get("processor_kwargs") or options.get("tokenizer_args") or {}
     names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
     for content, name in (*names, (options, "max_seq_length")):
         if (value := content.get(name)) is not None:
             return _number(value, folder, name)
     return None
-
-
-def _part(options: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = options.get(name)
-    return part if isinstance(part, dict) else {}
 
 
 def _number(value: Any, folder: Path, name: str) -> int:
@@ -142,7 +131,6 @@ class Shape:
 
 
 BASE = Shape()
-LARGE = Shape(1024, 24, 1_340_000_000)
 
 
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
@@ -161,8 +149,7 @@ class Contract:
     similarity: `cosine` or `dot`, or a distance, which an index of inner products cannot give. prompts: all of them, by
     name. pooling: the modes of sentence-transformers; "" without a pooling. normalised: whether vectors have norm 1.
     dimension: None where it is not declared. truncate_dim: the number of dimensions that are kept. dtype: that of the
-    files. chat: whether texts go through a chat template, with the prompt as system message. odd: remarks for users.
-    code: of its own, which is not run; whether vectors may depend on it.
+    files. code: of its own, which is not run; whether vectors may depend on it.
     """
 
     similarity: str
@@ -177,8 +164,6 @@ class Contract:
     dimension: int | None
     truncate_dim: int | None
     dtype: str
-    chat: bool
-    odd: tuple[str, ...]
     code: Mapping[str, bool] = field(default_factory=dict)
 
 
@@ -195,26 +180,16 @@ def read_contract(folder: Path) -> Contract:
     trained = (folder / "modules.json").exists()
     config = json_object(folder / CONFIG) if trained else {}
     modules, folders = module_folders(folder), sides(folder)
-    first = folders["document"][0]
-    network, options = json_object(network_folder(first) / "config.json"), transformer_options(first)
-    lengths = {side: own_length(folders[side][0], side, trained) for side in SIDES}
+    network = json_object(network_folder(folders["document"][0]) / "config.json")
     prompts, (pooling, dimension) = own_prompts(config, folder), _head(folders["document"], modules, network)
     normalised, kept = modules[folders["document"][-1]] == "Normalize", _count(config.get("truncate_dim"), folder)
     declared, cut = own_similarity(config), kept is not None and kept < (dimension or kept + 1)
     values: dict[str, Any] = {
         "similarity": "cosine" if declared == "dot" and normalised and not cut else declared,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
-        **{f"{side}_length": lengths[side][0] for side in SIDES},
+        **{f"{side}_length": own_length(folders[side][0], side, trained) for side in SIDES},
         **saved_values(folder),
     }
-    odd = _oddities(config, prompts, len(modules))
-    if declared not in ("cosine", "dot"):
-        odd.append(f"similarity {declared} is not available from an index of inner products: set similarity")
-    elif declared == "dot" and normalised:
-        same = "dot with normalised vectors is reported as cosine: the scores are the same"
-        odd.append(f"{_CUT}: set similarity" if cut else same)
-    if not (folder / SPEC_FILE).is_file():
-        odd += [f"{side}_length: {remark}" for side, (_, remark) in lengths.items() if remark]
     return Contract(
         **values,
         prompts=prompts,
@@ -224,8 +199,6 @@ def read_contract(folder: Path) -> Contract:
         dimension=dimension,
         truncate_dim=kept,
         dtype=str(network.get("dtype") or network.get("torch_dtype") or "float32"),
-        chat="message" in (options.get("modality_config") or ()) and trained,
-        odd=tuple(odd),
         code=own_code(folder),
     )
 
@@ -318,14 +291,13 @@ def saved_values(folder: Path) -> dict[str, Any]:
     path = folder / SPEC_FILE
     if not path.is_file():
         return {}
-    content = read_json(path)
-    if lacking := set(OWN).difference(content if isinstance(content, dict) else ()):
-        raise ModelError(f"{path}: lacks {', '.join(sorted(lacking))}: save the model again")
-    values = {name: content[name] for name in OWN}
-    types = {field.name: str if "prompt" in field.name else int for field in fields(ModelSpec) if field.name in OWN[1:]}
-    if wrong := [name for name, field_type in types.items() if not isinstance(values[name], field_type)]:
-        raise ModelError(f"{path}: {', '.join(wrong)}: not of the right kind: save the model again")
-    if problems := ModelSpec(str(folder), **values).problems():
+    try:
+        content = read_json(path)
+        values = {name: content[name] for name in OWN}
+        problems = ModelSpec(str(folder), **values).problems()
+    except (TypeError, LookupError, AttributeError) as error:
+        raise ModelError(f"{path}: not the values of a saved model ({error!r}): save the model again") from error
+    if problems:
         raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
     return values
 
@@ -334,15 +306,3 @@ def _count(value: Any, folder: Path) -> int | None:
     if value is None or (isinstance(value, int) and value > 0):
         return value
     raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
-
-
-def _oddities(config: Mapping[str, Any], prompts: Mapping[str, str], modules: int) -> list[str]:
-    remarks = []
-    unused = [name for name in ("passage", "corpus") if prompts.get(name) and not prompts["document"]]
-    if unused:
-        remarks.append(f"prompt {unused[0]!r} is not used for documents: set document_prompt to use it")
-    if name := config.get("default_prompt_name"):
-        remarks.append(f"default_prompt_name {name!r} is used neither for queries nor for documents")
-    if modules == 1:
-        remarks.append("has no pooling of its own: set pooling to cls, mean or lasttoken")
-    return remarks

@@ -38,46 +38,24 @@ def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
     return torch.bfloat16 if spec.dtype == "bf16" else torch.float16
 
 
-def read_modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
-    """The modules, with the transformers' weights in `dtype` as if rounded from float32; buffers stay as they are."""
+def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
+    """The modules of a folder, its transformers' weights in `dtype` as if rounded from float32, all else in float32.
 
-    def rounded(model: nn.Module) -> set[str]:
-        return {name for name, buffer in model.named_buffers() if buffer.dtype == dtype}
+    Where their library would round buffers too, such as the frequencies of positions, all is read in float32 first.
+    """
+
+    def networks() -> list[nn.Module]:
+        parts = (getattr(part, "model", None) for part in nn.Sequential(*modules).modules())
+        return [network for network in parts if isinstance(network, nn.Module)]
 
     modules = _modules(folder, dtype)
     if dtype == torch.float32:
         return modules
-    if any(rounded(each.model) & each.model.state_dict().keys() for each in _networks(modules)):
+    if any(buffer.dtype == dtype for network in networks() for buffer in network.buffers()):
         modules = _modules(folder, torch.float32)
-    for each in _networks(modules):
-        _unround(each.model, rounded(each.model))
-        hold_in(each.model, dtype)
+    for network in networks():
+        hold_in(network, dtype)
     return modules
-
-
-def _networks(modules: list[nn.Module]) -> list[Any]:
-    """The modules with the network of a transformer, on all sides."""
-    parts: Iterable[Any] = (part for part in nn.Sequential(*modules).modules() if hasattr(part, "tokenizer"))
-    return [part for part in parts if isinstance(getattr(part, "model", None), nn.Module)]
-
-
-def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
-    """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
-    for weight in network.parameters():
-        weight.data = weight.data.to(dtype)
-
-
-def _unround(model: Any, names: set[str]) -> None:
-    """Computes buffers that are in no file again, in float32, without memory for the weights."""
-    if not names:
-        return
-    from accelerate import init_empty_weights
-
-    with init_empty_weights(include_buffers=False):
-        again = type(model)(model.config)
-    for name in names:
-        path, _, own = name.rpartition(".")
-        setattr(model.get_submodule(path), own, again.get_buffer(name))
 
 
 def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
@@ -96,6 +74,12 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
     return modules
 
 
+def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
+    """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
+    for weight in network.parameters():
+        weight.data = weight.data.to(dtype)
+
+
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
     """A folder's transformer as a module of sentence-transformers, from local files and without remote code.
 
@@ -110,13 +94,13 @@ def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mappin
     )
 
 
-def library_model(model_class: Any, folder: Path, dtype: torch.dtype) -> Any:
+def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Opens a folder by a class of sentence-transformers: on the CPU, from local files, without remote code."""
     own = {"trust_remote_code": False, "local_files_only": True, "config_kwargs": {"auto_map": {}}}
     return model_class(str(folder), device="cpu", model_kwargs=load_kwargs(folder, dtype), **own)
 
 
-def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
+def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
     """The options of transformers for the weights in a model's folder, with their dtype.
 
     Raises:
@@ -124,7 +108,8 @@ def load_kwargs(folder: Path, dtype: torch.dtype) -> dict[str, Any]:
     """
     check_activations(folder)
     options = {class_name: load_options(network_folder(path)) for path, class_name in module_folders(folder).items()}
-    return {"dtype": dtype, **next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})}
+    own: dict[str, Any] = next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})
+    return {"dtype": dtype, **own}
 
 
 def load_module(model: "ResolvedModel", device: str | None, precision: Precision | None) -> "SentenceTransformer":
@@ -136,8 +121,7 @@ def load_module(model: "ResolvedModel", device: str | None, precision: Precision
         ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     spec, folder = model.full, model.path
-    modules = read_modules(folder, weights_dtype(spec, precision))
-    modules = folded(modules, spec.name)
+    modules = folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
     check_sound(modules, folder, spec)
     modules = joined(modules) if spec.typed else modules
     if spec.adapter is not None:
@@ -162,15 +146,9 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     if getattr(encoder, "tokenizer", None) is None or getattr(encoder, "model", None) is None:
         raise ModelError(f"model {spec.name!r} does not begin with a transformer: use another model")
     modalities = getattr(encoder, "modality_config", {"text": {}})
-    outputs = [
-        [modalities[modality].get(name) for name in ("method", "method_output_name")]
-        for modality in ("text", "message")
-        if modality in modalities
-    ]
-    if "text" not in modalities or any(output != outputs[0] for output in outputs):
-        raise ModelError(f"model {spec.name!r} does not read plain text: use another model")
-    parts = {part: values for part, values in encoder.processing_kwargs.items() if part != "chat_template"}
-    options = [f"{part}.{name}" for part, values in parts.items() for name in values]
+    if "text" not in modalities or "message" in modalities:
+        raise ModelError(f"model {spec.name!r} does not read plain text, or in a chat template: use another model")
+    options = [f"{part}.{name}" for part, values in encoder.processing_kwargs.items() for name in values]
     if unknown := [name for name in options if name != "text.max_length"]:
         problem = f"has processing_kwargs {', '.join(unknown)}, which are not supported"
         raise ModelError(f"model {spec.name!r}: {problem}: use another model")

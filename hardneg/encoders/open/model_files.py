@@ -23,7 +23,6 @@ _MOST_MODULES = 100
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
-_ADAPTERS = ("LORA", "LOHA", "LOKR")
 _OF_OTHER_LAYERS = "megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices"
 _Read = TypeVar("_Read")
 
@@ -115,8 +114,8 @@ def check_adapter(folder: Path) -> dict[str, Any]:
     config = json_object(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER} there: name a folder that peft has saved an adapter in")
-    if (peft_type := config.get("peft_type")) not in _ADAPTERS:
-        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA, LoHa or LoKr")
+    if (peft_type := config.get("peft_type")) != "LORA":
+        raise ModelError(f"adapter {folder}: of type {peft_type}, which is not supported: use LoRA")
     if unknown := [name for name in (*_OF_OTHER_LAYERS, "target_parameters") if config.get(name)]:
         raise ModelError(f"adapter {folder}: has {', '.join(unknown)}, which is not supported: use another one")
     if not (folder / ADAPTER_WEIGHTS).is_file():

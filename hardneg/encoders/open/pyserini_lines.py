@@ -111,7 +111,6 @@ def _plain_pooling(encoder: "Encoder") -> str | None:
         and (not prompt or (prompt.endswith(" ") and prompt.strip() != "" and own[0].include_prompt))
         and config is not None
         and not config.is_encoder_decoder
-        and "message" not in getattr(first, "modality_config", ())
         and not getattr(first, "do_lower_case", False)
     )
     return str(mode) if whole else None

@@ -22,7 +22,6 @@ from hardneg.encoders.families.static.static_files import table_files
 from hardneg.encoders.open.contract import (
     BASE,
     CONFIG,
-    LARGE,
     Contract,
     Shape,
     filled,
@@ -147,20 +146,16 @@ class ResolvedModel:
 
     @property
     def shape(self) -> Shape:
-        """The shape that decides its size: by its files, or by its name as that of a large or base model."""
+        """The shape that decides its size, by its files; that of a base model where they do not tell it."""
         if not isinstance(self.family, FolderFamily):  # no weights here
             return Shape(getattr(self.family, "dimensions", None) or BASE.hidden, 0, 0)
-        vector = getattr(self.family, "dimension", None) or self.dimension
-        unseen = replace(LARGE if "large" in self.spec.name.lower() else BASE, vector=vector)
-        if self.folder is None:
-            return unseen
+        unseen = replace(BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
         with suppress(HardnegError, OSError):
-            weights = sum(path.stat().st_size for path in self.folder.rglob(SAFE)) or unseen.weights
-            config = json_object(network_folder(self.folder) / "config.json")
-            sizes = (config.get("hidden_size"), config.get("num_hidden_layers"))
-            hidden, layers = (size if isinstance(size, int) and size > 0 else None for size in sizes)
-            layers = 0 if getattr(self.family, "tables", False) else layers or BASE.layers
-            return Shape(hidden or BASE.hidden, layers, weights, vector)
+            weights = sum(path.stat().st_size for path in self.path.rglob(SAFE)) or unseen.weights
+            config = json_object(network_folder(self.path) / "config.json")
+            sizes = ((config.get("hidden_size"), BASE.hidden), (config.get("num_hidden_layers"), BASE.layers))
+            hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
+            return Shape(hidden, 0 if getattr(self.family, "tables", False) else layers, weights, unseen.vector)
         return unseen
 
     @property

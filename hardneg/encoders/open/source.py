@@ -137,8 +137,7 @@ class Location:
         except Exception as error:  # the hub's client lets errors of several libraries through
             problem = f"the hub does not give it ({first_line(error)}): check the name, or go online"
             if "gated" in f"{type(error).__name__} {error}".lower():
-                page = f"{constants.ENDPOINT}/{self.name}"
-                problem = f"gated: accept its terms on {page}, then `hf auth login`"
+                problem = f"gated: accept its terms on {constants.ENDPOINT}/{self.name}, then `hf auth login`"
             raise ModelError(f"model {self.name!r}: {problem}") from error
 
 

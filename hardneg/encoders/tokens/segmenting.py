@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.tokens.backend import Ids, backend_of
-from hardneg.encoders.tokens.backend import cut as first_ids
-from hardneg.encoders.tokens.tokens import Tokens, framed
+from hardneg.encoders.tokens.tokens import Ids, Tokens, backend_of, framed
+from hardneg.encoders.tokens.tokens import cut as first_ids
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments, segment_ids, windows

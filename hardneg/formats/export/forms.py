@@ -13,7 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from math import isfinite, nan
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -36,7 +36,6 @@ from hardneg.store.atomic_write import replacing
 _QUERIES, _ROWS = 256, 1024
 _SHARED = "texts that several queries have, read as the first of them"
 _NO_QUERY = "rows left out: their query is not in the split"
-_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float32()}
 
 Counts = Counter[str]
 JsonObject = Mapping[str, Any]
@@ -107,9 +106,10 @@ def _count_beyond(item: Negatives, limit: int | None, counts: Counts) -> None:
 
 def _check_rows(rows: int, form: str, counts: Counts) -> None:
     if not rows:
-        lost = ", ".join(f"{reason} ({count:,})" for reason, count in counts.items() if count)
-        reason = f"there is no row to write{lost and f': {lost}'}"
-        raise DataError(f"form {form}: {reason}; take more negatives, or write fewer")
+        lost = "".join(
+            f"{', ' if n else ': '}{reason} ({count:,})" for n, (reason, count) in enumerate((+counts).items())
+        )
+        raise DataError(f"form {form}: there is no row to write{lost}; take more negatives, or write fewer")
 
 
 def _gather(
@@ -150,42 +150,38 @@ def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
 
 
 def _write(path: Path, rows: Iterator[JsonObject], form: str, counts: Counts) -> int:
+    count = 0
     try:
         with replacing(path) as file:
             if path.suffix == ".parquet":
                 count = _write_parquet(file, rows)
-            elif path.suffix == ".json":
-                count = _write_json(file, rows, b"[\n", b",\n", b"\n]\n")
             else:
-                count = _write_json(file, rows, b"", b"\n", b"\n")
+                start, between, end = (b"[\n", b",\n", b"\n]\n") if path.suffix == ".json" else (b"", b"\n", b"\n")
+                file.write(start)
+                for count, row in enumerate(rows, 1):
+                    file.write((between if count > 1 else b"") + json.dumps(row, ensure_ascii=False).encode())
+                file.write(end)
             _check_rows(count, form, counts)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
     return count
 
 
-def _write_json(file: IO[bytes], rows: Iterable[JsonObject], start: bytes, between: bytes, end: bytes) -> int:
-    count = 0
-    file.write(start)
-    for count, row in enumerate(rows, 1):
-        file.write((between if count > 1 else b"") + json.dumps(row, ensure_ascii=False).encode())
-    file.write(end)
-    return count
-
-
 def _write_parquet(file: IO[bytes], rows: Iterator[JsonObject]) -> int:
-    first = next(rows, None)
-    if first is None:
-        return 0
-    schema = pa.schema(
-        (name, pa.list_(_TYPES[type(value[0])]) if isinstance(value, list) else _TYPES[type(value)])
-        for name, value in first.items()
-    )
-    stream, count = chain([first], rows), 0
-    with parquet.ParquetWriter(file, schema) as writer:
-        while block := list(islice(stream, _ROWS)):
-            writer.write_table(pa.Table.from_pylist(block, schema))
-            count += len(block)
+    count, writer, types = 0, None, {str: pa.string(), int: pa.int64(), float: pa.float32()}
+    while block := list(islice(rows, _ROWS)):
+        if writer is None:
+            kinds = {
+                name: types[type(value[0] if isinstance(value, list) else value)] for name, value in block[0].items()
+            }
+            listed = {
+                name: pa.list_(kind) if isinstance(block[0][name], list) else kind for name, kind in kinds.items()
+            }
+            writer = parquet.ParquetWriter(file, pa.schema(listed.items()))
+        writer.write_table(pa.Table.from_pylist(block, writer.schema))
+        count += len(block)
+    if writer is not None:
+        writer.close()
     return count
 
 
@@ -210,34 +206,29 @@ class TextLookup:
 
     def query(self, name: str, by_id: bool) -> str | None:
         """The id of the query of this id, or of the first with this text; None where the split has none."""
-        if by_id:
-            query_id = name if name in self._ids else None
-        else:
-            text = normalise(name)
-            query_id = self._by_text.get(text)
-            self.counts[_SHARED] += text in self._shared
+        text = normalise(name)
+        query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
+        if not by_id and text in self._shared:
+            self.counts[_SHARED] += 1
             self._shared.discard(text)
         self.counts[_NO_QUERY] += query_id is None
         return query_id
 
-    def documents(self, texts: Sequence[str]) -> list[str | None]:
-        """For each text the id of the first document with these contents, white space aside."""
-        wanted = [normalise(text) for text in texts]
-        first, end = find_equal(self.corpus.content_hash, hash_texts(wanted), self.corpus.content_order)
-        matches = list[str | None]()
-        for text, low, high in zip(wanted, first, end, strict=True):
-            rows = np.sort(self.corpus.content_order[low:high]).tolist()
-            same = (row for row in rows if normalise(self.corpus.contents(np.array([row]))[0]) == text)
-            matches.append(next((str(self.corpus.doc_ids[row]) for row in same), None))
-        self.counts["documents left out: their text is not in the corpus"] += matches.count(None)
+    def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
+        """For each id itself, or for each text the id of the first document with these contents, white space aside."""
+        if by_id:
+            known = self.corpus.rows(names).tolist()
+            matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
+        else:
+            wanted, matches = [normalise(text) for text in names], list[str | None]()
+            first, end = find_equal(self.corpus.content_hash, hash_texts(wanted), self.corpus.content_order)
+            for text, low, high in zip(wanted, first, end, strict=True):
+                rows = np.sort(self.corpus.content_order[low:high]).tolist()
+                same = (row for row in rows if normalise(self.corpus.contents(np.array([row]))[0]) == text)
+                matches.append(next((str(self.corpus.doc_ids[row]) for row in same), None))
+        missing = f"documents left out: their {'id' if by_id else 'text'} is not in the corpus"
+        self.counts[missing] += matches.count(None)
         return matches
-
-    def known(self, doc_ids: Sequence[str]) -> list[str | None]:
-        """The ids themselves, None where the corpus has no such document."""
-        rows = self.corpus.rows(doc_ids).tolist()
-        in_corpus = [doc_id if row >= 0 else None for doc_id, row in zip(doc_ids, rows, strict=True)]
-        self.counts["documents left out: their id is not in the corpus"] += in_corpus.count(None)
-        return in_corpus
 
 
 def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
@@ -255,12 +246,11 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
 
 
 def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
-    find = lookup.known if form.by_ids else lookup.documents
     for where, row in _rows(path):
         positives, negatives, scores = form.documents(where, row)
         query_id = lookup.query(_value(where, row, form.query, str), by_id=form.query == "query_id")
         if query_id is not None:
-            known, found = find(positives), find(negatives)
+            known, found = (lookup.documents(names, form.by_ids) for names in (positives, negatives))
             values = np.array([nan] * len(found) if scores is None else scores, np.float32)
             kept = [number for number, doc_id in enumerate(found) if doc_id is not None]
             yield Negatives(query_id, [i for i in known if i], [i for i in found if i], values[kept])

@@ -96,7 +96,7 @@ class FlatVectors:
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
-            opened = cls(folder, dimension, Shards(folder, [Shard("", count, 0, "")]), Pieces(np.array([0, count])))
+            opened = cls(folder, dimension, Shards(folder, [Shard("", count)]), Pieces(np.array([0, count])))
         else:
             first, offsets = shards.first, folder / TOKEN_OFFSETS
             first = np.asarray(NumberFile(offsets, "<i8").mapped[first]) if offsets.exists() else first
@@ -116,7 +116,7 @@ class FlatVectors:
             ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
-            raise ArtifactError(f"{self.folder}: is in shards: merge them with `hardneg index merge`")
+            raise ArtifactError(f"{self.folder}: is in shards, which are no one map: encode the corpus again")
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:

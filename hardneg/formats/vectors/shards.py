@@ -1,12 +1,8 @@
-"""An index in shards: whole index folders of its rows' ranges, in the rows' order, below the index's own folder.
-
-`shards.json` lists them and is written last. Beside it stands what an index in one folder has, but for the large files:
-those lie in the shards, each of which can be opened by itself; its `shard.json`, written last, lists what it holds.
-"""
+"""An index in shards, as earlier versions wrote it: `shards.json` lists index folders of ranges of its rows."""
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -16,41 +12,17 @@ from numpy.typing import NDArray
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import DOC_IDS, SHARDS
 from hardneg.store.artifacts import MANIFEST
-from hardneg.store.atomic_write import link_file, replace_text
-
-SHARD = "shard.json"
-"""In a shard, written last: its files with size and digest."""
+from hardneg.store.atomic_write import link_file
 
 _VERSION = 1
 
 
 @dataclass(frozen=True)
 class Shard:
-    """location: a folder's name. rows: documents or segments. bytes, digest: of the files that it names."""
+    """location: a folder's name. rows: documents or segments."""
 
     location: str
     rows: int
-    bytes: int
-    digest: str
-
-
-def shard_name(number: int) -> str:
-    """The folder of a shard, counted from 0."""
-    return f"shard-{number:05d}"
-
-
-def even_cut(parts: int, rows: int, shards: int | None, most: int | None) -> list[int]:
-    """The first part of each shard, and how many parts there are; a shard has one part at least.
-
-    Args:
-        parts: what cannot be cut, such as blocks of rows, or the rows themselves.
-        rows: how many rows they have in all.
-        shards: into how many shards; None: as many as `most` needs.
-        most: how many rows a shard is to have at most; None or 0: one shard has all.
-    """
-    count = shards if shards is not None else -(-rows // (most or max(1, rows)))
-    count = max(1, min(count, parts))
-    return [parts * number // count for number in range(count + 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,20 +47,13 @@ class Shards:
             said = json.loads(path.read_text(encoding="utf-8"))
             version = int(said["version"])
             items = said["shards"] if version == _VERSION else []
-            listed = [Shard(item["place"], item["rows"], item["bytes"], item["digest"]) for item in items]
+            listed = [Shard(item["place"], item["rows"]) for item in items]
             dimension = int(said.get("dimension", 0))
         except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:
             raise ArtifactError(f"{path}: damaged ({error!r}): encode the corpus again") from error
         if version != _VERSION or not listed:
             raise ArtifactError(f"{path}: version {version} with {len(listed)} shards: upgrade hardneg")
         return cls(folder, listed, dimension)
-
-    def write(self) -> None:
-        """Writes the list: the folder is complete. Call it last."""
-        said = {"version": _VERSION, **({"dimension": self.dimension} if self.dimension else {})}
-        names = ("place", "rows", "bytes", "digest")
-        shards = [dict(zip(names, astuple(shard), strict=True)) for shard in self.listed]
-        replace_text(self.folder / SHARDS, json.dumps({**said, "shards": shards}, indent=1) + "\n")
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
@@ -148,6 +113,6 @@ def index_bytes(folder: Path, without: str = "") -> int:
 
     without: a folder in it that does not count.
     """
-    aside = {DOC_IDS, MANIFEST, SHARDS, SHARD}
+    aside = {DOC_IDS, MANIFEST, SHARDS, "shard.json"}
     files = (path for path in folder.rglob("*") if path.is_file() and path.name not in aside)
     return sum(path.stat().st_size for path in files if path.relative_to(folder).parts[0] != without)

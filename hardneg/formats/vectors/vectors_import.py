@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.formats.vectors.shard_folder import write_flat_shards
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted
 from hardneg.registry.protocols import RowLookup
@@ -30,24 +30,23 @@ _VECTORS = ("vector", "embedding", "vectors", "embeddings", "emb")
 _BUFFER = 1 << 20  # bytes
 _UNORDERED = "unordered"
 
-Block = tuple[NDArray[np.float32], Callable[[int], str]]
-"""Vectors float32 [n, d], and where the vector of such a row of the block stands, in words."""
+
+class _Block(NamedTuple):
+    """Ids and their vectors, float32 [n, d]; at, id_at: where each row's vector, and its id, stands in its file."""
+
+    ids: Sequence[str]
+    vectors: NDArray[np.float32]
+    at: Sequence[str]
+    id_at: Sequence[str]
 
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and the id of each, in one order, read anew on each pass.
-
-    dimension: of all vectors. ids: the number of each line or row, and its id. id_at: where the id of a number stands,
-    in words. blocks: all vectors, up to `ROWS` at a time. unit: what ids are numbered by, `line` or `row`.
-    """
+    """Vectors and the id of each, in one order; blocks: all of them, up to `ROWS` at a time, read anew on each call."""
 
     path: Path
     dimension: int
-    ids: Callable[[], Iterator[tuple[int, str]]]
-    id_at: Callable[[int], str]
-    blocks: Callable[[], Iterator[Block]]
-    unit: str = "line"
+    blocks: Callable[[], Iterator[_Block]]
 
     def vectors(self) -> Iterator[NDArray[np.float32]]:
         """All vectors, float32 [n, d].
@@ -56,11 +55,11 @@ class VectorFile:
             DataError: one, named by its line or row, is not finite or of another dimension; at the end, all are zero.
         """
         rows, distinct = 0, False
-        for block, where in self.blocks():
-            if not (finite := np.isfinite(block).all(axis=1)).all():
-                raise DataError(f"{where(int(np.argmin(finite)))}: the vector is not finite; encode it again")
-            rows, distinct = rows + len(block), distinct or bool(block.any())
-            yield block
+        for block in self.blocks():
+            if not (finite := np.isfinite(block.vectors).all(axis=1)).all():
+                raise DataError(f"{block.at[int(np.argmin(finite))]}: the vector is not finite; encode it again")
+            rows, distinct = rows + len(block.vectors), distinct or bool(block.vectors.any())
+            yield block.vectors
         if rows and not distinct:
             problem = f"{counted(rows, 'vector')}, all zero: every text would tie; encode them again"
             raise DataError(f"{self.path}: {problem}")
@@ -83,119 +82,87 @@ def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
     if ids is not None:
         if start.startswith((PARQUET, b"{")):
             raise DataError(f"{path}: has the ids beside its vectors: leave {ids} out")
-        return _npy(path, ids)
-    if start.startswith(NUMPY):
+        blocks = partial(_npy, path, ids)
+    elif start.startswith(NUMPY):
         raise DataError(f"{path}: a .npy array has no ids: give a file of them too, one a line, in the order of rows")
-    return _parquet(path) if start.startswith(PARQUET) else _json(path)
-
-
-def _json(path: Path) -> VectorFile:
-    """Lines of `{"id", "vector"}`, plain or gzip; the dimension is that of the first."""
-    if (first := next(read_lines(path), None)) is None:
+    else:
+        blocks = partial(_parquet if start.startswith(PARQUET) else _json, path)
+    if (first := next(blocks(), None)) is None:
         raise DataError(f"{path}: there is nothing in it")
-    dimension = len(_json_vector(path, *first, None))
+    return VectorFile(path, first.vectors.shape[1], blocks)
 
-    def ids() -> Iterator[tuple[int, str]]:
-        for number, line in read_lines(path):
-            name = json_row(path, number, line).get("id")
+
+def _json(path: Path) -> Iterator[_Block]:
+    """Lines of `{"id", "vector"}`, plain or gzip; the dimension is that of the first."""
+    lines, dimension = read_lines(path), 0
+    while numbered := list(islice(lines, ROWS)):
+        ids, vectors = list[str](), list[NDArray[np.float32]]()
+        for number, line in numbered:
+            row = json_row(path, number, line)
+            name, values = row.get("id"), row.get("vector")
             if not isinstance(name, str):
                 raise DataError.at(path, number, f"'id' must be a string, but is {name!r:.40}")
-            yield number, name
-
-    def blocks() -> Iterator[Block]:
-        lines = read_lines(path)
-        while numbered := list(islice(lines, ROWS)):
-            block = np.stack([_json_vector(path, number, line, dimension) for number, line in numbered])
-            yield block, lambda row, numbered=numbered: f"{path}:{numbered[row][0]}"  # type: ignore[misc]
-
-    return VectorFile(path, dimension, ids, lambda number: f"{path}:{number}", blocks)
-
-
-def _json_vector(path: Path, number: int, line: str, dimension: int | None) -> NDArray[np.float32]:
-    values = json_row(path, number, line).get("vector")
-    if not isinstance(values, list) or not values or not set(map(type, values)) <= {int, float}:
-        raise DataError.at(path, number, "'vector' must be a list of numbers")
-    if dimension is not None and len(values) != dimension:
-        raise DataError.at(path, number, f"a vector of dimension {len(values)}; the first has {dimension}")
-    try:
-        return np.array(values, np.float32)
-    except OverflowError as error:
-        raise DataError.at(path, number, "'vector' holds a number that is too large") from error
+            if not isinstance(values, list) or not values or not set(map(type, values)) <= {int, float}:
+                raise DataError.at(path, number, "'vector' must be a list of numbers")
+            if len(values) != (dimension := dimension or len(values)):
+                raise DataError.at(path, number, f"a vector of dimension {len(values)}; the first has {dimension}")
+            ids.append(name)
+            try:
+                vectors.append(np.array(values, np.float32))
+            except OverflowError as error:
+                raise DataError.at(path, number, "'vector' holds a number that is too large") from error
+        at = [f"{path}:{number}" for number, _ in numbered]
+        yield _Block(ids, np.stack(vectors), at, at)
 
 
-def _npy(path: Path, id_path: Path) -> VectorFile:
+def _npy(path: Path, id_path: Path) -> Iterator[_Block]:
     """An array [N, d] of any floating type, mapped, and a file of N ids, one a line, in the order of its rows."""
     advice = "write floating numbers of shape [vectors, dimension] with numpy.save"
     try:
-        with path.open("rb") as file:
-            if file.read(len(NUMPY)) != NUMPY:
-                raise DataError(f"{path}: not a .npy file; {advice}")
-        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: a damaged .npy file ({str(error).splitlines()[0]}); {advice}") from error
+        raise DataError(f"{path}: not a .npy file, or damaged ({str(error).splitlines()[0]}); {advice}") from error
     if not np.issubdtype(array.dtype, np.floating) or array.ndim != 2 or not array.shape[1]:
         raise DataError(f"{path}: {array.dtype} of shape {array.shape}; {advice}")
-
-    def ids() -> Iterator[tuple[int, str]]:
-        count = 0
-        for number, name in read_lines(id_path):
-            count += 1
-            yield number, name
-        if count != len(array):
-            raise DataError(f"{id_path}: {counted(count, 'id')} for {counted(len(array), 'vector')}")
-
-    def blocks() -> Iterator[Block]:
-        for start in range(0, len(array), ROWS):
-            with np.errstate(over="ignore"):
-                block = np.asarray(array[start : start + ROWS], np.float32)
-            yield block, lambda row, start=start: f"{path}: row {start + row}"  # type: ignore[misc]
-
-    return VectorFile(path, int(array.shape[1]), ids, lambda number: f"{id_path}:{number}", blocks)
+    lines = read_lines(id_path)
+    for start in range(0, len(array), ROWS):
+        with np.errstate(over="ignore"):
+            block = np.asarray(array[start : start + ROWS], np.float32)
+        numbered = list(islice(lines, len(block)))
+        if len(numbered) < len(block):
+            raise DataError(f"{id_path}: {counted(start + len(numbered), 'id')} for {counted(len(array), 'vector')}")
+        at, id_at = [f"{path}: row {start + row}" for row in range(len(block))], [f"{id_path}:{n}" for n, _ in numbered]
+        yield _Block([name for _, name in numbered], block, at, id_at)
+    if more := sum(1 for _ in lines):
+        raise DataError(f"{id_path}: {counted(len(array) + more, 'id')} for {counted(len(array), 'vector')}")
 
 
-def _parquet(path: Path) -> VectorFile:
-    """Rows with an id and a list of numbers each; the columns are told by type and name, the dimension by row 0."""
-    with _parquet_errors(path), pq.ParquetFile(path) as file:
-        schema, count = file.schema_arrow, file.metadata.num_rows
-    id_column = _column(path, schema, _is_id, _IDS, "ids, of strings or whole numbers")
-    vector_column = _column(path, schema, _is_vector, _VECTORS, "vectors, lists of floating numbers")
-    if not count:
-        raise DataError(f"{path}: there is nothing in it")
-    dimension = pc.list_value_length(next(_batches(path, vector_column, 1)))[0].as_py()
-    if not dimension:
-        raise DataError(f"{path}: row 0: column {vector_column!r} has no vector")
-
-    def where(number: int) -> str:
-        return f"{path}: row {number}"
-
-    def ids() -> Iterator[tuple[int, str]]:
-        numbers = iter(range(count))
-        for column in _batches(path, id_column, ROWS):
-            with _parquet_errors(path):
-                names: list[str | None] = pc.cast(column, pa.string()).to_pylist()
-            for name, number in zip(names, numbers, strict=False):
-                if name is None:
-                    raise DataError(f"{where(number)}: column {id_column!r} has no id")
-                yield number, name
-
-    def blocks() -> Iterator[Block]:
-        start = 0
-        for column in _batches(path, vector_column, ROWS):
+def _parquet(path: Path) -> Iterator[_Block]:
+    """Rows with an id and a list of numbers each; columns are told by their names, the dimension by row 0."""
+    start = dimension = 0
+    with _parquet_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
+        id_column = _column(path, file.schema_arrow, _IDS, "ids, of strings or whole numbers")
+        vector_column = _column(path, file.schema_arrow, _VECTORS, "vectors, lists of floating numbers")
+        for batch in file.iter_batches(ROWS, columns=[id_column, vector_column]):
+            at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
+            ids = pc.cast(batch.column(id_column), pa.string()).to_pylist()
+            if None in ids:
+                raise DataError(f"{at[ids.index(None)]}: column {id_column!r} has no id")
+            column = batch.column(vector_column)
             lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-            if (other := lengths != dimension).any():
-                at = int(np.argmax(other))
-                reason = f"a vector of dimension {lengths[at]}" if lengths[at] else "no vector"
-                raise DataError(f"{where(start + at)}: {reason}; the first has {dimension}")
+            dimension = dimension or int(lengths[0])
+            if (other := (lengths != dimension) | (lengths == 0)).any():
+                row = int(np.argmax(other))
+                reason = f"a vector of dimension {lengths[row]}" if lengths[row] else "no vector"
+                raise DataError(f"{at[row]}: {reason}; the first has {dimension}")
             values = column.flatten()
             if values.null_count:
                 row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // dimension
-                raise DataError(f"{where(start + row)}: the vector lacks a number")
+                raise DataError(f"{at[row]}: the vector lacks a number")
             with np.errstate(over="ignore"):
                 block = values.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, dimension)
-            yield block, lambda row, start=start: where(start + row)  # type: ignore[misc]
-            start += len(block)
-
-    return VectorFile(path, int(dimension), ids, where, blocks, "row")
+            yield _Block(ids, block, at, at)
+            start += len(batch)
 
 
 @contextmanager
@@ -207,61 +174,39 @@ def _parquet_errors(path: Path) -> Iterator[None]:
         raise DataError(f"{path}: a Parquet file that is damaged or cut off; write it again ({reason})") from error
 
 
-def _batches(path: Path, column: str, rows: int) -> Iterator[Any]:
-    """A column, some rows at a time; what is held does not grow with the file or its row groups."""
-    with _parquet_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
-        for batch in file.iter_batches(rows, columns=[column]):
-            yield batch.column(0)
-
-
-def _is_id(type_: Any) -> bool:
-    if pa.types.is_dictionary(type_):
-        return _is_id(type_.value_type)
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_integer(type_))
-
-
-def _is_vector(type_: Any) -> bool:
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    return any(is_list(type_) for is_list in lists) and bool(pa.types.is_floating(type_.value_type))
-
-
-def _column(path: Path, schema: Any, fits: Callable[[Any], bool], names: Sequence[str], what: str) -> str:
-    """The column of one of these names, or the only one that fits."""
-    fitting = [field.name for field in schema if fits(field.type)]
-    named = [name for name in names if name in fitting]
-    if len(named) == 1 or (not named and len(fitting) == 1):
-        return str((named or fitting)[0])
-    reason = f"{counted(len(fitting), 'column')} of {what}" if fitting else f"no column of {what}"
+def _column(path: Path, schema: Any, names: Sequence[str], what: str) -> str:
+    """The column that has one of these names, and a type for it."""
+    vectors = names is _VECTORS
+    for field in schema:
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+        word = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
+        if field.name in names and ((listed and pa.types.is_floating(kind.value_type)) if vectors else word):
+            return str(field.name)
     columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise DataError(f"{path}: {reason}; call one of them {names[0]!r}; it has: {columns}")
-
-
-def _in_blocks(ids: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    while block := list(islice(ids, ROWS)):
-        yield block
+    raise DataError(f"{path}: no column of {what}; call one of them {names[0]!r}; it has: {columns}")
 
 
 def _check_ids(file: VectorFile) -> int:
-    """How many ids there are; raises DataError where there is none, or one is repeated, empty or has white space.
+    """How many ids there are; raises DataError where one is repeated, empty or has white space.
 
     Eight bytes an id are held: hashes find candidates for repeats, a second pass confirms them.
     """
     parts = list[NDArray[np.uint64]]()
-    for block in _in_blocks(file.ids()):
-        if bad := next((item for item in block if not one_word(item[1])), None):
-            raise DataError(f"{file.id_at(bad[0])}: {id_problem(bad[1])}")
-        parts.append(hash_texts(name for _, name in block))
-    hashes = np.concatenate([np.empty(0, np.uint64), *parts])
-    if not len(hashes):
-        raise DataError(f"{file.path}: there is nothing in it")
-    values, counts = np.unique(hashes, return_counts=True)
+    for block in file.blocks():
+        for name, at in zip(block.ids, block.id_at, strict=True):
+            if not one_word(name):
+                raise DataError(f"{at}: {id_problem(name)}")
+        parts.append(hash_texts(block.ids))
+    values, counts = np.unique(np.concatenate(parts), return_counts=True)
     if (counts > 1).any():
-        seen: dict[str, int] = {}
-        for (number, name), suspect in zip(file.ids(), np.isin(hashes, values[counts > 1]), strict=True):
-            if suspect and seen.setdefault(name, number) != number:
-                there = f"{file.unit} {seen[name]}"
-                raise DataError(f"{file.id_at(number)}: id {name!r} stands in {there} already; keep one")
-    return len(hashes)
+        seen, repeated = dict[str, str](), values[counts > 1]
+        for block, hashes in zip(file.blocks(), parts, strict=True):
+            for row in np.flatnonzero(np.isin(hashes, repeated)).tolist():
+                name, at = block.ids[row], block.id_at[row]
+                if seen.setdefault(name, at) != at:
+                    raise DataError(f"{at}: id {name!r} stands in {seen[name]} already; keep one")
+    return int(counts.sum())
 
 
 def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
@@ -271,7 +216,8 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
         DataError: an id is repeated or has white space, a vector is not finite, all are zero, the file is damaged.
     """
     count = _check_ids(file)
-    _write(folder, (file.dimension, count), (name for _, name in file.ids()), file.vectors(), progress)
+    ids = (name for block in file.blocks() for name in block.ids)
+    _write(folder, (file.dimension, count), ids, file.vectors(), progress)
     return count
 
 
@@ -287,50 +233,31 @@ class VectorOwners:
     what: str
 
 
-def arrange_vectors(
-    file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress, cut: Sequence[int] = ()
-) -> int:
+def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
     """The wanted vectors as a dense index in `folder`, in the order of their ids; returns how many others there are.
 
     Vectors that stand in another order are written aside first: for that time they take twice their disk.
-
-    cut: the first row of each shard, and how many rows there are; none makes one file.
 
     Raises:
         DataError: a vector is missing, or what `import_vectors` raises it for.
     """
     _check_ids(file)
-    rows, count = _rows(file, wanted), len(wanted.ids)
-    known = rows[rows >= 0]
-    blocks = _selected(file.vectors(), rows >= 0)
-    if not (known == np.arange(count)).all():
-        folder.mkdir(parents=True, exist_ok=True)
-        blocks = _in_order(blocks, known, file.dimension, folder / _UNORDERED)
-    if cut:
-        write_flat_shards(folder, file.dimension, wanted.ids, cut, blocks, progress)
-    else:
-        _write(folder, (file.dimension, count), wanted.ids, blocks, progress)
-    return len(rows) - count
-
-
-def _rows(file: VectorFile, wanted: VectorOwners) -> NDArray[np.int64]:
-    """The position of each of the file's ids among the wanted ones, int64 [N], -1 for others."""
-    parts = [wanted.rows([name for _, name in block]) for block in _in_blocks(file.ids())]
-    rows = np.concatenate([np.empty(0, np.int64), *parts])
+    parts = [wanted.rows(block.ids) for block in file.blocks()]
     there = np.zeros(len(wanted.ids), bool)
-    there[rows[rows >= 0]] = True
+    for rows in parts:
+        there[rows[rows >= 0]] = True
     if not there.all():
         first = wanted.ids[int(np.argmin(there))]
         lacking = f"{int((~there).sum())} of {counted(len(there), wanted.what)}"
         raise DataError(f"{file.path}: no vector for {lacking}, the first is {first!r}; encode them too")
-    return rows
-
-
-def _selected(blocks: Iterable[NDArray[np.float32]], wanted: NDArray[np.bool_]) -> Iterator[NDArray[np.float32]]:
-    start = 0
-    for block in blocks:
-        yield block[wanted[start : start + len(block)]]
-        start += len(block)
+    known = np.concatenate([rows[rows >= 0] for rows in parts])
+    blocks: Iterable[NDArray[np.float32]]
+    blocks = (block[rows >= 0] for block, rows in zip(file.vectors(), parts, strict=True))
+    if not (known == np.arange(len(there))).all():
+        folder.mkdir(parents=True, exist_ok=True)
+        blocks = _in_order(blocks, known, file.dimension, folder / _UNORDERED)
+    _write(folder, (file.dimension, len(there)), wanted.ids, blocks, progress)
+    return sum(map(len, parts)) - len(there)
 
 
 def _in_order(

@@ -1,67 +1,45 @@
 """Indexes of faiss: vectors in eight bits or half precision, in inverted lists, or linked in a graph."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_queries, check_rows, check_vectors, in_order, no_hits
-from hardneg.indexes.kernels.faiss.compression import (
-    BITS,
-    SAMPLE,
-    SUBVECTORS,
-    Codebook,
-    CodeSearcher,
-    GpuCopy,
-    Training,
-    encode_blocks,
-    encoder_of,
-    gpus,
-    innermost,
-    load_faiss,
-    make_room,
-    read_index,
-    save,
-    searched_on_gpus,
-    threads,
-    train,
-    trained_on_gpus,
-    write_folder,
-)
+from hardneg.indexes.kernels.faiss import compression
+from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, Training, innermost, load_faiss
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Encoded, Hits
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 
-if TYPE_CHECKING:
-    from hardneg.indexes.kernels.exact.exact import ExactOptions
-
 _QUERIES = 256  # on a CPU, at a time: faiss keeps a table of M * C products for each
 _QUERIES_OF_GPUS = 4096
+_NUMBER = 8  # bytes of a row's number in its list
 
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An opened index folder; `index` is the `faiss.Index` of inner product, `copy` a search in its place."""
+    """An opened index folder; `index` is the `faiss.Index` of inner product, `copy` a search in its place on a GPU."""
 
     path: Path
     index: Any
-    copy: CodeSearcher | None = None
+    copy: Any = None
 
     @classmethod
-    def open(cls, path: Path) -> "CompressedSearcher":
+    def open(cls, path: Path) -> Self:
         """The index in folder `path`.
 
         Raises:
             MissingDependency: without faiss.
             ArtifactError: a file is missing, damaged, or of another kind.
         """
-        index = read_index(path / "index")
+        index = compression.read_index(path / "index")
         if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
             raise ArtifactError(f"{path / 'index'}: its scores are no inner products: build another")
         if not (path / "docid").exists():
@@ -98,19 +76,6 @@ class CompressedSearcher:
         decoded: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
         return decoded
 
-    def using(self, options: "ExactOptions", progress: Progress | None) -> Self:
-        """The same, searched on the GPUs that `options.device` names, where faiss has them and such an index.
-
-        Raises:
-            UsageError: faiss refuses an index that is to stay there, as one for a training loop is.
-        """
-        devices = gpus(options.device)
-        if not devices or not searched_on_gpus(self.index):
-            return replace(self, copy=None)
-        stays = options.resident > 0
-        copy = GpuCopy.now(self.index, devices, self.path) if stays else GpuCopy(self.index, devices)
-        return replace(self, copy=copy)
-
     def _best(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """int64 and float32 [q, k], narrower where there are fewer vectors.
 
@@ -141,46 +106,46 @@ def _tied(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> NDArr
     return np.flatnonzero((scores[:, k - 1] == scores[:, -1]) & (rows[:, -1] >= 0))
 
 
-def build(index: Any, vectors: FlatVectors, path: Path, progress: Progress, training: Training | None = None) -> int:
-    """Train an empty faiss index if there is a `training`, and write it with all vectors in folder `path`.
-
-    Returns:
-        The number of vectors.
-
-    Raises:
-        UsageError: there are too few vectors.
-        ArtifactError: a vector is not finite, or the installed faiss cannot read the written index.
-    """
-    if training is not None:
-        with trained_on_gpus(index):
-            train(index, vectors, training, progress)
-    codes = encode_blocks(vectors, encoder_of(index), progress)
-    return write_folder(index, codes, len(vectors), vectors.folder, path)
-
-
 class FaissBackend:
-    """Shared by the backends whose file is an index of faiss."""
+    """Shared by the backends whose file is an index of faiss; name: in messages."""
 
     extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if (training := self._training()) is not None:
+            training.check()
+
+    def _training(self) -> Training | None:
+        return None
+
+    def _empty(self, dimension: int) -> Any:
+        """An index of faiss without vectors, to be trained if there is a training."""
+        raise NotImplementedError
+
+    def build(self, source: Path, path: Path, progress: Progress) -> int:
+        """Compress the vectors of the dense index folder `source`, block by block; return their number.
+
+        Raises:
+            MissingDependency: without faiss.
+            UsageError: there are too few vectors, or their dimension does not fit.
+            ArtifactError: a vector is not finite, or the installed faiss cannot read the written index.
+        """
+        vectors, training = FlatVectors.open(source), self._training()
+        index = self._empty(vectors.dimension)
+        if training is not None:
+            training.train(index, vectors, progress)
+        codes = compression.encode_blocks(vectors, index.sa_encode, progress)
+        return compression.write_folder(index, codes, len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
         return CompressedSearcher.open(path)
 
 
-class Narrow(FaissBackend):
-    """Shared by scalar quantisation: every number in fewer bytes."""
-
-    number: ClassVar[int]
-
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """The codes."""
-        return vectors * dimension * self.number
-
-
 @dataclass(frozen=True)
-class Sq8(Narrow):
+class Sq8(FaissBackend):
     """Eight bits per number: d bytes per vector, a quarter of the flat index.
 
     Args:
@@ -192,53 +157,34 @@ class Sq8(Narrow):
     seed: int = SEED
 
     version: ClassVar[int] = 1
-    number: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        self._training().check()
+    name: ClassVar[str] = "sq8"
 
     def _training(self) -> Training:
-        return Training("sq8", self.sample, 1, self.seed, "the ranges of its numbers")
+        return Training(self.name, self.sample, self.seed)
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT)
 
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: there are no vectors.
-        """
-        return _build("QT_8bit", source, path, progress, self._training())
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The codes."""
+        return vectors * dimension
 
 
 @dataclass(frozen=True)
-class Fp16(Narrow):
+class Fp16(FaissBackend):
     """Half precision: 2d bytes per vector, half of the flat index, with the same results but for near ties."""
 
     version: ClassVar[int] = 1
-    number: ClassVar[int] = 2
+    name: ClassVar[str] = "fp16"
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compresses the vectors of the dense index folder `source`, block by block; returns their number.
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        return faiss.IndexScalarQuantizer(dimension, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
 
-        Raises:
-            MissingDependency: without faiss.
-        """
-        return _build("QT_fp16", source, path, progress)
-
-
-def _build(quantiser: str, source: Path, path: Path, progress: Progress, training: Training | None = None) -> int:
-    faiss, vectors = load_faiss(), FlatVectors.open(source)
-    code = getattr(faiss.ScalarQuantizer, quantiser)
-    index = faiss.IndexScalarQuantizer(vectors.dimension, code, faiss.METRIC_INNER_PRODUCT)
-    return build(index, vectors, path, progress, training)
-
-
-_NUMBER = 8  # bytes of a row's number in its list
-
-
-def _check(name: str, lists: int, nprobe: int) -> None:
-    if not 1 <= nprobe <= lists:
-        raise UsageError(f"{name}: lists is {lists} and nprobe is {nprobe}: 1 ≤ nprobe ≤ lists must hold")
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The codes."""
+        return vectors * dimension * 2
 
 
 @dataclass(frozen=True)
@@ -258,35 +204,62 @@ class IvfFlat(FaissBackend):
     seed: int = SEED
 
     version: ClassVar[int] = 1
+    name: ClassVar[str] = "ivf-flat"
 
     def __post_init__(self) -> None:
-        _check("ivf-flat", self.lists, self.nprobe)
-        self._training().check()
+        _check_lists(self)
+        super().__post_init__()
 
     def _training(self) -> Training:
-        return Training("ivf-flat", self.sample, self.lists, self.seed, f"{self.lists} lists")
+        return Training(self.name, self.sample, self.seed, self.lists, f"{self.lists} lists")
+
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(dimension), dimension, self.lists, faiss.METRIC_INNER_PRODUCT)
+        index.nprobe = self.nprobe
+        return index
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
         """The vectors and the centres of lists."""
         return vectors * (4 * dimension + _NUMBER) + 4 * dimension * self.lists
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Assign the vectors of the dense index folder `source` to lists, block by block; return their number.
 
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: there are fewer vectors than lists.
-        """
-        faiss, vectors, training = load_faiss(), FlatVectors.open(source), self._training()
-        centres = faiss.IndexFlatIP(vectors.dimension)
-        index = faiss.IndexIVFFlat(centres, vectors.dimension, self.lists, faiss.METRIC_INNER_PRODUCT)
-        training.settle(index.cp)
-        index.nprobe = self.nprobe
-        return build(index, vectors, path, progress, training)
+def _check_lists(backend: "IvfFlat | IvfPq") -> None:
+    if not 1 <= backend.nprobe <= backend.lists:
+        problem = f"lists is {backend.lists} and nprobe is {backend.nprobe}: 1 ≤ nprobe ≤ lists must hold"
+        raise UsageError(f"{backend.name}: {problem}")
+
+
+class ProductBackend(FaissBackend):
+    """Shared by product quantisation: a vector as M codes, each the number of a centroid of its part."""
+
+    subvectors: int
+    bits: int
+    sample: int
+    seed: int
+    lists: int = 0
+
+    def __post_init__(self) -> None:
+        if self.subvectors < 1 or not 1 <= self.bits <= 8:
+            raise UsageError(
+                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}: "
+                "subvectors must be at least 1, and bits from 1 to 8"
+            )
+        super().__post_init__()
+
+    def _training(self) -> Training:
+        centroids = 1 << self.bits
+        what = f"{self.lists} lists" if self.lists >= centroids else f"{centroids} centroids ({self.bits} bits)"
+        return Training(self.name, self.sample, self.seed, max(centroids, self.lists), what)
+
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """The codes, in lists with their rows' numbers, the centroids and the centres of lists."""
+        codes = round((self.subvectors * self.bits / 8 + _NUMBER * bool(self.lists)) * vectors)
+        return codes + 4 * dimension * ((1 << self.bits) + self.lists)
 
 
 @dataclass(frozen=True)
-class IvfPq(FaissBackend):
+class IvfPq(ProductBackend):
     """Product quantisation of the residuals in `lists` inverted lists, `nprobe` of which a query probes.
 
     Args:
@@ -306,34 +279,19 @@ class IvfPq(FaissBackend):
     seed: int = SEED
 
     version: ClassVar[int] = 1
+    name: ClassVar[str] = "ivfpq"
 
     def __post_init__(self) -> None:
-        _check("ivfpq", self.lists, self.nprobe)
-        self._codebook().check()
-        self._codebook().training(self.lists).check()
+        _check_lists(self)
+        super().__post_init__()
 
-    def _codebook(self) -> Codebook:
-        return Codebook("ivfpq", self.subvectors, self.bits, self.sample, self.seed)
-
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """That of its codes and lists."""
-        return self._codebook().disk_bytes(vectors, dimension, self.lists)
-
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compress the vectors of the dense index folder `source`, block by block; return their number.
-
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than lists or centroids.
-        """
-        faiss, vectors, codebook = load_faiss(), FlatVectors.open(source), self._codebook()
-        codebook.check_dimension(vectors.dimension)
-        centres = faiss.IndexFlatIP(vectors.dimension)
-        index = faiss.IndexIVFPQ(
-            centres, vectors.dimension, self.lists, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT
-        )
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        compression.check_parts(self.name, dimension, self.subvectors)
+        parts = (self.lists, self.subvectors, self.bits)
+        index = faiss.IndexIVFPQ(faiss.IndexFlatIP(dimension), dimension, *parts, faiss.METRIC_INNER_PRODUCT)
         index.nprobe = self.nprobe
-        return write_folder(index, codebook.codes_of(index, vectors, progress), len(vectors), source, path)
+        return index
 
 
 _LEVEL_BYTES = 12  # a vector: its level, and where its links begin
@@ -359,6 +317,7 @@ class Hnsw(FaissBackend):
     seed: int = SEED
 
     version: ClassVar[int] = 1
+    name: ClassVar[str] = "hnsw"
 
     def __post_init__(self) -> None:
         least = {"m": 2, "ef_construction": 1, "ef_search": 1, "threads": 1}
@@ -376,13 +335,12 @@ class Hnsw(FaissBackend):
         Raises:
             MissingDependency: without faiss.
         """
-        vectors = FlatVectors.open(source)
-        faiss = load_faiss()
+        vectors, faiss = FlatVectors.open(source), load_faiss()
         index = faiss.IndexHNSWFlat(vectors.dimension, self.m, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction, index.hnsw.efSearch = self.ef_construction, self.ef_search
         index.hnsw.rng = faiss.RandomGenerator(self.seed)
-        make_room(faiss.downcast_index(index.storage), len(vectors))
-        with threads(self.threads):
-            for _ in encode_blocks(vectors, index.add, progress):
+        compression.make_room(faiss.downcast_index(index.storage), len(vectors))
+        with compression.threads(self.threads):
+            for _ in compression.encode_blocks(vectors, index.add, progress):
                 pass
-        return save(index, len(vectors), source, path)
+        return compression.save(index, len(vectors), source, path)

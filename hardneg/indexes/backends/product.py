@@ -8,29 +8,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, build
+from hardneg.indexes.backends.compressed import CompressedSearcher, FaissBackend, ProductBackend
 from hardneg.indexes.kernels.checks import check_rows, in_order
-from hardneg.indexes.kernels.exact.exact_torch import to_device
+from hardneg.indexes.kernels.exact.exact import to_device
 from hardneg.indexes.kernels.exact.top_k import BestRows
-from hardneg.indexes.kernels.faiss.compression import (
-    BITS,
-    SAMPLE,
-    SUBVECTORS,
-    Codebook,
-    GpuCopy,
-    gpus,
-    innermost,
-    load_faiss,
-    write_folder,
-)
+from hardneg.indexes.kernels.faiss import compression
+from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.float32_products import float32_products
@@ -70,10 +60,6 @@ class CodeLookup:
         turned = None if rotation is None else to_device(rotation, device)
         return cls(codes, to_device(centroids, device), turned)
 
-    def install(self, centroids: NDArray[np.float32]) -> None:
-        """Searches with other centroids from now on, float32 [M, C, d / M]; nothing else goes to the device."""
-        self.centroids = to_device(centroids, self.codes.device)
-
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The best `depth` vectors of each query: scores float32 and rows int64 [Q, depth], -1 where there is none."""
         best = BestRows(1, depth)
@@ -96,7 +82,7 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True)
-class Pq(FaissBackend):
+class Pq(ProductBackend):
     """Product quantisation: `subvectors` * `bits` / 8 bytes a vector.
 
     Args:
@@ -114,37 +100,10 @@ class Pq(FaissBackend):
     version: ClassVar[int] = 1
     name: ClassVar[str] = "pq"
 
-    def __post_init__(self) -> None:
-        self._codebook().check()
-
-    def _codebook(self) -> Codebook:
-        return Codebook(self.name, self.subvectors, self.bits, self.sample, self.seed)
-
-    @property
-    def _rotations(self) -> int:
-        """How often the rotation is fitted; 0: no rotation."""
-        return 0
-
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compress the vectors of the dense index folder `source`, block by block; return their number.
-
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: `subvectors` does not divide the dimension, or there are fewer vectors than centroids.
-        """
-        faiss, vectors, codebook = load_faiss(), FlatVectors.open(source), self._codebook()
-        codebook.check_dimension(vectors.dimension)
-        index = inner = _product(vectors.dimension, codebook)
-        if self._rotations:
-            rotation = faiss.OPQMatrix(vectors.dimension, codebook.subvectors)
-            learner = _product(vectors.dimension, codebook)  # kept until all is trained: `rotation` only points to it
-            rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, codebook.sample, self._rotations
-            index = faiss.IndexPreTransform(rotation, inner)
-        return build(index, vectors, path, progress, codebook.training())
-
-    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """That of its codes."""
-        return self._codebook().disk_bytes(vectors, dimension, turned=bool(self._rotations))
+    def _empty(self, dimension: int) -> Any:
+        faiss = load_faiss()
+        compression.check_parts(self.name, dimension, self.subvectors)
+        return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
@@ -173,9 +132,18 @@ class OpqPq(Pq):
             raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
         super().__post_init__()
 
-    @property
-    def _rotations(self) -> int:
-        return self.iterations
+    def _empty(self, dimension: int) -> Any:
+        inner, learner, faiss = super()._empty(dimension), super()._empty(dimension), load_faiss()
+        self._training().settle(learner)
+        rotation = faiss.OPQMatrix(dimension, self.subvectors)
+        rotation.pq, rotation.max_train_points, rotation.niter = learner.pq, self.sample, self.iterations
+        index = faiss.IndexPreTransform(rotation, inner)
+        index.referenced_objects.append(learner)  # the rotation only points to it while it is trained
+        return index
+
+    def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
+        """Those of `pq`, and the rotation."""
+        return super().disk_bytes(documents, vectors, dimension) + 4 * dimension * dimension
 
 
 @dataclass(frozen=True)
@@ -183,7 +151,7 @@ class PqSearcher(CompressedSearcher):
     """An opened index of product-quantised vectors (`hardneg.registry.protocols.ProductSearcher`)."""
 
     @classmethod
-    def open(cls, path: Path) -> "PqSearcher":
+    def open(cls, path: Path) -> Self:
         """The index in folder `path`.
 
         Raises:
@@ -237,37 +205,29 @@ class PqSearcher(CompressedSearcher):
         index = trained_product(centroids, self.rotation())
         packed = self._packed()
         blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
-        write_folder(index, blocks, self.index.ntotal, self.path, out)
+        compression.write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def install(self, centroids: NDArray[np.float32]) -> None:
         """Search with other centroids from now on, float32 [M, 2^bits, d / M]; the file stays as it is."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
-        if isinstance(self.copy, GpuCopy | CodeLookup):
-            self.copy.install(centroids)
+        if self.copy is not None:
+            self.copy.centroids = to_device(centroids, self.copy.codes.device)
 
     def using(self, options: "ExactOptions", progress: Progress | None) -> "PqSearcher":
-        """As of every compressed index; codes that are to stay on a GPU are searched there by torch."""
-        quantiser = innermost(self.index).pq
-        if not gpus(options.device) or quantiser.M * self.index.ntotal > options.resident:
-            return super().using(options, progress)
-        starts = range(0, self.index.ntotal, _ROWS)
-        blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, self.index.ntotal)))) for start in starts)
-        lookup = CodeLookup.of(blocks, self.index.ntotal, self.centroids(), self.rotation(), options.where)
-        return replace(self, copy=lookup)
+        """The same, its codes on the GPU that `options` names, if it has room for them, and searched there by torch."""
+        count, device = self.index.ntotal, options.where
+        if device.type != "cuda" or innermost(self.index).pq.M * count > options.for_few().resident:
+            return replace(self, copy=None)
+        starts = range(0, count, _ROWS)
+        blocks = ((start, self.codes(np.arange(start, min(start + _ROWS, count)))) for start in starts)
+        return replace(self, copy=CodeLookup.of(blocks, count, self.centroids(), self.rotation(), device))
 
     def _packed(self) -> NDArray[np.uint8]:
         """Return all stored codes, uint8 [N, bytes a vector]; a view."""
         inner = innermost(self.index)
         view: NDArray[np.uint8] = load_faiss().rev_swig_ptr(inner.codes.data(), inner.codes.size())
         return view.reshape(inner.ntotal, inner.code_size)
-
-
-def _product(dimension: int, codebook: Codebook) -> Any:
-    faiss = load_faiss()
-    index = faiss.IndexPQ(dimension, codebook.subvectors, codebook.bits, faiss.METRIC_INNER_PRODUCT)
-    codebook.settle(index.pq.cp)
-    return index
 
 
 def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
@@ -300,20 +260,13 @@ class Binary(FaissBackend):
     """
 
     version: ClassVar[int] = 1
+    name: ClassVar[str] = "binary"
 
-    def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Takes the signs of the vectors of the dense index folder `source`, block by block; returns their number.
-
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: the dimension is no multiple of 8.
-        """
-        vectors = FlatVectors.open(source)
-        if (dimension := vectors.dimension) % 8:
-            raise UsageError(f"binary: {source} has vectors of dimension {dimension}: a multiple of 8 is needed")
+    def _empty(self, dimension: int) -> Any:
+        if dimension % 8:
+            raise UsageError(f"binary: vectors of dimension {dimension}: a multiple of 8 is needed")
         signs = np.array([-1, 1], np.float32) / np.sqrt(dimension, dtype=np.float32)
-        index = trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
-        return build(index, vectors, path, progress)
+        return trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "BinarySearcher":
         """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
@@ -327,12 +280,6 @@ class Binary(FaissBackend):
 @dataclass(frozen=True)
 class BinarySearcher(PqSearcher):
     """An opened index of signs."""
-
-    @classmethod
-    def open(cls, path: Path) -> "BinarySearcher":
-        """The index in folder `path`. Raises as that of product quantisation does."""
-        opened = PqSearcher.open(path)
-        return cls(opened.path, opened.index)
 
     def using(self, options: Any, progress: Progress | None) -> "BinarySearcher":
         """The same: distances of bits are computed on the CPU."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,25 +72,12 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
         raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: take out the pads (-1) first")
 
 
-_Form = TypeVar("_Form", covariant=True)
-_Made = TypeVar("_Made")
-
-
-class _RowStore(Protocol[_Form]):
-    def __len__(self) -> int: ...
-
-    def gather(self, rows: NDArray[np.int64]) -> _Form: ...
-
-
-class _HasStore(Protocol[_Form]):
-    @property
-    def store(self) -> _RowStore[_Form]: ...
-
-
 class DecodedRows:
     """A searcher that returns rows of its `store` (`hardneg.registry.protocols.StoredSearcher`)."""
 
-    def encoded(self: _HasStore[_Form], rows: NDArray[np.int64]) -> _Form:
+    store: Any
+
+    def encoded(self, rows: NDArray[np.int64]) -> Any:
         """Return rows int64 [n] of the index, decoded.
 
         Raises:
@@ -101,28 +88,26 @@ class DecodedRows:
         return self.store.gather(rows)
 
 
+_Made = TypeVar("_Made")
+
+
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """The number of each block's first row and its rows, float32 [n, d], aligned; the next blocks overwrite it.
 
     Raises:
         ArtifactError: for a vector that is not finite, naming its row.
     """
+    first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
     if isinstance(vectors, FlatVectors):
-        blocks = _read_ahead(vectors, size)
+        spaces = [np.empty((min(size, len(vectors)), vectors.dimension), np.float32) for _ in starts[:2]]
+        reads = (partial(vectors.read, start, start + size, spaces[i % 2]) for i, start in enumerate(starts))
+        blocks: Iterable[NDArray[np.float32]] = one_ahead(reads)
     else:
-        parts = ((start, vectors[start : start + size]) for start in range(0, len(vectors), size))
-        blocks = ((start, np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"])) for start, part in parts)
-    first = vectors.first_row if isinstance(vectors, FlatVectors) else 0
-    for start, block in blocks:
+        parts = (vectors[start : start + size] for start in starts)
+        blocks = (np.require(part, np.float32, ["C", "ALIGNED", "WRITEABLE"]) for part in parts)
+    for start, block in zip(starts, blocks, strict=True):
         check_finite(block, range(first + start, first + start + len(block)))
         yield start, block
-
-
-def _read_ahead(vectors: FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    starts = range(0, len(vectors), size)
-    spaces = [np.empty((min(size, len(vectors)), vectors.dimension), np.float32) for _ in starts[:2]]
-    reads = (partial(vectors.read, start, start + size, spaces[number % 2]) for number, start in enumerate(starts))
-    return zip(starts, one_ahead(reads), strict=True)
 
 
 def one_ahead(jobs: Iterable[Callable[[], _Made]]) -> Iterator[_Made]:

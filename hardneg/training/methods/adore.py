@@ -1,7 +1,7 @@
 """The methods of stage `train-queries`: the query encoder learns to rank a fixed index's hits, or its centroids too."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -17,7 +17,6 @@ from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import DenseSearcher, StoredSearcher
 from hardneg.runtime.distributed import gather, world
-from hardneg.runtime.progress import Seconds
 from hardneg.store.digest import digest
 from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
@@ -122,7 +121,6 @@ class AdoreTraining(ExampleTraining):
         source: gives each step its lists.
         forced: which known positives are added to them. dropout: whether queries search as dropout left them.
         watch: called after each step for metrics besides the loss.
-        seconds: of this process: of training without looks, of the searches in it, and of looks.
         guide: its scores of each query's list teach a loss that needs a teacher; mask: masks negatives by them.
     """
 
@@ -135,7 +133,6 @@ class AdoreTraining(ExampleTraining):
     forced: Forced = FORCED
     dropout: bool = True
     watch: Callable[[int], Record] | None = None
-    seconds: Seconds = field(default_factory=Seconds)
     guide: Guide | None = None
     mask: GuidedMask | None = None
 
@@ -151,28 +148,20 @@ class AdoreTraining(ExampleTraining):
     def refresh_interval(self) -> int | None:
         return self.source.refresh_interval
 
-    @property
-    def search_share(self) -> float:
-        """The share of the training time spent searching the index, without encoding and waiting."""
-        return self.seconds.get("search", 0.0) / max(self.seconds.get("training", 0.0), 1e-9)
-
     def digest(self) -> str:
         options = {"forced": self.forced, "dropout": self.dropout}
         named: list[object] = [self.examples.digest(), self.index, options]
         return digest(named if self.mask is None else [*named, asdict(self.mask)])
 
     def prepare(self, step: int) -> None:
-        with self.seconds.of("training", without=("looking",)):
-            self.source.prepare(step)
+        self.source.prepare(step)
 
     def batches(self, starts: range, size: int) -> Iterator[QueryBatch]:
-
         def make(start: int) -> QueryBatch:
             rows = self.examples.ask(start, size)
             return QueryBatch(rows, self.encoder.features(rows.texts[own_share(size)], "query"), start)
 
-        with self.seconds.of("training", without=("looking",)):
-            yield from ahead(make, starts)
+        return ahead(make, starts)
 
     def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
         """Each query against its own list; lists and vectors are those of all processes."""
@@ -197,8 +186,7 @@ class AdoreTraining(ExampleTraining):
     def log_metrics(self, step: int) -> Record:
         if self.watch is None or not world().first:
             return {}
-        with self.seconds.of("looking"):
-            record = self.watch(step)
+        record = self.watch(step)
         self.trainable.train()
         return record
 

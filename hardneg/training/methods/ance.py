@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.formats.negatives import read_negatives
+from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.errors import ArtifactError, TrainingError, UsageError
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.store.digest import digest
@@ -15,7 +16,7 @@ from hardneg.training.history import Record
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.folder import kept_since_before
+from hardneg.training.refresh.folder import kept
 from hardneg.training.refresh.provider import RefreshProvider
 from hardneg.training.refresh.refresh_options import RefreshOptions
 from hardneg.training.sources import AnyExamples
@@ -54,7 +55,7 @@ class AnceTraining(DualEncoderTraining):
         self._data, self._options, self._refreshing = data, options, refreshing
         self._provider, self._refreshes = provider, provider.refreshes
         self._all = self.examples
-        self._first = None if data.negatives is None else self._listed(data)
+        self._first = None if data.negatives is None else data.examples(options)
         self._used: tuple[int, int] | None = None
         self._seen = -1
         self._uses: dict[int, Record] = {}
@@ -126,16 +127,13 @@ class AnceTraining(DualEncoderTraining):
         """Switch to the newest negatives, in all processes at the same step."""
         newer = from_first(self._newer(step) if world().first else None)
         if newer is not None:
-            self._used = (newer[0], newer[1])
+            self._used = newer
             if not world().first:
                 self.examples = self._mined(newer[0])
-            elif (share := kept_since_before(self._refreshes, newer[0], self._data.negatives)) is not None:
-                self._change = {"kept": round(share, 4)}
         elif self._used is None:
             if self._first is None:
-                raise TrainingError(
-                    f"{self._refreshes.folder}: there are no negatives: remove its parent to start afresh"
-                )
+                where = self._refreshes.folder
+                raise TrainingError(f"{where}: there are no negatives: remove its parent to start afresh")
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
@@ -151,15 +149,16 @@ class AnceTraining(DualEncoderTraining):
                 raise
             self._seen = self._seen if isinstance(error, ArtifactError) else newest.step
             return None
-        self._seen = newest.step
-        return newest.number, newest.step
+        self._seen, number = newest.step, newest.number
+        with suppress(ArtifactError):  # a refresh that is gone
+            before = self._read(number - 1) if number else self._data.negatives
+            share = None if before is None else kept(self._read(number), before)
+            self._change = {} if share is None else {"kept": round(share, 4)}
+        return number, newest.step
+
+    def _read(self, number: int) -> NegativesFile:
+        """Read a file whole: it may be removed or truncated while it is trained on."""
+        return read_negatives(self._refreshes.negatives(number), whole=True)
 
     def _mined(self, number: int) -> Examples:
-        """Read the file whole: it may be removed or truncated while it is trained on."""
-        return self._listed(
-            replace(self._data, negatives=read_negatives(self._refreshes.negatives(number), whole=True))
-        )
-
-    def _listed(self, data: TrainingData) -> Examples:
-        options = self._options
-        return Examples(data, options.negatives_per_query, options.seed, options.drawing)
+        return replace(self._data, negatives=self._read(number)).examples(self._options)

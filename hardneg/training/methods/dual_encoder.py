@@ -1,7 +1,5 @@
 """Training of queries and documents together: every query is scored against the documents of the whole batch."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,22 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.registry.protocols import Loss
-from hardneg.runtime.distributed import World, gather, world
+from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.progress import Progress
 from hardneg.training.batches import (
     Batch,
     Features,
-    Parts,
     apart,
     best_segments,
     cut_slots,
     in_parts,
-    in_passes,
     in_slots,
     make_batch,
     masked,
@@ -37,30 +32,21 @@ from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.options import TrainOptions
 from hardneg.training.sources import Mixture
-from hardneg.training.step import ExampleTraining, Minimised, Objective, dropout_of
+from hardneg.training.step import ExampleTraining, Objective
 
 
 class TwoTowers(nn.Module):
     """Queries and documents in one forward call, so that a distributed wrapper sees one a step."""
 
-    def __init__(self, encoder: Encoder, by_length: bool = False) -> None:
-        """by_length: in several passes, where that saves time."""
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
         self.module = encoder.module
         self._embed = encoder.embed
-        self._by_length = by_length and encoder.device.type == "cpu"
 
     def forward(self, queries: Features, documents: Features) -> tuple[Tensor, Tensor]:
         """float32 [B, d] and [D, d]."""
-        return self._one_side(queries, "query"), self._one_side(documents, "document")
+        return self._embed(queries, "query"), self._embed(documents, "document")
 
-    def _one_side(self, features: Features, side: Side) -> Tensor:
-        parts = in_passes(features, PASS_TOKENS) if self._by_length else Parts([features], None)
-        return parts.through(partial(self._embed, side=side))
-
-
-PASS_TOKENS = 2048
-"""Padded tokens of a pass on a CPU: what stays in its caches. It does not follow the machine, as dropout's draws do."""
 
 _LOSS_ALONE = LossTerms()
 
@@ -75,38 +61,30 @@ class DualEncoderTraining(ExampleTraining):
         terms.check(encoder)
         self.encoder, self._terms = encoder, terms
         self.trainable: nn.Module = encoder.module
-        self.forward_module = TwoTowers(encoder, options.passes == "by_length")
+        self.forward_module = TwoTowers(encoder)
         self._corpus, self._cut, self._guide = data.corpus, data.segments, data.guide
         self._unmasked = not options.false_negative_mask
-        self._here, self._chunk, self._options = world(), options.chunk, options
-        if self._chunk is not None and max(world().shares(options.batch_size)) <= self._chunk:
-            self._chunk = None  # the largest of the shares is small enough to be encoded at once
-        if options.each_has_its_loss:
-            if options.batch_size % world().size:
-                unequal = f"{world().size} processes have no equal shares of batch_size {options.batch_size}"
-                advice = f"give a multiple of {world().size}"
-                raise UsageError(f"training options: share_negatives_across none: {unequal}: {advice}")
-            self._here = World()
-        self.examples, self._losses = data.examples(options), data.losses
+        # where the largest of the shares is small enough, it is encoded at once
+        fits = options.chunk is None or max(world().shares(options.batch_size)) <= options.chunk
+        self._chunk = None if fits else options.chunk
+        self.examples = data.examples(options)
 
     def make(self, drawn: SampledBatch) -> Batch:
-        """The batch of what was drawn, or of this process's own queries where it shares with no other."""
-        if self._here.size < world().size:
-            drawn = drawn.part(world().share(len(drawn.query_ids)))
         drawn = drawn.unmasked() if self._unmasked else drawn
-        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._here, self._guide)
+        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._guide)
 
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
-        """Each query against each document of the batch, those of all processes that share."""
+        """Each query against each document of the batch, those of all processes."""
         return self._scored(*self._gathered(model, batch, half), batch)
 
-    def minimised(self, loss: Objective, model: Any, batch: Batch, half: bool, done: float) -> Minimised:
+    def minimised(
+        self, loss: Objective, model: Any, batch: Batch, half: bool, done: float
+    ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
-        loss = loss if batch.source is None else self._losses.get(batch.source, loss)
         needs = self._terms.needs(loss)
 
         def loss_of(cut: Change, stored: Change) -> Tensor:
@@ -117,15 +95,15 @@ class DualEncoderTraining(ExampleTraining):
             return loss(self._terms.masked(self._scored(cut(queries), kept, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
-        return Minimised(self._terms.loss(self.encoder, loss_of), penalty)
+        return self._terms.loss(self.encoder, loss_of), penalty
 
     def _gathered(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
-        """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes that share."""
+        """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
         queries, documents = self._vectors(model, batch, half)
-        queries = gather(queries, batch.columns.queries, self._here)
+        queries = gather(queries, batch.columns.queries)
         if batch.counts is not None and self._cut is not None:
             documents = in_slots(documents, batch.counts, self._cut.count)
-        return queries, gather(documents, batch.distinct, self._here)
+        return queries, gather(documents, batch.distinct)
 
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
@@ -156,15 +134,10 @@ class DualEncoderTraining(ExampleTraining):
             return vectors
         rows = batch.columns.width * (1 if self._cut is None else self._cut.count)
         queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
-        return encode_twice(queries, documents, Towers(self.encoder.embed, model, partial(self._drawing, half)))
+        return encode_twice(queries, documents, Towers(self.encoder.embed, model, partial(self._precision, half)))
 
     def _precision(self, half: bool) -> torch.autocast:
         return torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
-
-    @contextmanager
-    def _drawing(self, half: bool) -> Iterator[None]:
-        with self._precision(half), dropout_of(self._options, self.encoder.device):
-            yield
 
 
 def train(

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.formats.negatives import read_negatives
-from hardneg.mining.choosing import LEFT_OUT, SEEN_BY
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
@@ -33,9 +31,6 @@ from hardneg.training.history import History, Record
 
 MANIFEST = "manifest.json"
 _KEPT = 2
-_OPERATIONS = ("encode", "queries", "search", "write")
-_INDEXING = "index"
-"""One more, where an index is built."""
 _QUERIES = 10_000  # looked at: the first ones, so that the time does not grow with their number
 
 
@@ -46,13 +41,11 @@ def refresh_facts(
 
     waited: the share of the time spent waiting. documents: how many a refresh encodes.
     """
-    lags = [record["lag"] for record in history if "lag" in record]
-    operations = [*_OPERATIONS, *([_INDEXING] if any(_INDEXING in one["seconds"] for one in refreshes) else [])]
-    seconds = {name: sum(one["seconds"].get(name, 0.0) for one in refreshes) for name in operations}
-    counts = Counter[str]()
+    lags, counts, seconds = [record["lag"] for record in history if "lag" in record], Counter[str](), Counter[str]()
+    seconds.update(dict.fromkeys(("encode", "queries", "search", "write"), 0))
     for one in refreshes:
-        counts.update({f"{LEFT_OUT}{reason}": count for reason, count in one.get("dropped", {}).items()})
-        counts.update({f"{SEEN_BY}{split}": count for split, count in one.get("seen", {}).items()})
+        counts.update(one.get("counts", {}))
+        seconds.update(one["seconds"])
     return {
         "refreshes made": len(refreshes),
         "refreshes used": len({record["refresh"] for record in history if "refresh" in record}),
@@ -70,29 +63,15 @@ def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
 
     None where no query is in both, as with refreshes of different parts of the queries.
     """
-    has, had = _first(negatives), _first(before)
-    shares = [len({*has[name]} & {*had[name]}) / len(has[name]) for name in has if name in had]
+    has, had = (
+        {
+            query_id: {*lists.pick(row, np.arange(lists.counts[row]))}
+            for row, query_id in enumerate(lists.query_ids[:_QUERIES])
+        }
+        for lists in (negatives, before)
+    )
+    shares = [len(own & had[name]) / len(own) for name, own in has.items() if own and had.get(name)]
     return sum(shares) / len(shares) if shares else None
-
-
-def kept_since_before(refreshes: "RefreshFolder", number: int, first: NegativeLists | None) -> float | None:
-    """The same for refresh `number` and the one published before it; `first` stands before refresh 0.
-
-    None where one of the two is not there any more.
-    """
-    with suppress(ArtifactError):
-        before = read_negatives(refreshes.negatives(number - 1), whole=True) if number else first
-        return None if before is None else kept(read_negatives(refreshes.negatives(number), whole=True), before)
-    return None
-
-
-def _first(lists: NegativeLists) -> dict[str, list[str]]:
-    counts = lists.counts
-    return {
-        query_id: lists.pick(row, np.arange(counts[row]))
-        for row, query_id in enumerate(lists.query_ids[:_QUERIES])
-        if counts[row]
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +80,7 @@ class Refresh:
 
     number: counted from 0. step: how many updates the model that mined had seen. queries, negatives: how many there
     are. seconds: by operation: `encode` (the corpus), `queries` (encoded), `search`, `write`, and `index` where one is
-    built. dropped: candidates that were left out, by reason. seen: negatives that are relevant to queries of another
-    split, by split.
+    built. counts: candidates that were left out, and negatives that are relevant to queries of another split.
     """
 
     number: int
@@ -110,13 +88,10 @@ class Refresh:
     queries: int
     negatives: int
     seconds: Mapping[str, float] = field(default_factory=dict)
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    seen: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def __str__(self) -> str:
         mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
-        seen = ", ".join(f"{count:,} relevant to queries of {split}" for split, count in self.seen.items())
-        mined += f" ({seen})" if seen else ""
         return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
 
     @property

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,7 +29,7 @@ from hardneg.registry.plugins import configure
 from hardneg.store.atomic_write import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
-from hardneg.training.refresh.folder import Refresh, RefreshFolder
+from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, known_to_be_relevant, mine_refresh
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
@@ -87,15 +88,6 @@ class Settings:
         return Mining(data, options, self.seed, filters, miner, backend)
 
 
-def due(options: RefreshOptions, mined: Refresh | None, first: int) -> int:
-    """From which step on a checkpoint is to be mined next."""
-    if mined is None:
-        return first
-    if options.every is None:
-        return mined.step + 1
-    return (mined.step // options.every + 1) * options.every
-
-
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
     """Mines from the newest checkpoint whenever one is due; does not return.
 
@@ -112,7 +104,8 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
     complained, refused = False, 0
     while True:
         mined, step = folder.newest(report=report), max(checkpoints.steps(), default=0)
-        if step < due(settings.options, mined, settings.first):
+        every = settings.options.every or 1
+        if step < (settings.first if mined is None else (mined.step // every + 1) * every):
             wait(None)
             continue
         try:
@@ -140,7 +133,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
 
 def main(path: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the trainer's to hear
-    settings = Settings.read(Path(path))
+    settings, to_trainer = Settings.read(Path(path)), partial(print, flush=True)
     torch.set_num_threads(settings.threads)
     woken = threading.Event()
 
@@ -161,12 +154,6 @@ def main(path: str) -> None:
         except HardnegError as error:
             to_trainer(str(error))
             sys.exit(error.exit_code)
-
-
-def to_trainer(line: str) -> None:
-    """Write one line into the pipe that the trainer reads, which reports it as its own."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

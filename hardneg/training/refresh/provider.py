@@ -11,6 +11,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
@@ -21,14 +22,9 @@ from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import Settings
 from hardneg.training.refresh.mining import Mining, mine_refresh
 
-_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-"""The environment variables of one of several trainers."""
-
 PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.inferencer")
-
 PATIENCE = 10.0
 """Seconds that it may take to end."""
-
 LIVES = 4
 """Starts in a row without a refresh in between."""
 
@@ -57,17 +53,12 @@ class Process:
         """Start it; it ends when this process closes the pipe."""
         path, threads = self._folder / "inferencer.json", str(self._settings.threads)
         self._settings.write(path)
-        environment = {name: value for name, value in os.environ.items() if name not in _RANKS}
+        ranks = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")  # of one of several trainers
+        environment = {name: value for name, value in os.environ.items() if name not in ranks}
         environment |= {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
         with (self._folder / "inferencer.log").open("w") as log:
-            self._running = subprocess.Popen(
-                [*PROGRAM, str(path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment,
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
+            self._running = subprocess.Popen([*PROGRAM, str(path)], **pipes, text=True, env=environment)
         self._hearing = threading.Thread(target=self._hear, args=(self._running,), daemon=True)
         self._hearing.start()
 
@@ -121,7 +112,7 @@ class Process:
 
 @dataclass
 class SynchronousProvider:
-    """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`; once if None.
+    """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`.
 
     The negatives of a step depend on the seed and the step alone, even in a resumed run. Damaged negatives are mined
     again by the model that mined them: its weights are kept.
@@ -133,7 +124,7 @@ class SynchronousProvider:
     refreshes: RefreshFolder
     checkpoints: Checkpoints
     first: int
-    refresh_interval: int | None
+    refresh_interval: int
     report: Callable[[str], None]
     _last: Refresh | None = None
 
@@ -144,11 +135,9 @@ class SynchronousProvider:
             TrainingError: the negatives of this step and the weights that mined them are gone, or there is nothing to
                 train on.
         """
-        wanted = step - step % self.refresh_interval if self.refresh_interval else 0
+        wanted, encoder = step - step % self.refresh_interval, self.encoder
         if not from_first(world().first and self._missing(step, wanted)):
             return
-        number = wanted // self.refresh_interval if self.refresh_interval else 0
-        encoder = self.encoder
         if step != wanted:  # by the model that mined them
             encoder = load_learner(self.encoder.spec, str(self.encoder.device))
             try:
@@ -158,7 +147,7 @@ class SynchronousProvider:
                 gone = f"the negatives of step {wanted} are gone, and so are the weights that mined them"
                 raise TrainingError(f"{self.refreshes.folder}: {gone}: remove its parent to start afresh") from error
         with self.refreshes.alone() if world().first else nullcontext():
-            self._last = mine_refresh([encoder], self.mining, self.refreshes, number, wanted)
+            self._last = mine_refresh([encoder], self.mining, self.refreshes, wanted // self.refresh_interval, wanted)
         if self._last is not None:
             self.report(str(self._last))
 
@@ -193,7 +182,7 @@ class BackgroundProvider:
     process: Process
     refreshes: RefreshFolder
     needed: bool
-    refresh_interval: int | None
+    refresh_interval: int
     report: Callable[[str], None]
     _last: int = -1
 

@@ -9,14 +9,11 @@ from pydantic import ConfigDict
 from hardneg.records.depths import TOP_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
-from hardneg.store.identity import LATER, options_in_key
-from hardneg.training.options import LearningOptions, option, out_of_bounds
+from hardneg.store.identity import options_in_key
+from hardneg.training.options import option, out_of_bounds
 
 if TYPE_CHECKING:
     import torch
-
-
-Policy = Literal["every", "continuous", "synchronous", "never"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +26,11 @@ class RefreshOptions:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
-    policy: Policy = option(
+    policy: Literal["every", "synchronous"] = option(
         "every",
         "`every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint then; "
-        "`continuous` does so from the newest checkpoint, as fast as it can; `synchronous` has the training wait at "
-        "multiples of `every` until the model as it is there has mined, on a CPU reproducible to the bit; `never` "
-        "keeps the first lists for good.",
+        "`synchronous` has the training wait at multiples of `every` until the model as it is there has mined, on a "
+        "CPU reproducible to the bit.",
     )
     every: int | None = option(None, "Steps between refreshes, and between the checkpoints written for them.", least=1)
     depth: int = option(
@@ -71,57 +67,17 @@ class RefreshOptions:
     answer_match: Literal["string", "regex"] = option(
         "string", "How answers are looked for: as words, or as regular expressions."
     )
-    replace: Literal["all", "decayed"] = option(
-        "all",
-        "What a refresh does to the negatives that a query has: `all` are mined anew; `decayed` replaces those that "
-        "have become easy, and keeps the others (Li et al., Conan-embedding, arXiv 2408.15710).",
-        key=LATER,
-    )
-    decay: float = option(
-        1.15,
-        "Of `decayed`: a negative may go where its score, times this, is less than when it was mined.",
-        above=0,
-        key=LATER,
-    )
-    easy_below: float = option(
-        0.8, "Of `decayed`: and where its score is nearer to 0 than this; made for cosines.", above=0, key=LATER
-    )
 
     def identity(self) -> dict[str, Any]:
         """The options that may change what is mined."""
         return options_in_key(self)
 
-    @property
-    def waits(self) -> bool:
-        """Whether the training waits for what is mined, so that the same process may as well mine."""
-        return self.policy in ("synchronous", "never")
-
-    def never_again(self, training: LearningOptions, evaluated: bool, steps: int | None) -> str | None:
-        """Why `continuous` would mine nothing while it trains; None where it does, or another policy is chosen.
-
-        evaluated: whether there are evaluations. steps: how many there are in all; None where that is not known yet.
-        """
-        every = training.checkpoint_every, training.evaluate_every if evaluated else None
-        first = min((interval for interval in every if interval is not None), default=None)
-        if self.policy != "continuous" or (first is not None and (steps is None or first < steps)):
-            return None
-        below = f" below {steps}, the number of steps" if steps is not None else ""
-        return f"policy continuous: no checkpoint comes before the end: give options.checkpoint_every{below}"
-
     def problems(self) -> list[str]:
         lines = [*out_of_bounds(self)]
-        if (self.every is None) == (self.policy in ("every", "synchronous")):
-            lines.append(f"policy {self.policy}: {'give' if self.every is None else 'leave out'} every")
+        if self.every is None:
+            lines.append(f"policy {self.policy}: give every")
         if self.negatives > self.depth:
             lines.append(f"negatives must be {self.depth} (depth) or below, not {self.negatives}")
-        if self.policy == "never" and self.query_chunks > 1:
-            lines.append("policy never: leave out query_chunks, the other parts would never be trained on")
-        if self.replace == "decayed" and self.policy == "never":
-            lines.append("policy never mines once, and replaces nothing: leave replace out, or take another policy")
-        if self.replace == "decayed" and self.query_chunks > 1:
-            lines.append("replace decayed goes on from what the last refresh mined: leave out query_chunks")
-        if self.replace == "all" and {"decay", "easy_below"} & {*self.identity()}:
-            lines.append("decay and easy_below go with replace: decayed; leave them out, or give that too")
         return lines
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
@@ -279,11 +279,9 @@ class SearchBlocks(RunBlocks):
         if whole not in self.held:
             self.held.clear()
             texts, side = self.queries.texts[whole.start : whole.stop], self.context.spec.text_of
-            begun = self.context.folder / SCRATCH / "queries" / f"{whole.start}-{whole.stop}"
-            options = replace(self._options, begun=begun)
             with self.seconds.of("encode queries"):
                 self.held[whole] = encoder.encode(
-                    texts, "query" if side == "query" else "document", options, self.context.progress
+                    texts, "query" if side == "query" else "document", self._options, self.context.progress
                 )
         encoded = self.held[whole]
         return encoded if whole == part else encoded[part.start - whole.start : part.stop - whole.start]

@@ -13,12 +13,10 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import (
-    FREE,
     LATER,
     MEASURED,
     OF_QUERIES,
     Dimensions,
-    InputFile,
     LossSetting,
     Name,
     OwnCut,
@@ -37,7 +35,7 @@ from hardneg.losses import TEMPERATURE
 from hardneg.records.layout import HISTORY, MODEL_FOLDER, RUN, START
 from hardneg.records.types import PluginSetting, RankedList, StoredPrecision
 from hardneg.records.wording import counted
-from hardneg.registry.plugins import configure, load_plugin, needs_of, plugin_names
+from hardneg.registry.plugins import load_plugin, needs_of, plugin_names
 from hardneg.registry.protocols import Loss
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import KEPT, SCRATCH
@@ -276,9 +274,6 @@ class BatchOptions(OptionGroup):
         json_schema_extra=LATER,
         description="What that is made by: an encode stage, whose model encodes the queries, or a run of them.",
     )
-    batches_sources: Annotated[Name | None, InputFile("a query's id, a tab and the name of its source a line")] = Field(
-        default=None, json_schema_extra=FREE, description="A file that says which source each query is of."
-    )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         """An order that lacks what it is made by, or has what it does not take."""
@@ -291,21 +286,12 @@ class BatchOptions(OptionGroup):
         named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
         if not needs and self.batches_from is not None:
             yield f"batches_from: batches {what} are made by the queries alone; leave it out"
-        if self.batches_sources is not None and "sources" not in getattr(plugin, "takes", ()):
-            yield f"batches_sources: batches {what} have no use for sources; leave it out, or take one-source"
         for need in needs:
             part, words = _SOURCES[need]
             if self.batches_from is None:
                 yield f"batches_from: missing; {what} is made by {need}: name {words}"
             elif named is not None and part not in named.parts:
                 yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
-
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """More groups of the queries than there are queries, whichever split these are of."""
-        most = max((counts["queries"] for counts in collection["splits"].values()), default=0)
-        plugin = None if self.batches is None else configure("batches", self.batches)
-        if (refuses := getattr(plugin, "refuses", None)) and (reason := refuses(most)):
-            yield f"batches: {reason}"
 
 
 class EncoderOptions(ValidationOptions, TrainConfig):

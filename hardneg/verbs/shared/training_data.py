@@ -13,7 +13,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, with_positives
 from hardneg.formats.qrels import positives
-from hardneg.formats.queries import Queries, read_sources
+from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import NEGATIVES, RUN
@@ -149,8 +149,6 @@ def ordered(context: StageContext[BatchOptions], data: TrainingData) -> Training
         needs["vectors"] = encoded_queries(context, model, data.texts, "batches-queries")
     if "run" in plugin.needs:
         needs["run"] = lists_in_order(context.inputs["batches_from"].folder / RUN, data.query_ids)
-    if (sources := context.spec.batches_sources) is not None:
-        needs["sources"] = read_sources(Path(sources).expanduser(), data.query_ids)
     queries = replace(TrainingQueries(data.query_ids, data.positives), **needs)
     file = context.folder / SCRATCH / "batches.npy"
     if world().first and not file.exists():

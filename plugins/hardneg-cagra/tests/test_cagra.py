@@ -16,8 +16,8 @@ from hardneg_cagra.graph import as_faiss, links_of
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.open_store import DenseIndex
 from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime.progress import Silent
 from hardneg.testing import IndexTests

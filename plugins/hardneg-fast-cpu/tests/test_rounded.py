@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels.exact import exact_torch
+from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.open_store import open_store
 from hardneg.records.types import Hits
@@ -50,14 +50,13 @@ def _search(vectors: Vectors, queries: Vectors, k: int, *blocks: int | None) -> 
 def _float32_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many queries go through float32, search by search, as it goes."""
     asked: list[int] = []
-    searched = exact_torch.search_blocks
+    searched = exact.search_blocks
 
     def told(vectors: Any, queries: Vectors, k: int, blocks: Any, task: Any) -> Hits:
         asked.extend([len(queries)] if blocks.rough is None else [])
         return searched(vectors, queries, k, blocks, task)
 
-    monkeypatch.setattr(exact_torch, "search_blocks", told)
-    monkeypatch.setattr("hardneg.indexes.kernels.exact.exact.search_blocks", told)
+    monkeypatch.setattr(exact, "search_blocks", told)
     return asked
 
 
@@ -242,8 +241,9 @@ def test_a_folder_is_searched_on_several_devices_and_held_as_in_one_pass(tmp_pat
     vectors, queries = _spread(draws, 3000, 16), _spread(draws, 20, 16)
     vectors[2500:2600] = vectors[:100]
     folder, expected = write_encoded(tmp_path / "index", vectors), _each_pair(vectors, queries, 30)
-    ways: list[dict[str, Any]] = [{}, {"devices": ("cpu", "cpu")}, {"resident": 1 << 20}]
-    for more in ways:
-        found = open_store(folder, ExactOptions(512, 7, "cpu", **more)).search(queries, 30)
+    cpu = torch.device("cpu")
+    for devices, resident in (([cpu], 0), ([cpu, cpu], 0), ([cpu], 1 << 20)):
+        monkeypatch.setattr(ExactOptions, "everywhere", devices)
+        found = open_store(folder, ExactOptions(512, 7, "cpu", resident)).search(queries, 30)
         assert np.array_equal(found.rows, expected.rows) and np.array_equal(found.scores, expected.scores)
     assert asked == []

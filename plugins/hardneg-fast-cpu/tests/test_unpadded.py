@@ -3,6 +3,7 @@
 A GPU's kernel is played by attention to each text, one after the other.
 """
 
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hardneg_fast_cpu import attention, passes
 from hardneg_fast_cpu.packing import Packing, keeps_apart
+from plain import without_package
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -92,7 +94,8 @@ def encoder_of(folder: Path, name: str) -> Encoder:
 
 
 def encoded(encoder: Encoder, kind: Any, way: Any = "auto", budget: int = 400) -> Any:
-    return encoder.encode(MIXED, kind, EncodeOptions(budget, "fp32", attention=way))
+    with without_package() if way == "sdpa" else nullcontext():
+        return encoder.encode(MIXED, kind, EncodeOptions(budget, "fp32"))
 
 
 @pytest.mark.parametrize("name", [*THREE, *OTHERS])

@@ -157,7 +157,7 @@ def test_what_cannot_be_had_is_told(folder, values, options, said):
 def test_what_a_folder_says_is_told_before_it_is_opened(folder, tmp_path):
     contract = LateInteraction().contract(folder)
     assert (contract.similarity, contract.query_length, contract.document_length) == ("maxsim", 12, 24)
-    assert (contract.query_prompt, contract.dimension, contract.normalised, contract.odd) == ("[Q] ", 16, True, ())
+    assert (contract.query_prompt, contract.dimension, contract.normalised) == ("[Q] ", 16, True)
     assert resolve(ModelSpec(str(folder))).shape.vector == 16
     assert resolve(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).shape.vector == 8
 

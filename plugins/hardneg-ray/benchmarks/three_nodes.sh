@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # A recipe on three "machines" (network namespaces on one bridge), against the same recipe in one process.
 #
-#   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill] [shards]
+#   sudo plugins/hardneg-ray/benchmarks/three_nodes.sh [kill]
 #
 # The first has the command and Ray's head, the others an actor each; all see one store. With `kill` the second one's Ray
-# is killed after its first block. With `shards` the index is in two.
+# is killed after its first block.
 # Needs root, iproute2 and the environment of `make test`. PYTHON names its interpreter; the default is .venv/bin/python.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
@@ -44,13 +44,9 @@ PYTHONPATH=plugins/hardneg-ray/tests "$python" - "$work" "$@" <<'PYTHON'
 import sys
 from pathlib import Path
 
-import yaml
 from small_work import recipe
 
-path = recipe(Path(sys.argv[1]))
-tree = yaml.safe_load(path.read_text())
-tree["stages"]["index"] |= {"shards": 2} if "shards" in sys.argv else {}
-path.write_text(yaml.safe_dump(tree, sort_keys=False))
+recipe(Path(sys.argv[1]))
 PYTHON
 cd "$work"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.doors.trainer.callback import CarryingBatchSampler, RefreshSchedule
+from hardneg.doors.trainer.refresher import CarryingBatchSampler, RefreshSchedule
 
 
 @pytest.mark.parametrize(

@@ -104,5 +104,5 @@ def test_building_holds_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest
 
 def test_a_seed_of_any_size_is_one_of_faiss() -> None:
     clustering = SimpleNamespace()
-    Training("ivf", sample=40, least=4, seed=2**31 + 5, what="lists").settle(clustering)
+    Training("ivf", sample=40, least=4, seed=2**31 + 5, what="lists").settle(SimpleNamespace(cp=clustering))
     assert vars(clustering) == {"seed": 5, "min_points_per_centroid": 1, "max_points_per_centroid": 40}

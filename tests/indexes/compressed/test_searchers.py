@@ -11,7 +11,7 @@ from hardneg.indexes.backends import product
 from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import Binary
-from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.open_store import DenseIndex
 from hardneg.records.errors import UsageError
 from hardneg.registry.protocols import DenseSearcher, ProductSearcher
 from hardneg.runtime.progress import Silent

@@ -13,10 +13,9 @@ from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat
-from hardneg.indexes.dense import DenseIndex
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.open_store import form_in, open_store
+from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.runtime.progress import Silent
 
 

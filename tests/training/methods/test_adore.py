@@ -3,10 +3,8 @@
 import hashlib
 import os
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import forked
@@ -21,8 +19,7 @@ from toy import toy_data
 from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.lambda_rank import LambdaLoss
-from hardneg.losses.ranknet import RankNet
+from hardneg.losses.pairwise import LambdaLoss, RankNet
 from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest
@@ -96,7 +93,6 @@ def test_the_queries_learn_and_the_documents_stay(data, index, tmp_path, schedul
     assert weights_digest(way.encoder.documents) == documents
     assert weights_digest(way.encoder.module) != queries
     assert before == [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
-    assert 0 <= way.search_share < 1
 
 
 @pytest.mark.parametrize("loss", [RankNet(), InfoNCE(negatives="own"), LambdaLoss(cut=3, weight="exact")], ids=repr)
@@ -159,33 +155,6 @@ def test_lists_that_are_gone_are_told(data, index, tmp_path):
     next(tmp_path.glob("lists-*")).unlink()
     with pytest.raises(TrainingError, match="the lists of step 4 are gone: remove"):
         way.prepare(5)
-
-
-@pytest.mark.parametrize(("schedule", "searches"), [("dynamic", 12), ("refreshed", 2), ("static", 0), ("random", 0)])
-def test_the_clock_counts_searches_alone(data, index, tmp_path, monkeypatch, schedule, searches):
-    """A search takes a second of a clock made for this, a look ten; the rest of a step takes five."""
-    seconds = [0.0]
-    monkeypatch.setattr("hardneg.runtime.progress.time", SimpleNamespace(perf_counter=lambda: seconds[0]))
-    monkeypatch.setattr("hardneg.training.methods.adore.ahead", map)  # another thread would move the clock of a search
-
-    def lasting(method: Callable[..., Any], length: float) -> Callable[..., Any]:
-        def slow(*args: Any) -> Any:
-            seconds[0] += length
-            return method(*args)
-
-        return slow
-
-    searcher = open_index(index)
-    slow: Any = SimpleNamespace(search=lasting(searcher.search, 1.0), vectors=searcher.vectors)
-    way = approach(schedule, data, slow, tmp_path)
-    way.encoder.encode = lasting(way.encoder.encode, 5.0)  # type: ignore[method-assign]
-    way.watch = lasting(lambda step: {}, 10.0)
-    way.examples.ask = lasting(way.examples.ask, 5.0)  # type: ignore[method-assign]
-    run(way, tmp_path, max_steps=6)
-    encoded = 5.0 * searches if schedule == "refreshed" else 0.0
-    assert (way.seconds.get("search", 0.0), way.seconds["looking"]) == (searches, 7 * 10.0)
-    assert way.seconds["training"] == 12 * 5.0 + encoded + searches
-    assert way.search_share == searches / way.seconds["training"]
 
 
 def start(toy: Path, index: Path, folder: Path, schedule: str, killed_at: int) -> int:

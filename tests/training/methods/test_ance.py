@@ -16,9 +16,9 @@ from hardneg.formats.negatives import NegativesFile, read_negatives, write_negat
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples
-from hardneg.training.loop import TrainingResult, numbers
+from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining
-from hardneg.training.refresh.folder import RefreshFolder, kept, kept_since_before
+from hardneg.training.refresh.folder import kept
 from hardneg.training.refresh.refresh_options import RefreshOptions
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
@@ -60,18 +60,6 @@ def test_the_first_negatives_are_used_until_the_first_refresh(toy_folder, tmp_pa
     assert uses(result) == [(None, None), (None, None), (0, 1), (0, 2)]
 
 
-def test_the_tracker_hears_of_refreshes_too(toy_folder, tmp_path, monkeypatch):
-    from accelerate import Accelerator
-
-    logged: list[dict[str, Any]] = []
-    monkeypatch.setattr(Accelerator, "log", lambda self, values, step: logged.append({"step": step, **values}))
-    chosen = {"max_steps": 2, "batch_size": 4}
-    run(approach(toy_folder, tmp_path, {0: 0, 1: 1}, **chosen), tmp_path, **chosen)
-    told = [{name: row.get(name) for name in ("step", "refresh", "lag", "kept")} for row in logged]
-    assert told == [{"step": 1, "refresh": 0, "lag": 0, "kept": None}, {"step": 2, "refresh": 1, "lag": 0, "kept": 0.5}]
-    assert numbers({"a": 1, "b": {"c": 0.5, "d": "text"}, "e": [1]}) == {"a": 1, "b/c": 0.5}
-
-
 def test_what_was_there_before_is_counted_by_query(tmp_path):
     """q1 keeps one of two, q2 all; q3 is new, q4 has none."""
 
@@ -83,7 +71,6 @@ def test_what_was_there_before_is_counted_by_query(tmp_path):
     before = written("a", {"q1": ["d1", "d2"], "q2": ["d3"], "q4": ["d1"]})
     assert kept(written("b", {"q1": ["d2", "d9"], "q2": ["d3"], "q3": ["d1"], "q4": []}), before) == 0.75
     assert kept(written("c", {"q7": ["d1"]}), before) is None
-    assert kept_since_before(RefreshFolder(tmp_path), 3, before) is None
 
 
 def test_nothing_to_train_on_is_an_error(toy_folder, tmp_path):
@@ -151,7 +138,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
 
 def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
     way = approach(toy_folder, tmp_path, {})
-    more = [way.encoder, way._data, way._options, RefreshOptions("continuous", query_chunks=13)]
+    more = [way.encoder, way._data, way._options, RefreshOptions("every", 5, query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
         AnceTraining(*more, way._provider)
 
@@ -159,7 +146,7 @@ def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
 def test_the_run_is_another_with_other_refreshes(toy_folder, tmp_path):
     way, first = approach(toy_folder, tmp_path, {}), approach(toy_folder, tmp_path, {}, first=True)
     other = approach(toy_folder, tmp_path, {})
-    other._refreshing = RefreshOptions("continuous", depth=100)
+    other._refreshing = RefreshOptions("every", 5, depth=100)
     assert len({way.digest(), first.digest(), other.digest()}) == 3
     assert way.digest() == approach(toy_folder, tmp_path, {}).digest()
 

@@ -10,7 +10,7 @@ from query_toy import DEPTH, TwinBags, joint, run, write_index
 from toy import options, toy_data
 
 from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.losses.lambda_rank import LambdaLoss
+from hardneg.losses.pairwise import LambdaLoss
 from hardneg.runtime.progress import Silent
 from hardneg.training.methods.adore import JpqTraining, code_products
 from hardneg.training.optimizers import make_optimizer

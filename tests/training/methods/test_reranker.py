@@ -12,10 +12,9 @@ from toy import Interrupted, toy_data
 from two_processes import results
 
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.losses.bce import Bce, TwoClass
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.listwise import ListNet
-from hardneg.losses.ranknet import RankNet
+from hardneg.losses.pairwise import Bce, RankNet, TwoClass
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import RankedList
 from hardneg.rerankers.pair_scoring import PairScorer

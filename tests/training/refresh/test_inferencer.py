@@ -118,8 +118,8 @@ def test_it_mines_from_the_start_and_from_the_newest_checkpoint_that_is_due(sett
     until_idle(settings)
     assert steps(settings) == [0, 20]
     checkpoint(settings, 29)
-    until_idle(replace(settings, options=replace(settings.options, policy="continuous", every=None)))
-    assert steps(settings) == [0, 20, 29]
+    until_idle(settings)
+    assert steps(settings) == [0, 20]
 
 
 def test_negatives_to_begin_with_stand_for_the_start(settings):

@@ -40,7 +40,7 @@ def mine(
     encoder: Encoder, toy: Path, folder: Path, number: int = 0, step: int = 0, seed: int = 1, **more: Any
 ) -> tuple[Refresh, NegativesFile]:
     data = replace(toy_data(toy), negatives=None)
-    options = RefreshOptions("continuous", **{"depth": 10, "negatives": 4, "precision": "fp32", **more})
+    options = RefreshOptions("every", 5, **{"depth": 10, "negatives": 4, "precision": "fp32", **more})
     place = RefreshFolder(folder)
     made = mine_refresh([encoder], Mining(data, options, seed), place, number, step)
     assert place.newest() == made
@@ -70,7 +70,7 @@ def test_the_top_is_kept_in_order_without_positives_and_copies(encoder, toy_fold
 @pytest.mark.parametrize("backend", [Flat(), IvfFlat(lists=4, nprobe=4), Hnsw(m=8)], ids=lambda one: type(one).__name__)
 def test_an_index_is_built_and_searched(backend, encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
-    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
+    options = RefreshOptions("every", 5, depth=40, negatives=5, choice="top", precision="fp32")
     exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
     place = RefreshFolder(tmp_path / "made")
     (place.vectors(0) / "searched").mkdir(parents=True)
@@ -84,7 +84,7 @@ def test_an_index_is_built_and_searched(backend, encoder, toy_folder, tmp_path):
 
 def test_a_coarse_index_finds_other_negatives(encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
-    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32")
+    options = RefreshOptions("every", 5, depth=40, negatives=5, choice="top", precision="fp32")
     place, coarse = RefreshFolder(tmp_path / "made"), IvfFlat(lists=8, nprobe=1)
     mine_refresh([encoder], Mining(data, options, 1, backend=coarse), place, 0, 0)
     exact = mine(encoder, toy_folder, tmp_path / "exact", choice="top", depth=40, negatives=5)[1]
@@ -94,7 +94,7 @@ def test_a_coarse_index_finds_other_negatives(encoder, toy_folder, tmp_path):
 
 def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_folder, tmp_path):
     data = replace(toy_data(toy_folder), negatives=None)
-    options = RefreshOptions("continuous", depth=40, negatives=5, choice="top", precision="fp32", without_answers=True)
+    options = RefreshOptions("every", 5, depth=40, negatives=5, choice="top", precision="fp32", without_answers=True)
     best = [doc_id for doc_id in top(encoder, toy_folder, 3, 40) if doc_id != "p3"]
     bad = data.corpus.documents_at(data.corpus.rows(best[:1]))[0].text
     answers = PassageAnswers(data.corpus, {"q3": (bad,)})
@@ -103,7 +103,7 @@ def test_documents_with_an_answer_and_excluded_ones_are_left_out(encoder, toy_fo
     texts: Any = SimpleNamespace(answers=lambda match: answers, collection=collection, **apart)
     place = RefreshFolder(tmp_path)
     made = mine_refresh([encoder], Mining(data, options, 1, Filters.of(texts, [], "string", {})), place, 0, 0)
-    assert made.dropped["answer"] >= 1 and made.dropped["excluded"] == 2 and place.newest() == made
+    assert made.counts["dropped as answer"] >= 1 and made.counts["dropped as excluded"] == 2 and place.newest() == made
     negatives = list(read_negatives(place.negatives(0))[3].negatives)
     texts = data.corpus.contents(data.corpus.rows(negatives))
     assert len(texts) == 5 and bad not in texts and best[1] not in negatives
@@ -136,9 +136,9 @@ def test_nothing_to_train_on_is_not_published(encoder, toy_folder, tmp_path, mon
     place = RefreshFolder(tmp_path)
     told = "refresh 5: nothing to train on: none of its 2 queries, of 12 in all, has a pos"
     with pytest.raises(TrainingError, match=told):
-        mine_refresh([encoder], Mining(data, RefreshOptions("continuous", query_chunks=6), 1), place, 5, 0)
+        mine_refresh([encoder], Mining(data, RefreshOptions("every", 5, query_chunks=6), 1), place, 5, 0)
     everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
-    mining = Mining(replace(data, positives=everything), RefreshOptions("continuous", depth=10, negatives=4), 1)
+    mining = Mining(replace(data, positives=everything), RefreshOptions("every", 5, depth=10, negatives=4), 1)
     with pytest.raises(TrainingError, match="refresh 0: nothing to train on: the top 10 of each of its 12 queries"):
         mine_refresh([encoder], mining, place, 0, 0)
     assert place.numbers() == [] and place.records() == [] and not list(tmp_path.glob("*.partial"))
@@ -205,9 +205,6 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
         assert codes(processes) == [0] * number
         made = [out / "refreshes" / f"{refresh:06d}" / "negatives.arrow" for refresh in (0, 1)]
         files.append([path.read_bytes() for path in made])
-        first, second = (read_negatives(path) for path in made)
-        kept = [len({*one.negatives} & {*two.negatives}) for one, two in zip(first, second, strict=True)]
-        assert 0.4 < sum(kept) / sum(len(one.negatives) for one in first) < 0.6
         assert sorted(path.name for path in (out / "refreshes").iterdir()) == ["000000", "000001", "lock", "made.jsonl"]
     assert files[0] == files[1]
     assert (tmp_path / "1" / "blocks-0").read_text() == "[0, 1, 2] 1\n"

@@ -5,9 +5,7 @@ import torch
 
 from hardneg.records.errors import UsageError
 from hardneg.runtime.distributed import World
-from hardneg.training.options import TrainOptions
-from hardneg.training.refresh.folder import Refresh, refresh_facts
-from hardneg.training.refresh.inferencer import due
+from hardneg.training.refresh.folder import refresh_facts
 from hardneg.training.refresh.mining import chunk, known_to_be_relevant
 from hardneg.training.refresh.refresh_options import (
     Devices,
@@ -23,34 +21,12 @@ from hardneg.training.refresh.refresh_options import (
     [
         (RefreshOptions("every"), ["policy every: give every"]),
         (RefreshOptions("synchronous"), ["policy synchronous: give every"]),
-        (RefreshOptions("continuous", 5), ["policy continuous: leave out every"]),
-        (RefreshOptions("never", 5), ["policy never: leave out every"]),
-        (RefreshOptions("never", query_chunks=2), ["policy never: leave out query_chunks"]),
         (RefreshOptions("every", 0, depth=0), ["every must be 1", "depth must be 1", "negatives must be 0 (depth)"]),
         (RefreshOptions("every", 10), []),
-        (RefreshOptions("continuous"), []),
     ],
 )
 def test_options_that_make_no_sense(options, told):
     assert [line[: len(start)] for line, start in zip(options.problems(), told, strict=True)] == told
-
-
-@pytest.mark.parametrize(
-    ("training", "evaluated", "steps", "told"),
-    [
-        (TrainOptions(), False, 100, "below 100, the number of steps"),
-        (TrainOptions(), False, 1001, None),
-        (TrainOptions(checkpoint_every=100), False, 100, "below 100"),
-        (TrainOptions(checkpoint_every=None), False, None, "give options.checkpoint_every"),
-        (TrainOptions(), False, None, None),
-        (TrainOptions(evaluate_every=50), True, 100, None),
-        (TrainOptions(evaluate_every=50), False, 100, "below 100"),
-    ],
-)
-def test_a_checkpoint_comes_before_the_end(training, evaluated, steps, told):
-    found = RefreshOptions("continuous").never_again(training, evaluated, steps)
-    assert (found is None) if told is None else (found is not None and told in found)
-    assert RefreshOptions("every", 500).never_again(training, evaluated, steps) is None
 
 
 def test_five_parts_of_the_queries_are_all_of_them_and_the_last_has_the_remainder():
@@ -65,14 +41,6 @@ def test_the_last_positive_alone_is_known_where_the_published_program_is_followe
     known = {"q1": ["d3", "d1"], "q2": ["d2"]}
     assert known_to_be_relevant(known, RefreshOptions(excluded="last")) == {"q1": ["d1"], "q2": ["d2"]}
     assert known_to_be_relevant(known, RefreshOptions()) == known
-
-
-def test_when_the_next_checkpoint_is_due():
-    every, mined = RefreshOptions("every", 10), Refresh(3, 25, 0, 0)
-    assert due(every, None, 0) == 0 and due(every, None, 10) == 10
-    assert due(every, Refresh(0, 0, 0, 0), 0) == 10
-    assert due(every, mined, 0) == 30
-    assert due(RefreshOptions("continuous"), mined, 0) == 26
 
 
 def test_threads_by_share():

@@ -24,14 +24,9 @@ def recipe(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Path:
     parts = {"policy": "synchronous", "every": 4, "depth": 10, "negatives": 4, "query_chunks": 2}
     kept["ance"] = ANCE
     kept["parts"] = {**ANCE, "negatives": "static", "refresh": {**parts, "choice": "top", "excluded": "last"}}
-    kept["decayed"] = {**ANCE, "refresh": {**ANCE["refresh"], "replace": "decayed", "decay": 1.0, "easy_below": 2.0}}
     miner = {"name": "pos-percent", "share": 0.99, "depth": 10, "count": 8}
     kept["guarded"] = {**ANCE, "miner": miner, "filters": ["near-copies"]}
-    kept["never"] = {**ANCE, "refresh": {"policy": "never", "depth": 10, "negatives": 4}}
-    kept["fixed"] = {**kept["never"], "negatives": "static"}
-    kept["plain"] = {**ANCE, "stage": "train", "negatives": "static"}
-    del kept["plain"]["refresh"]
-    kept["beside"] = {**ANCE, "refresh": {"policy": "continuous", "depth": 10, "negatives": 4}}
+    kept["beside"] = {**ANCE, "refresh": {"policy": "every", "every": 3, "depth": 10, "negatives": 4}}
     return write_recipe(folder / "refreshed.yaml", {**tree, "stages": kept, "presets": {}})
 
 

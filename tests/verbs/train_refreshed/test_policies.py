@@ -1,7 +1,5 @@
 """What stage `train-refreshed` learns from: by each policy, miner, choice and index."""
 
-import json
-
 import pytest
 from verbs.train_refreshed.runs import make, uses, weights
 
@@ -22,15 +20,6 @@ def test_a_synchronous_run_mines_at_every_multiple(recipe, store):
     assert notes[-1].startswith("ance: refreshes made 3, refreshes used 3, mean lag 1.5")
     card = (artifact.path / "model" / "README.md").read_text()
     assert "4 a query of the model's own top 10, refreshed: synchronous, 4 steps" in card
-
-
-def test_only_what_has_decayed_is_replaced(recipe, store):
-    """All stay where no score is easy; in this training most scores fall from one refresh to the next."""
-    for settings, shares in ((["easy_below=1e-6"], (0.99, 1.0)), ([], (0.0, 0.95))):
-        artifact, _ = make(recipe, store, "decayed", *(f"stages.decayed.refresh.{setting}" for setting in settings))
-        lines = map(json.loads, (artifact.path / "history.jsonl").read_text().splitlines())
-        kept = [record["kept"] for record in lines if "kept" in record]
-        assert len(kept) == 2 and shares[0] <= min(kept) and max(kept) <= shares[1]
 
 
 def test_any_miner_mines_and_its_drops_are_counted(recipe, store):
@@ -55,17 +44,9 @@ def test_negatives_to_begin_with_and_parts_of_the_queries(recipe, store):
     assert uses(artifact) == [(None, None)] * 4 + [(1, lag) for lag in range(4)] + [(2, lag) for lag in range(4)]
 
 
-def test_never_keeps_the_first_lists(recipe, store):
-    assert uses(make(recipe, store, "never")[0]) == [(0, step) for step in range(12)]
-    artifact, _ = make(recipe, store, "fixed")
-    assert uses(artifact) == [(None, None)] * 12
-    assert artifact.facts["refreshes made"] == 0 and "mean lag" not in artifact.facts
-    assert weights(artifact) == weights(make(recipe, store, "plain")[0])
-
-
 @pytest.mark.slow
 def test_beside_the_training(recipe, store):
-    longer = ["stages.beside.options.max_steps=60", "stages.beside.options.checkpoint_every=10"]
+    longer = ["stages.beside.options.max_steps=60", "stages.beside.refresh.every=10"]
     artifact, notes = make(recipe, store, "beside", *longer)
     used = uses(artifact)
     assert len(used) == 60 and used[0] == (0, 0) and all(lag >= 0 for _, lag in used)

@@ -98,15 +98,12 @@ def _located(adapter: AdapterSpec) -> Location:
 def settings_in(folder: Path) -> AdapterSpec:
     """The settings of a trained adapter."""
     config = check_adapter(folder)
-    peft_type = str(config["peft_type"]).lower()
-    if peft_type == "lora":
-        peft_type = "dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else peft_type
-    targets, alpha = config.get("target_modules"), config.get("lora_alpha", config.get("alpha"))
+    targets = config.get("target_modules")
     return AdapterSpec(
-        type=peft_type,  # type: ignore[arg-type]
+        type="dora" if config.get("use_dora") else "rslora" if config.get("use_rslora") else "lora",
         rank=int(config.get("r") or 8),
-        alpha=float(alpha or 8),
-        dropout=float(config.get("lora_dropout", config.get("module_dropout")) or 0),
+        alpha=float(config.get("lora_alpha") or 8),
+        dropout=float(config.get("lora_dropout") or 0),
         target_modules=targets if isinstance(targets, str) else tuple(sorted(targets or ())),
     )
 
@@ -127,9 +124,9 @@ def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
     try:
         targets = content.get("target_modules", AUTO)
         adapter = AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
-        problems = adapter.problems()
-    except (TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: adapter: not an adapter's settings: save the model again") from error
+        problems = "; ".join(adapter.problems())
+    except (TypeError, AttributeError):
+        problems = "adapter: not an adapter's settings"
     if problems:
-        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+        raise ModelError(f"{path}: {problems}: save the model again")
     return adapter

@@ -1,12 +1,12 @@
 """The spec of an adapter in a recipe: the folder of a trained one, or the settings of a new one."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
-AdapterType = Literal["lora", "rslora", "dora", "loha", "lokr"]
+AdapterType = Literal["lora", "rslora", "dora"]
 Save = Literal["merged", "apart"]
 
-TYPES = ("lora", "rslora", "dora", "loha", "lokr")
+TYPES = ("lora", "rslora", "dora")
 AUTO = "auto"
 
 
@@ -16,14 +16,13 @@ class AdapterSpec:
 
     source: a folder or hub id of a trained adapter, as peft saves it; without one a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
-    type: `lora`; `rslora` (scaled by the root of the rank); `dora`; `loha`; `lokr`.
+    type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
     rank: that of the matrices. alpha: their product is scaled by alpha / rank.
     dropout: of what goes into the adapter.
     target_modules: ends of the names of the linear layers that get one; `auto` is all those in the layers.
     save: `merged` writes the base with the adapter in its weights; `apart` writes the adapter and its base's name.
 
-    Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024); Hyeon-Woo
-    et al., FedPara (ICLR 2022); Yeh et al., LyCORIS (ICLR 2024).
+    Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
     """
 
     source: str | None = None
@@ -65,18 +64,12 @@ class AdapterSpec:
             lines.append("adapter.target_modules names no layers: give ends of their names, or leave it out")
         if self.save not in ("merged", "apart"):
             lines.append(f"adapter.save is {self.save!r}: it can be merged or apart")
-        if self.save == "apart" and self.type not in _READ_BACK:
-            lines.append(f"adapter.save is 'apart': transformers cannot read back {self.type}: set save: merged")
-        return [*lines, *self._beside_source()]
-
-    def _beside_source(self) -> list[str]:
-        """Settings of a new adapter beside the source of a trained one, and the other way round."""
-        if self.source is None:
-            return ["adapter.revision is that of a source: give one, or leave it out"] if self.revision else []
-        defaults = {field.name: field.default for field in fields(self)}
-        changed = [name for name, value in self.settings().items() if value != defaults[name]]
-        names = ", ".join(f"adapter.{name}" for name in changed)
-        return [f"{names}: a trained adapter has its own: leave out, or leave out source"] if changed else []
-
-
-_READ_BACK = ("lora", "rslora", "loha", "lokr")
+        if self.save == "apart" and self.type == "dora":
+            lines.append("adapter.save is 'apart': transformers cannot read back dora: set save: merged")
+        if self.source is None and self.revision:
+            lines.append("adapter.revision is that of a source: give one, or leave it out")
+        changed = [name for name, value in self.settings().items() if value != getattr(AdapterSpec, name)]
+        if self.source is not None and changed:
+            names = ", ".join(f"adapter.{name}" for name in changed)
+            lines.append(f"{names}: a trained adapter has its own: leave out, or leave out source")
+        return lines

@@ -115,16 +115,11 @@ def _layers(module: nn.Module) -> Iterator[Any]:
 def _new(model: nn.Module, adapter: AdapterSpec) -> Any:
     import peft
 
-    targets = adapter.targets or layer_targets(model)
-    if adapter.type in ("loha", "lokr"):
-        config = peft.LoHaConfig if adapter.type == "loha" else peft.LoKrConfig
-        alpha: Any = adapter.alpha  # an integer by peft's annotation; others work
-        return config(r=adapter.rank, alpha=alpha, module_dropout=adapter.dropout, target_modules=list(targets))
     return peft.LoraConfig(
         r=adapter.rank,
         lora_alpha=adapter.alpha,  # type: ignore[arg-type]
         lora_dropout=adapter.dropout,
-        target_modules=list(targets),
+        target_modules=list(adapter.targets or layer_targets(model)),
         use_rslora=adapter.type == "rslora",
         use_dora=adapter.type == "dora",
     )

@@ -14,9 +14,8 @@ from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
 from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.backend import TokenSource, cut, own_backend
 from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens.tokens import Tokens, cut, own_backend
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
@@ -38,17 +37,15 @@ class StaticEncoder(Encoder):
         return [Bag(table.embedding), *rest]
 
     def tokenise(self, texts: Sequence[str], side: Side) -> Tokens:
-        """The token ids of the texts with their side's prompt, truncated to its length; an empty text has no token."""
-        prompt = self.spec.prompt(side)
-        prompted = [prompt + text for text in texts] if prompt else list(texts)
-        return tokenise(route(self.module, side)[0].tokenizer, prompted, self.spec.length(side))
+        """The token ids of the texts with their side's prompt, without special tokens; an empty text has no token.
 
-    def token_source(self) -> TokenSource:
-        """What the ids of documents depend on, without special tokens."""
-        tokenizer = route(self.module, "document")[0].tokenizer
-        prompt, length = self.spec.prompt("document"), self.spec.length("document")
-        plain = own_backend(tokenizer, tokenizer)
-        return plain.source(prompt=prompt, length=length, left=_keeps_the_end(tokenizer), framed=False)
+        Of each text its side's length is kept, at the end that the tokenizer's own truncation keeps.
+        """
+        tokenizer, prompt = route(self.module, side)[0].tokenizer, self.spec.prompt(side)
+        left = (tokenizer.truncation or {}).get("direction") == "left"
+        whole = own_backend(tokenizer, tokenizer).ids([prompt + text for text in texts])
+        ids, offsets = cut(whole, self.spec.length(side), left)
+        return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
         """The documents with their prompt, cut into segments of any length.
@@ -75,20 +72,6 @@ class Bag(nn.Module):
         return features
 
 
-def tokenise(tokenizer: "Tokenizer", texts: Sequence[str], length: int) -> Tokens:
-    """Tokenises texts by a tokenizer of the tokenizers library, without special tokens.
-
-    Of each text `length` tokens are kept, at the end that the tokenizer's own truncation keeps.
-    """
-    left = _keeps_the_end(tokenizer)
-    ids, offsets = cut(own_backend(tokenizer, tokenizer).ids(texts), length, left)
-    return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
-
-
-def _keeps_the_end(tokenizer: "Tokenizer") -> bool:
-    return (tokenizer.truncation or {}).get("direction") == "left"
-
-
 def _plain(tokenizer: "Tokenizer") -> Any:
     """The tokenizer in the class of transformers, without special tokens."""
     from tokenizers import Tokenizer
@@ -99,24 +82,6 @@ def _plain(tokenizer: "Tokenizer") -> Any:
     backend.no_truncation()
     backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     return PreTrainedTokenizerFast(tokenizer_object=backend)
-
-
-def bound(tokenizer: "Tokenizer", lengths: Sequence[int]) -> None:
-    """Makes a tokenizer truncate texts to the longest length of any side, at the same end as before."""
-    truncation = tokenizer.truncation
-    direction = truncation["direction"] if truncation else "right"
-    if max(lengths) < UNBOUNDED:
-        tokenizer.enable_truncation(max(lengths), direction=direction)
-    else:
-        tokenizer.no_truncation()
-
-
-def table_module(tokenizer: "Tokenizer", table: Tensor) -> nn.Module:
-    """A `StaticEmbedding` of trainable float32 weights."""
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-
-    module: nn.Module = StaticEmbedding(tokenizer, embedding_weights=table.to(torch.float32))
-    return module
 
 
 _NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")
@@ -130,6 +95,7 @@ def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -
         ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
 
     spec, contract = model.full, model.contract
@@ -139,7 +105,7 @@ def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -
         whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
         modules = list(whole.float().children())
     else:
-        modules = [table_module(Tokenizer.from_file(str(files.tokenizer)), read_table(files))]
+        modules = [StaticEmbedding(Tokenizer.from_file(str(files.tokenizer)), embedding_weights=read_table(files))]
     encoder = _encoder(modules, spec, device)
     with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
     return encoder
@@ -151,6 +117,7 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
     Raises:
         ModelError: its weights have no token table, or the folder cannot be opened.
     """
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from transformers import AutoTokenizer
 
     spec, folder = model.full, model.path
@@ -166,16 +133,21 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
     if options.sif is not None:
         table = table * sif_weights(len(table), options.sif)[:, None]
     backend.no_truncation()
-    return _encoder([table_module(backend, table)], spec, device)
+    return _encoder([StaticEmbedding(backend, embedding_weights=table.float())], spec, device)
 
 
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
     modules = folded(modules, spec.name)
     whole = nn.Sequential(*modules)
     sides = {side: route(whole, side) for side in SIDES}
+    longest = max(spec.length(side) for side in SIDES)
     for table, *_ in sides.values():
         check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
-        bound(table.tokenizer, [spec.length(side) for side in SIDES])
+        if longest < UNBOUNDED:  # truncates at the same end as before
+            direction = (table.tokenizer.truncation or {}).get("direction", "right")
+            table.tokenizer.enable_truncation(longest, direction=direction)
+        else:
+            table.tokenizer.no_truncation()
     if has_twins(whole):
         arranged = [twins(*(with_head(sides[side], spec) for side in SIDES))]
     else:

@@ -84,37 +84,28 @@ def static_contract(folder: Path, files: TableFiles | None, dimension: int | Non
         ModelError: the folder has no whole model.
     """
     config: dict[str, Any] = {}
+    own: dict[str, Any] = {"similarity": "cosine"}
     length: Any = UNBOUNDED
-    similarity, normalised = "cosine", True
+    normalised = True
     if files is not None:
         check_table(files)
         config = json_object(folder / CONFIG) if files.modules else {}
         normalised = [*module_folders(folder).values()][-1] == "Normalize" if files.modules else files.normalised
-        truncation, shape, declared = (
-            json_object(files.tokenizer).get("truncation"),
-            table_shape(files),
-            own_similarity(config),
-        )
-        similarity, dimension = "cosine" if declared == "dot" and normalised else declared, shape and shape[1]
+        declared, shape = own_similarity(config), table_shape(files)
+        own["similarity"], dimension = "cosine" if declared == "dot" and normalised else declared, shape and shape[1]
+        truncation = json_object(files.tokenizer).get("truncation")
         length = truncation.get("max_length") if isinstance(truncation, dict) else UNBOUNDED
         if isinstance(length, bool) or not isinstance(length, int) or length < 1:
             raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
     prompts = own_prompts(config, folder)
-    own: dict[str, Any] = {
-        "similarity": similarity,
-        **{f"{side}_prompt": prompts[side] for side in SIDES},
-        **{f"{side}_length": length for side in SIDES},
-        **(saved_values(folder) if files is not None else {}),
-    }
+    own |= {f"{side}_prompt": prompts[side] for side in SIDES} | {f"{side}_length": length for side in SIDES}
     return Contract(
-        **own,
-        prompts=prompts if files is not None else {},
+        **(own if files is None else own | saved_values(folder)),
+        prompts={} if files is None else prompts,
         default_prompt_name=config.get("default_prompt_name"),
         pooling="mean",
         normalised=normalised,
         dimension=dimension,
         truncate_dim=config.get("truncate_dim"),
         dtype="float32",
-        chat=False,
-        odd=(),
     )

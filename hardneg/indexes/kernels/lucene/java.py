@@ -106,8 +106,13 @@ def start_java() -> None:
     if jnius_config.vm_running:
         return
     java = find_java()
+    options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
+    if java.version >= 23:
+        options.append("--sun-misc-unsafe-memory-access=allow")  # else Lucene's use of it is warned of
+    if java.has_vector:
+        options.append("--add-modules=jdk.incubator.vector")
     jnius_config.add_classpath(str(_anserini()))
-    jnius_config.add_options(*_options(java))
+    jnius_config.add_options(*options)
     with _java_home(java.home), _captured_stderr() as said:
         try:
             import jnius
@@ -120,22 +125,11 @@ def start_java() -> None:
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
 
 
-def _options(java: Java) -> list[str]:
-    options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
-    if java.version >= 23:
-        options.append("--sun-misc-unsafe-memory-access=allow")  # else Lucene's use of it is warned of
-    if java.has_vector:
-        options.append("--add-modules=jdk.incubator.vector")
-    return options
-
-
 def _anserini() -> Path:
-    package = find_spec("pyserini")
-    folders = [Path(folder) for folder in (package.submodule_search_locations or ())] if package else []
-    if named := os.environ.get("ANSERINI_CLASSPATH"):
-        jars = sorted(Path(named).glob("anserini-*-fatjar.jar"))
-    else:
-        jars = [jar for folder in folders for jar in sorted(folder.glob("resources/jars/anserini-*-fatjar.jar"))]
+    package, named = find_spec("pyserini"), os.environ.get("ANSERINI_CLASSPATH")
+    inside = (package.submodule_search_locations or ()) if package else ()
+    folders = [Path(named)] if named else [Path(folder, "resources", "jars") for folder in inside]
+    jars = [jar for folder in folders for jar in sorted(folder.glob("anserini-*-fatjar.jar"))]
     if not jars:
         raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
     return jars[-1]

@@ -53,9 +53,9 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     interaction = options.interaction(model.path, model.contract)
     spec, folder = model.full, model.path
     if interaction.form:  # sentence-transformers reads the older forms too
-        parts = list(loading.library_model(MultiVectorEncoder, folder, torch.float32).children())
+        parts = list(loading.library_model(MultiVectorEncoder, folder).children())
     else:  # the transformer of a model that was trained for other things, and nothing after it
-        parts = towers.route(nn.Sequential(*loading.read_modules(folder, torch.float32)), "document")[:1]
+        parts = towers.route(nn.Sequential(*loading.read_modules(folder)), "document")[:1]
     loading.check_sound(parts, folder, spec)
     whole = nn.Sequential(*parts)
     for side in SIDES:

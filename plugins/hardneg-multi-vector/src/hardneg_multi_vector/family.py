@@ -176,7 +176,7 @@ class LateInteraction(FolderFamily):
         own |= {f"{side}_prompt": interaction.prompts[side] for side in SIDES}
         own |= {f"{side}_length": interaction.lengths[side] for side in SIDES}
         saved = (folder / SAVED).is_file()  # by hardneg, with these values as they are to be
-        return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="", odd=())
+        return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="")
 
     def filled(self, interaction: LateInteractionContract) -> int:
         """The number of tokens that queries are padded to; 0: they are not."""

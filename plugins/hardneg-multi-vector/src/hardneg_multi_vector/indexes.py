@@ -84,16 +84,16 @@ class MultiVectorPq:
         store, faiss = TokenStore.open(source), compression.load_faiss()
         lists = self.centroids or _usual(len(store.vectors))
         sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
-        codebook = compression.Codebook(_NAME, self.subvectors, CODES.bit_length() - 1, sample, self.seed)
-        codebook.check_dimension(store.dimension)
+        compression.check_parts(_NAME, store.dimension, self.subvectors)
+        what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
         if min(len(store.vectors), sample) < least:
-            what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
             raise UsageError(
                 f"{_NAME}: {source} holds {len(store.vectors)} token vectors and {sample} at most are trained on, "
                 f"but {what} take {least} or more: ask for fewer, or take multi-vector"
             )
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
-        coded = codebook.codes_of(index, store.vectors, progress)
+        compression.Training(_NAME, sample, self.seed, least, what).train(index, store.vectors, progress)
+        coded = compression.encode_blocks(store.vectors, index.sa_encode, progress)
         centroids = index.quantizer.reconstruct_n(0, lists)
         books = faiss.vector_to_array(index.pq.centroids).reshape(self.subvectors, CODES, -1)
         write_codes(path, centroids, books, coded, store)

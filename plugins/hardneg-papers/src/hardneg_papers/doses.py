@@ -117,7 +117,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
-        options = {"max_steps": 100, "batch_size": 16, "learning_rate": 2e-5, "warmup_steps": 10, "passes": "by_length"}
+        options = {"max_steps": 100, "batch_size": 16, "learning_rate": 2e-5, "warmup_steps": 10}
         model = {"name": _MINILM, "query_length": 64, "document_length": 64}
         defaults = {"search": {"depth": 100}, "train": {"options": options}}
         top |= {"model": model, "seeds": [1, 2, 3], "defaults": defaults}

@@ -13,7 +13,7 @@ from hardneg.analysis.inputs import Files, System
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.indexes.dense import DenseIndex
+from hardneg.indexes.open_store import DenseIndex
 from hardneg.runtime.progress import Silent
 from hardneg.testing.forms import write_encoded
 

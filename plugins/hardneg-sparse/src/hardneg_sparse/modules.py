@@ -31,8 +31,10 @@ def load_module(options: "Splade", model: "ResolvedModel", device: str | None, p
     from sentence_transformers import SparseEncoder
 
     spec, folder, contract = model.full, model.path, model.contract
-    dtype = loading.weights_dtype(spec, precision)
-    whole, most = _own(folder, spec, dtype) if options.saved(folder) else (_new(folder, spec, dtype), None)
+    whole, most = _own(folder, spec) if options.saved(folder) else (_new(folder, spec), None)
+    for transformer in towers.transformers(whole):
+        if hasattr(transformer, "model"):  # else a table of the terms of queries
+            loading.hold_in(transformer.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
     module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
     module.max_active_dims = options.max_terms or most
@@ -48,7 +50,7 @@ def terms_of(module: Any) -> Sequence[str]:
     ]
 
 
-def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, int | None]:
+def _own(folder: Path, spec: FullSpec) -> tuple[nn.Module, int | None]:
     """The modules of the folder, and the number of weights of a text that it keeps."""
     from sentence_transformers import SparseEncoder
 
@@ -57,7 +59,7 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
             outside := model_files.json_object(path / "config.json").get("path")
         ):
             raise ModelError(f"model {path}: its weights are in another folder, {outside}: save them with the model")
-    module = loading.library_model(SparseEncoder, folder, dtype)
+    module = loading.library_model(SparseEncoder, folder)
     whole = nn.Sequential(*towers.folded(list(module.children()), spec.name))
     transformer, *rest = towers.route(whole, "document")
     names = [type(part).__name__ for part in rest]
@@ -71,19 +73,18 @@ def _own(folder: Path, spec: FullSpec, dtype: torch.dtype) -> tuple[nn.Module, i
     return whole, module.max_active_dims
 
 
-def _new(folder: Path, spec: FullSpec, dtype: torch.dtype) -> nn.Module:
+def _new(folder: Path, spec: FullSpec) -> nn.Module:
     """The folder's transformer with a head of masked words, its own or a new one, and SPLADE's pooling."""
     from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     folders = [path for path, class_name in model_files.module_folders(folder).items() if class_name == "Transformer"]
     if len(folders) != 1:
         raise ModelError(f"model {spec.name!r}: {len(folders)} transformers in it: name a model that has one")
-    weights = loading.load_kwargs(folder, torch.float32)
+    weights = loading.load_kwargs(folder)
     transformer = loading.library_transformer(folders[0], weights, {}, transformer_task="fill-mask")
     loading.check_encoder(transformer, spec)
     loading.check_tokenizer(transformer.tokenizer, transformer.model.get_input_embeddings().num_embeddings, spec.name)
     _with_head(transformer.model, folders[0], spec.name)
-    loading.hold_in(transformer.model, dtype)
     return nn.Sequential(transformer, SpladePooling(embedding_dimension=transformer.model.config.vocab_size))
 
 

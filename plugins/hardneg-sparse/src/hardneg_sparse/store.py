@@ -181,7 +181,7 @@ class SparseStore:
         self.folder, self.width, self.count = folder, width, count
         self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
         self._offsets = number_file.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
-        self.shards = shards.Shards.of(folder) or shards.Shards(folder, [shards.Shard("", count, 0, "")])
+        self.shards = shards.Shards.of(folder) or shards.Shards(folder, [shards.Shard("", count)])
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":

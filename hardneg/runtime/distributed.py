@@ -208,7 +208,7 @@ def speaks() -> bool:
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
     """Calls `lost` with the number of a process that is gone, until `ending` is set; runs in a thread.
 
-    Each process counts its rounds in the common store. The first looks at all others, these at the first.
+    Each counts its rounds in the common store; the first looks at all others, these at the first.
     """
     store: Any = _store()
     here, store = world(), store.clone()  # which blocks no other call

@@ -48,24 +48,20 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
 
 def __getattr__(name: str) -> Any:
     if name in _APART:
-        return _apart(name)
+        module = _APART[name].replace("-", "_")
+        try:
+            return getattr(import_module(module), name)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+        from hardneg.records.errors import MissingDependency
+        from hardneg.registry.plugins import install_command
+
+        raise MissingDependency(f"{name}: {install_command(_APART[name])}")
     public = type_checkers_imports(__name__)
     if name not in public:
         raise AttributeError(f"module 'hardneg' has no attribute {name!r}")
     return getattr(import_module(public[name][0]), name)
-
-
-def _apart(name: str) -> Any:
-    module = _APART[name].replace("-", "_")
-    try:
-        return getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        from hardneg.records.errors import MissingDependency
-        from hardneg.registry.plugins import install_command
-
-        raise MissingDependency(f"{name}: {install_command(_APART[name])}") from None
 
 
 def __dir__() -> list[str]:

@@ -129,26 +129,22 @@ def parse_model(value: Any) -> Any:
     """
     if isinstance(value, str):
         return {"name": value}
-    if isinstance(value, Mapping) and isinstance(adapter := value.get("adapter"), str):
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(adapter := value.get("adapter"), str):
         value = {**value, "adapter": {"source": adapter}}
-    if isinstance(value, Mapping) and value.get("encoder") is not None:
+    if value.get("encoder") is not None:
         value = {**value, "encoder": parse_setting(value["encoder"])}
-    if isinstance(value, Mapping):
-        _check_prompts(value)
-    return value
-
-
-def _check_prompts(model: Mapping[str, Any]) -> None:
-    """Raise ValueError for prompts that are neither texts nor names, all in one line."""
     wrong = {}
     for name in ("query_prompt", "document_prompt"):
-        prompt = model.get(name)
+        prompt = value.get(name)
         named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
         if not named and not isinstance(prompt, str | PromptName | None):
             wrong[name] = prompt
     wanted = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has"
     if wrong:
         raise ValueError("; ".join(f"{name}: {wanted} (got {prompt!r:.60})" for name, prompt in wrong.items()))
+    return value
 
 
 def parse_dataset(value: Any) -> Any:
@@ -278,13 +274,16 @@ def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _M
 
 def input_files(model: BaseModel) -> Iterator[tuple[str, InputFile, str]]:
     """The files in a model's marked fields: path, mark, file."""
-    for name, mark, value in marked_fields(model, InputFile):
-        yield from ((path, mark, file) for path, file in _names(name, value))
+    return ((path, mark, file) for path, file, mark in _marked_names(model, InputFile))
 
 
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
     """The references in a model's marked fields: path, the named stage, and the mark."""
-    for name, mark, value in marked_fields(model, Reference):
+    return _marked_names(model, Reference)
+
+
+def _marked_names(model: BaseModel, mark_type: type[_Mark]) -> Iterator[tuple[str, str, _Mark]]:
+    for name, mark, value in marked_fields(model, mark_type):
         yield from ((path, target, mark) for path, target in _names(name, value))
 
 
@@ -293,6 +292,5 @@ def _names(path: str, value: Any) -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
         yield path, value
     elif value is not None:
-        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, item in inner:
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _names(f"{path}.{key}", item)

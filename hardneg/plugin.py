@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels import checks as index_checks
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
-    from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.indexes.kernels.faiss import compression
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
@@ -192,7 +192,7 @@ __all__ = [  # noqa: RUF022
     "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
     "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
     "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
-    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say", "search_exact",
+    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",

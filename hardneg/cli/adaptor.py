@@ -69,11 +69,10 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
 
 def parameter(each: Arg) -> Parameter:
     """The option that an argument is."""
-    form = list[str] if get_origin(each.cli) is dict else each.cli
-    default = None if get_origin(form) is list or each.default is REQUIRED else each.default
-    said = option_of(each)
+    form, said = list[str] if get_origin(each.cli) is dict else each.cli, option_of(each)
     if each.default is REQUIRED:
         return keyword(each.name, annotation=Annotated[form, said])
+    default = None if get_origin(form) is list else each.default
     return keyword(each.name, default=default, annotation=Annotated[form | None if default is None else form, said])
 
 
@@ -93,7 +92,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
     own = {name: each for name, each in arguments.items() if name not in SHARED}
     read = {name: _read(each, args[name]) for name, each in own.items() if args.get(name) not in (None, [], ())}
     plugins = [each for each in own.values() if _options_of(each)]
-    for plugin, options in _by_plugin(own, plugins, args.get("option") or []).items():
+    for plugin, options in _by_plugin(plugins, args.get("option") or []).items():
         if plugin not in read:
             problem = f"--option {next(iter(options))}: is an option of {{{plugin}}}, which is missing"
             raise UsageError(problem, plugin)
@@ -101,15 +100,11 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
     return read
 
 
-def _by_plugin(own: Mapping[str, Arg], plugins: Sequence[Arg], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _by_plugin(plugins: Sequence[Arg], texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """The options of each plugin by its argument: `NAME.KEY=VALUE`, or `KEY=VALUE` of the first."""
     options, names = dict[str, dict[str, Any]](), [each.name for each in plugins]
     for path, value in plugin_options(texts).items():
         plugin, dot, key = path.partition(".")
-        if not dot and path in own:
-            first = names[0]
-            which = f"say {first}.{path}={value} for that of the {first}, or {flag(own[path])} {value}"
-            raise UsageError(f"--option {path}: means two things here: {which}")
         if dot and plugin not in names:
             raise UsageError(f"--option {path}: names no plugin of this command; it has: {', '.join(names)}")
         options.setdefault(plugin if dot else names[0], {})[key if dot else path] = value

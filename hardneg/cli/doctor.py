@@ -214,6 +214,6 @@ def _versions() -> list[Finding]:
         subject = f"versions [{extra}]" if extra else "versions"
         state: Literal["missing", "broken"] = "missing" if extra else "broken"
         meaning = f'only if you need it: pip install "hardneg[{extra}]"' if extra else "pip install hardneg mends them"
-        fits = Finding(subject, "ok", "in the declared ranges", "they fit")
-        findings.append(Finding(subject, state, "; ".join(problems), meaning) if problems else fits)
+        fit = Finding(subject, "ok", "in the declared ranges", "they fit")
+        findings.append(Finding(subject, state, "; ".join(problems), meaning) if problems else fit)
     return findings

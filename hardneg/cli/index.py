@@ -7,7 +7,7 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
 from hardneg.cli.planned_work import plugin_options, store_outputs
-from hardneg.records.errors import HardnegError, UsageError
+from hardneg.records.errors import HardnegError
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import replacing_folder
 from hardneg.store.replaced_files import Target
@@ -19,11 +19,10 @@ app = typer.Typer(help="Build indexes over texts or vectors, import vectors of o
 def import_(
     output: Path = options.OUTPUT_FOLDER,
     overwrite: bool = options.OVERWRITE,
-    vectors: Path | None = typer.Option(
-        None, "--vectors", help="A .npy array with a vector per row, with --ids; or Parquet with ids and lists."
+    vectors: Path = typer.Option(
+        ..., help="A .npy array, with --ids; Parquet with ids and lists; or Pyserini's embeddings.jsonl."
     ),
     ids: Path | None = typer.Option(None, "--ids", help="The document ids, one per line, in the order of the rows."),
-    embeddings: Path | None = typer.Option(None, "--embeddings", help="Pyserini's embeddings.jsonl instead."),
 ) -> None:
     """Stream vectors into a flat index that Pyserini's FaissSearcher opens.
 
@@ -33,14 +32,11 @@ def import_(
     """
     from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
 
-    source = vectors or embeddings
-    if source is None or (embeddings is not None and (vectors is not None or ids is not None)):
-        raise UsageError("index import: give --vectors, a .npy array with --ids or Parquet alone, or --embeddings")
-    reads = [path for path in (source, ids) if path is not None]
+    reads = [path for path in (vectors, ids) if path is not None]
     outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)
     outputs.check()
     with outputs.laid_out(), replacing_folder(output) as folder:
-        file = open_vectors(source, ids)
+        file = open_vectors(vectors, ids)
         count = import_vectors(file, folder, bars())
     say(f"{output}: {counted(count, 'vector')} of dimension {file.dimension}")
 
@@ -51,8 +47,6 @@ def pyserini(
     option: list[str] = typer.Option(
         [], "--option", metavar="KEY=VALUE", help="An option that index was built with, such as scale=51.2 or k1=1.2."
     ),
-    query_length: int | None = typer.Option(None, min=1, help="How many tokens of a query the model reads."),
-    query_prompt: str | None = typer.Option(None, help="The prompt before each query."),
     check: bool = typer.Option(False, "--check", help="Also run the lines, and report the result."),
     store: Path | None = options.STORE,
 ) -> None:
@@ -66,10 +60,7 @@ def pyserini(
     from hardneg.doors.pyserini.openings import openings, with_java
     from hardneg.encoders.spec import ModelSpec
 
-    if model is None and (query_length is not None or query_prompt is not None):
-        raise UsageError("pyserini: --query-length and --query-prompt say how a model is used: give --model")
-    spec = None if model is None else ModelSpec(model, query_length=query_length, query_prompt=query_prompt)
-    failed = []
+    spec, failed = None if model is None else ModelSpec(model), []
     for name, text in openings(folder, options.open_store(store), spec, plugin_options(option)):
         lines = with_java(text)
         say(f"# {name}\n{lines}\n")

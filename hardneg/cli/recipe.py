@@ -277,56 +277,48 @@ def _content(plan: "Plan", rows: "Sequence[Estimate]") -> dict[str, Any]:
     seed_copies = {copy: {"of": name, "seed": seed} for name, seeds in copies.items() for seed, copy in seeds.items()}
     ahead = [row for row in rows if not row.cached]
     to_run = {"steps": len(ahead), "disk": sum(row.disk for row in ahead)}
-    steps = [_line(row) | seed_copies.get(row.step.name, {}) for row in rows]
+    steps = []
+    for row in rows:
+        named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
+        counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
+        like = {"like": row.like.key if row.like else None}
+        steps.append(named | counts | like | seed_copies.get(row.step.name, {}))
     return {"recipe": plan.recipe.name, "preset": plan.recipe.preset, "steps": steps, "to run": to_run}
 
 
-def _line(row: "Estimate") -> dict[str, Any]:
-    counts = {name: getattr(row, name) for name in ("items", "unit", "disk", "seconds")}
-    like = {"like": row.like.key if row.like else None}
-    named = {"step": row.step.name, "stage": row.step.verb, "key": row.step.key, "stored": row.cached}
-    return {**named, **counts, **like}
-
-
 def plan_table(rows: "Sequence[Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print one row a step, and the sum of all that is to run; what only some plans have stands in a second table.
+    """Print one row a step, and the sum of all that is to run; seconds where a step like one is in the store.
 
     A stage that is made once a seed has one row, with the counts of all seeds.
     """
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
     groups: dict[str, list[Estimate]] = {}
-    columns: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(stage_of.get(row.step.name, row.step.name), []).append(row)
+    lines = []
     for name, group in groups.items():
         first, count, stored = group[0], len(group), sum(row.cached for row in group)
-        total = {field: sum(getattr(row, field) or 0 for row in group) for field in ("items", "disk", "seconds")}
-        cells = {
-            "step": f"{name} x {counted(count, 'seed')}" if name in copies else name,
-            "stage": first.step.verb,
-            "state": "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run",
-            "key": first.step.key[:8] if count == 1 else f"{count} keys",
-            "items": f"{total['items']:,} {first.unit}",
-            "disk": size(total["disk"]),
-            "a step like it took": duration(total["seconds"]) if total["seconds"] else "",
-        }
-        for column, cell in cells.items():
-            columns.setdefault(column, []).append(cell)
-    terminal, names = console.stdout_console(), list(columns)
-    beyond = [names[0], *(name for name in names[6:] if any(columns[name]))]
-    for shown, words, narrow in ((names[:6], 4, "stage"), (beyond, 1, "step")):
-        if len(shown) > 1:
-            lines = [list(line) for line in zip(*(columns[name] for name in shown), strict=True)]
-            console.print_table(terminal, Table(shown, lines, words=words), narrow=narrow)
-    terminal.print(_ahead(rows), soft_wrap=True)
-
-
-def _ahead(rows: "Sequence[Estimate]") -> str:
+        seconds = sum(row.seconds or 0 for row in group)
+        lines.append(
+            [
+                f"{name} x {counted(count, 'seed')}" if name in copies else name,
+                first.step.verb,
+                "stored" if stored == count else f"{stored} of {count} stored" if stored else "to run",
+                first.step.key[:8] if count == 1 else f"{count} keys",
+                f"{sum(row.items for row in group):,} {first.unit}",
+                size(sum(row.disk for row in group)),
+                duration(seconds) if seconds else "",
+            ]
+        )
+    columns = ["step", "stage", "state", "key", "items", "disk", "a step like it took"]
+    shown = len(columns) - (not any(line[-1] for line in lines))
+    terminal = console.stdout_console()
+    console.print_table(terminal, Table(columns[:shown], [line[:shown] for line in lines], words=4), narrow="stage")
     ahead = [row for row in rows if not row.cached]
     parts = [f"to run: {len(ahead)} of {len(rows)} steps, about {size(sum(row.disk for row in ahead))} of disk"]
     if known := [row.seconds for row in ahead if row.seconds is not None]:
         parts.append(f"{duration(sum(known))} for {len(known)} of them, as steps like them took")
-    return ", ".join(parts)
+    terminal.print(", ".join(parts), soft_wrap=True)
 
 
 def _lines(needed: Sequence["Need"], summary: Mapping[str, Any]) -> Iterator[str]:

@@ -53,7 +53,4 @@ def start(
     if run:
         run_recipe(str(recipe), None, [], None, [], results, overwrite, store, device, LOCAL, [])
     else:
-        values = {"--model": model, "--glob": glob, "--output": output}
-        options = [f" {flag} {quote(str(value))}" for flag, value in values.items() if value]
-        again = f"hardneg start {quote(str(folder))}{''.join(options)}"
-        say(f"run it: {command} --output {quote(str(results))}, or `{again} --run`")
+        say(f"run it: {command} --output {quote(str(results))}")

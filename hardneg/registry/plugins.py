@@ -40,9 +40,8 @@ CHOICES = {
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
-    "ablation, across-collections, candidates, denoising, dimensions, drift, errors, false-negative-recall, "
-    "gradients, information, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, "
-    "truncation, unjudged"
+    "ablation, across-collections, candidates, denoising, drift, errors, false-negative-recall, "
+    "gradients, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, unjudged"
 )
 _PACKAGES = {
     "hardneg-advice": {"analyses": "hardness, miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
@@ -59,10 +58,7 @@ _PACKAGES = {
     },
     "hardneg-judge": {"filters": "chat", "rerankers": "chat, chat-listwise", "stages": "judge", "writers": "chat"},
     "hardneg-mteb": {"apps": "mteb"},
-    "hardneg-multi-vector": {
-        "encoders": "multi-vector",
-        "indexes": "multi-vector, multi-vector-pq, multi-vector-two-stage",
-    },
+    "hardneg-multi-vector": {"encoders": "multi-vector", "indexes": "multi-vector, multi-vector-pq"},
     "hardneg-papers": {
         "analyses": _PAPERS,
         "apps": "recipe verify",

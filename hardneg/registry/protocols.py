@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class NegativeMiner(Protocol):
     """Selects negatives from ranked lists (`hardneg.miners`).
 
-    One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: where negatives
-    are mined again while a model trains, positives that the search missed are then appended to its lists.
+    One that compares candidates with the scores of positives sets `compares: ClassVar[bool] = True`: in a refresh,
+    positives that the search missed are then appended to its lists.
     """
 
     version: ClassVar[int]
@@ -70,11 +70,9 @@ class RunJoiner(Protocol):
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
-    A loss that requires an optional part of a `ScoreBatch` declares it: `needs: ClassVar[tuple[str, ...]] =
-    ("ranks",)`, or a property where that depends on its options. A recipe that names it in a stage whose batches lack
-    the part is refused before anything runs. So does one that is made for the scores of one similarity: `similarity:
-    ClassVar[str] = "cosine"`, and one that is made for rerankers with a head of so many outputs: `outputs:
-    ClassVar[int] = 2`.
+    It may declare what it requires, and recipes that lack it are refused before anything runs: optional parts of a
+    `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
+    "cosine"`), a reranker's head of so many outputs (`outputs = 2`).
     """
 
     version: ClassVar[int]
@@ -117,10 +115,7 @@ class DenseSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class ProductSearcher(DenseSearcher, Protocol):
-    """An opened index of product-quantised vectors: M codes a vector, each the number of a centroid.
-
-    The vector of a row is the M centroids of its codes in a line, times the transposed rotation where there is one.
-    """
+    """An opened index whose vectors are M centroids in a line, times the transposed rotation where there is one."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
         """Return the codes of rows int64 [n]: uint8 [n, M]."""
@@ -184,10 +179,8 @@ class Reranker(Protocol):
 class TrainableReranker(Reranker, Protocol):
     """A reranker over a network that scores pairs: a `sentence_transformers.CrossEncoder` of one or two outputs.
 
-    hardneg trains and saves that network, batches pairs for it across queries, and keeps the scores by content. The
-    score of a pair is the network's `activation_fn` of its one output, or of the second less the first.
-    One that knows its number of outputs without loading may declare it as `head`: a loss for another is then refused
-    before anything runs.
+    The score of a pair is the network's `activation_fn` of its one output, or of the second less the first. One that
+    knows its number of outputs without loading may declare it as `head`.
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":
@@ -265,9 +258,8 @@ class AnswerFinder(Protocol):
 class NegativeFilter(Protocol):
     """Drops candidates that are no negatives, before a miner selects from the others (`hardneg.filters`).
 
-    One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a recipe whose
-    queries have none is refused before anything runs. One that compares candidates with the scores of positives
-    sets `compares`, as a miner does.
+    One that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; one that compares candidates
+    with the scores of positives sets `compares`, as a miner does.
     """
 
     version: ClassVar[int]
@@ -291,11 +283,7 @@ class ReadsContent(Protocol):
 
 
 class Regularizer(Protocol):
-    """A penalty on encoded texts, added to a loss (`hardneg.regularizers`).
-
-    form: the required output of the encoder, such as `"weights"`, those of terms; a recipe whose encoder has
-    another is refused before anything runs.
-    """
+    """A penalty on encoded texts of a form, such as `"weights"`, added to a loss (`hardneg.regularizers`)."""
 
     version: ClassVar[int]
     form: ClassVar[str]

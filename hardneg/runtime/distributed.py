@@ -1,8 +1,4 @@
-"""Several processes as one: which of them this is, what they share, and how they wait for each other.
-
-`torchrun` and `accelerate launch` set a process's rank in the environment. Alone, every function here
-returns at once what it was given, and torch is not imported.
-"""
+"""Several processes of torchrun or accelerate as one; alone, functions return what they are given, without torch."""
 
 import json
 import os
@@ -212,7 +208,7 @@ def speaks() -> bool:
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
     """Calls `lost` with the number of a process that is gone, until `ending` is set; runs in a thread.
 
-    Each process counts its rounds in the common store. The first looks at all others, these at the first.
+    Each counts its rounds in the common store; the first looks at all others, these at the first.
     """
     store: Any = _store()
     here, store = world(), store.clone()  # which blocks no other call
@@ -236,9 +232,8 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
 def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
     """All processes' parts as one, in the order of the processes, with gradients to each.
 
-    The gradient of a part is the sum of those that the processes have for it. Where each process computes
-    the same loss from the whole, the sum is as many times too large as there are processes, and the mean
-    over processes of the weights' gradients is that of a single process.
+    The gradient of a part is the sum of those that the processes have for it: where each computes the same loss from
+    the whole, the mean over processes of the weights' gradients is that of a single process.
 
     Args:
         part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
@@ -296,7 +291,7 @@ def _store() -> "Store":
 
 
 def _next_key(operation: str) -> str:
-    """Names one meeting of the processes: they come to their meetings in the same order."""
+    """The name of a meeting: all processes come to their meetings in the same order."""
     global _calls
     _calls += 1
     return f"{operation}/{_calls}"

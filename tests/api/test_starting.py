@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -196,7 +195,6 @@ def test_commands_with_odd_names_can_be_copied(tmp_path, monkeypatch):
         folder = written(tmp_path / name, {"a.md": "# A\n\nWords."})
         result = CliRunner().invoke(app, ["start", str(folder), "--store", str(tmp_path / "store")])
         assert result.exit_code == 0, result.output
-        assert f"`hardneg start {shlex.quote(str(folder))} --run`" in result.output
         assert load_recipe(Path(f"{name}.yaml")).title == name
     assert "#   hardneg recipe run 'my docs.yaml'\n" in Path("my docs.yaml").read_text()
 
@@ -239,12 +237,10 @@ def test_the_command_looks_and_writes_and_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
     ended = CliRunner().invoke(app, ["start", "pages"])
     assert ended.exit_code == 0, ended.output
-    assert "run it: hardneg recipe run pages.yaml --output runs/pages, or" in " ".join(ended.output.split())
+    assert "run it: hardneg recipe run pages.yaml --output runs/pages" in " ".join(ended.output.split())
     assert "pages.yaml: written; " in ended.output and "to run, up to" in ended.output
     assert yaml.safe_load(Path("pages.yaml").read_text())["dataset"]["source"] == str(tmp_path / "pages")
     assert not (tmp_path / "runs").exists() and not [*(tmp_path / "store").glob("*/manifest.json")]
-    named = CliRunner().invoke(app, ["start", "pages", "--glob", "*.md", "--output", "own.yaml"])
-    assert "or `hardneg start pages --glob '*.md' --output own.yaml --run`" in " ".join(named.output.split())
     Path("pages.yaml").write_text("mine: 1\n")
     assert "pages.yaml" in str(CliRunner().invoke(app, ["start", "pages"]).exception)
     assert Path("pages.yaml").read_text() == "mine: 1\n"

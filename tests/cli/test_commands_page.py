@@ -42,8 +42,8 @@ def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
 
 OF_OTHER_THINGS = {
     *("--backend", "--baseline", "--dataset", "--depth", "--engine-option", "--filter-by", "--index", "--limit"),
-    *("--metric", "--metrics", "--model", "--negatives", "--option", "--output", "--qrels", "--query", "--run"),
-    *("--set", "--stage", "--threshold", "--until"),
+    *("--metric", "--metrics", "--model", "--negatives", "--option", "--output", "--qrels", "--run"),
+    *("--set", "--stage", "--until"),
 }
 """Options whose help says what they are about in a command; their meaning, in docs/commands.md, is the same."""
 

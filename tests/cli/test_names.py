@@ -8,57 +8,11 @@ import typing
 from pathlib import Path
 
 import pytest
-import typer
 from cli.commands import every_command
 from command_line import call, hardneg
 
-from hardneg.cli.main import app
-
-
-def purposes(command, words=("hardneg",)):
-    """The first words of every command's and group's help, by the words that call it."""
-    yield " ".join(words), command.help.split()[0]
-    for name in command.list_commands(None) if hasattr(command, "commands") else ():
-        yield from purposes(command.get_command(None, name), (*words, name))
-
-
-def test_a_purpose_begins_with_a_verb() -> None:
-    known = dict(purposes(typer.main.get_command(app)))
-    nouns = {"The", "A", "An", "What", "Which", "How"}
-    assert len(known) > 60
-    assert {words: first for words, first in known.items() if first in nouns or first.endswith(("s", "s:", ":"))} == {}
-
-
-SYNONYMS = {
-    "--output": "--out --output-dir --output-folder --dir --folder --to --save",
-    "--backend": "--index-type --plugin",
-    "--baseline": "--against --reference --compare --versus",
-    "--corpus-output": "--write-corpus",
-    "--count": "--number --num-negatives --negatives-per-query",
-    "--dataset": "--data --collection --source",
-    "--depth": "--cut --cutoff --top --topk --k --top-k --hits",
-    "--device": "--gpu --cuda",
-    "--filter-by": "--filter-scores",
-    "--json": "--as-json --format",
-    "--limit": "--rows --examples --head --first --show",
-    "--model": "--encoder --checkpoint",
-    "--option": "--options --plugin-option",
-    "--overwrite": "--replace --clobber",
-    "--plot": "--figure --draw",
-    "--qrels": "--judgements --judgments",
-    "--queries": "--topics",
-    "--relevance-level": "--level --relevance --grade",
-    "--run": "--runs --run-file",
-    "--set": "--setting --settings --override",
-    "--split": "--subset",
-    "--stage": "--step --steps --stages",
-    "--store": "--cache --artifacts",
-}
-"""What must not come in beside the one name of each meaning."""
-
 OTHERWISE = {
     ("analyze query-wins", "--baseline"): Path,  # the other run itself, where elsewhere it is one of those given
-    ("analyze dimensions", "--run"): str,  # SIZE=PATH
     ("analyze overlap-curve", "--run"): str,  # STEP=PATH
     ("analyze overlap-curve", "--negatives"): str,  # STEP=PATH
     ("fuse", "--weight"): str,  # LABEL=NUMBER; those of average go by the order of its models
@@ -79,13 +33,6 @@ def inner_type(hint):
         if part is not types.NoneType:
             return inner_type(part) if typing.get_origin(hint) is not typing.Literal else type(part)
     return hint
-
-
-def test_no_option_is_a_second_name_of_what_has_one():
-    second = {name: first for first, names in SYNONYMS.items() for name in names.split()}
-    found = {name for _, opts, _ in options() for name in opts}
-    assert found >= set(SYNONYMS)
-    assert {name: second[name] for name in found if name in second} == {}
 
 
 def test_an_option_takes_the_same_in_all_commands():

@@ -1,1 +1,1 @@
-"""The lines of Python by which Pyserini opens hardneg's output: `python -m hardneg.pyserini FOLDER` prints them."""
+"""The lines of Python by which Pyserini opens hardneg's output: `hardneg pyserini FOLDER` prints them."""

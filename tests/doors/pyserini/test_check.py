@@ -53,7 +53,7 @@ def test_java_is_started_first_where_pyserini_would_start_none_that_fits(first, 
 
 def test_doctor_tells_which_java_pyserini_would_start(first, tmp_path: Path) -> None:
     first("17.0.9")
-    told = CliRunner().invoke(app, ["doctor", "--no-hub", "--json", "--store", str(tmp_path)]).stdout
+    told = CliRunner().invoke(app, ["doctor", "--json", "--store", str(tmp_path)]).stdout
     found = {item["subject"]: item for item in json.loads(told)}["bm25"]
     assert found["state"] == "note" and "Java 25" in found["found"]
     assert "Pyserini alone would start Java 17" in found["meaning"] and "start_java() first" in found["meaning"]

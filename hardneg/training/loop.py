@@ -76,11 +76,9 @@ def learn(
 ) -> TrainingResult:
     """Train in place; the encoder ends with the best weights where there are dev metrics, else with the last.
 
-    `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments resumes from there.
-    On a CPU the weights then are, bit for bit, those of a run that was never stopped. `kept/` has models on the way.
-
-    Several processes each call this with the same arguments and share each batch; the
-    first one alone measures, shows progress and writes.
+    `folder` keeps `history.jsonl` and `checkpoints/`: a call with the same arguments resumes from there. On a CPU the
+    weights then are, bit for bit, those of a run that was never stopped. `kept/` has models on the way. Several
+    processes each call this with the same arguments and share each batch; the first one measures, tells and writes.
 
     Raises:
         UsageError: the options make no sense.
@@ -88,9 +86,9 @@ def learn(
     """
     check_options(options)
     if options.batch_size > _MOST_TIMES * len(method):
-        queries = f"{options.batch_size:,} for {counted(len(method), 'query')} to learn from"
-        message = f"{queries}: each would stand over {_MOST_TIMES} times in it; take a smaller one"
-        raise UsageError(f"training options: batch_size: {message}")
+        queries = f"training options: batch_size: {options.batch_size:,} for {counted(len(method), 'query')}"
+        times = f"each would stand over {_MOST_TIMES} times in it"
+        raise UsageError(f"{queries} to learn from: {times}; take a smaller one")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
@@ -102,8 +100,7 @@ def learn(
         noted(checkpoints.choices()) as choices,
     ):
         accelerator = accelerated(method.encoder.device)
-        # evaluation mode: accelerate does not share it once more
-        model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)
+        model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)  # not shared once more
         optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
         half, groups = takes_bf16(options.precision, method.trainable, "training"), layer_groups(method.trainable)
         learner = Learner(accelerator, method, model, optimizer, loss, options, half, groups)

@@ -60,10 +60,8 @@ class AdoreLoss(nn.Module):
             dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
             arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
             depth: how many documents are searched for each query.
-            loss: one of `hardneg plugins list losses` that needs no teacher, or a dict of its options with its `name`;
-                `lambda` uses the ranks of all `depth` documents unless `cut` is set.
-            forced: which known positives are added to the lists.
-            split: whose queries are trained on.
+            loss: a loss that needs no teacher, or its options with its `name`; `lambda` has `cut` = `depth` if not set.
+            forced: which known positives are added to the lists. split: whose queries are trained on.
 
         Raises:
             UsageError: an argument makes no sense, the loss needs what it has not, or texts have several vectors.
@@ -90,7 +88,7 @@ class AdoreLoss(nn.Module):
         if world().first:
             shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
-        searcher = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
+        searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
             raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
         self._searcher = searcher

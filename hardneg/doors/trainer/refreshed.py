@@ -71,17 +71,15 @@ class RefreshedNegatives:
         Raises:
             UsageError: an argument makes no sense.
         """
-        for name, value in {"every": every, "negatives": negatives, "depth": depth}.items():
-            if name != "every" or value is not None:
-                at_least_one(name, value)
+        for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
+            at_least_one(name, value)
         if candidates is not None and run is not None:
             raise UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
         self._dataset, self._arguments, self._every = dataset, arguments, every
-        self._negatives, self._form = negatives, form
+        self._negatives, self._form, self._candidates, self._run = negatives, form, candidates, run
         self._miner, self._filters = plugin_setting("miner", miner), plugin_settings("filters", filters)
         self._split, self._depth, self._index = split, depth, None if index is None else plugin_setting("index", index)
-        self._candidates, self._run, self._settings = candidates, run, settings
-        self.folder = Path(arguments.output_dir) / FOLDER
+        self._settings, self.folder = settings, Path(arguments.output_dir) / FOLDER
         self._store = store or self.folder / "store"
 
     @cached_property

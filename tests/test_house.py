@@ -13,17 +13,17 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 51689,
-    "lines of hardneg and plugins": 76171,
-    "lines of tests": 60366,
-    "lines of docs": 6595,
+    "lines of hardneg": 45484,
+    "lines of hardneg and plugins": 66018,
+    "lines of tests": 55449,
+    "lines of docs": 6286,
     "rooms": 24,
-    "lines of a room": 5820,
-    "files of a room": 36,
+    "lines of a room": 4840,
+    "files of a room": 33,
     "imports, in a thousand lines": 96,
     "lines of a function": 50,
     "parameters of a private function": 6,
-    "public names": 227,
+    "public names": 221,
 }
 """Each change lowers what it can; none is raised."""
 

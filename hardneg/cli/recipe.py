@@ -14,7 +14,7 @@ from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, 
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
 from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.layout import LOCK, METRICS, START
+from hardneg.records.layout import LOCK, METRICS, REPORT_HTML, START
 from hardneg.records.wording import counted, duration, size
 from hardneg.report.table import Table
 from hardneg.runtime.distributed import world
@@ -190,6 +190,9 @@ def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -
     publish(recipe_plan, outcome.artifacts, opened, folder)
     terminal.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
+    if (folder / REPORT_HTML).is_file():
+        own = "`--set dataset=beir:FOLDER --output runs/mine` runs it on a collection of your own"
+        terminal.print(f"next: open {folder / REPORT_HTML}; {own}")
 
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 
 Validate = Callable[[], Mapping[str, float]]
+CHECKPOINT_SECONDS = 300.0
+"""Without a checkpoint in so many seconds one is written after the next step; that is what a stop costs at most."""
 _MOST_TIMES = 100
 """Times that a query may occur in one batch, where a batch has more rows than there are queries."""
 
@@ -157,16 +159,21 @@ class _TrainingRun:
                 # the next step with an evaluation, a checkpoint or a model to keep
                 stops = [state.step - state.step % each + each for each in intervals if each is not None]
                 stop = min([*stops, self.last])
-                self._advance(state.step, stop, task)
-                state = replace(self._judge(replace(state, step=stop)), choices=dict(self.choices))
+                self._advance(state, stop, task, elapsed)
+                state = self._judge(replace(state, step=stop))
                 if world().first:
-                    self.history.sync()
                     self.kept.save(self.method.encoder, state.step)
-                    self.checkpoints.save(self.method.trainable, self.learner.optimizer, state)
-                    elapsed.note()
+                    self._save(state, elapsed)
         return state, elapsed.earlier
 
-    def _advance(self, start: int, stop: int, task: Task) -> None:
+    def _save(self, state: TrainState, elapsed: Elapsed) -> None:
+        self.history.sync()
+        self.checkpoints.save(self.method.trainable, self.learner.optimizer, replace(state, choices=dict(self.choices)))
+        elapsed.note()
+        self._saved = time.monotonic()
+
+    def _advance(self, state: TrainState, stop: int, task: Task, elapsed: Elapsed) -> None:
+        start, self._saved = state.step, time.monotonic()
         self.method.prepare(start)
         if not start and (seen := self.method.log_metrics(start)):
             self._add({"step": start, **seen})
@@ -185,6 +192,10 @@ class _TrainingRun:
                 self._add(record)
                 speed = (step + 1 - start) * per_step / (time.monotonic() - began)
                 task.describe(f"loss {record['loss']:.4f}, {speed:.1f} queries/s")
+            if world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS:
+                for record in unread.read():
+                    self._add(record)
+                self._save(replace(state, step=step + 1), elapsed)
 
     def _judge(self, state: TrainState) -> TrainState:
         every = self.options.evaluate_every

@@ -20,6 +20,8 @@ from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent
+from hardneg.training import loop
+from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
@@ -113,6 +115,31 @@ def test_the_seconds_of_stopped_runs_are_known(toy_folder, tmp_path):
     shutil.rmtree(tmp_path / "checkpoints" / "step-000000004")
     assert run(toy_folder, tmp_path, options(max_steps=4)).earlier == 0
     assert float(noted.read_text()) < 60
+
+
+def test_where_steps_are_slow_a_checkpoint_comes_by_the_clock_and_a_stop_costs_no_more(
+    toy_folder, tmp_path, monkeypatch
+):
+    whole, chosen = BagEncoder(), options(max_steps=6, checkpoint_every=None)
+    run(toy_folder, tmp_path / "whole", chosen, whole)
+    saved, save = list[int](), Checkpoints.save
+
+    def dying(self: Checkpoints, module: Any, optimizer: Any, state: Any) -> None:
+        saved.append(state.step)
+        save(self, module, optimizer, state)
+        if saved == [1, 2, 3]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(Checkpoints, "save", dying)
+    with pytest.raises(KeyboardInterrupt):
+        run(toy_folder, tmp_path / "killed", chosen)
+    killed = BagEncoder()
+    run(toy_folder, tmp_path / "killed", chosen, killed)
+    assert saved == [1, 2, 3, 4, 5, 6]
+    assert all(np.array_equal(x, y) for x, y in zip(weights(whole), weights(killed), strict=True))
+    histories = [(tmp_path / name / "history.jsonl").read_bytes() for name in ("whole", "killed")]
+    assert histories[0] == histories[1]
 
 
 def test_half_written_checkpoints_are_ignored(toy_folder, tmp_path):

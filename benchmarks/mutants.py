@@ -44,7 +44,6 @@ PARTS = {
         "hardneg/training/examples.py",
         ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
     ),
-    "merging": ("hardneg/formats/merging.py", ["tests/formats/test_shard_writer.py"]),
     "blocks": ("hardneg/store/blocks.py", ["tests/store/test_blocks.py", "tests/encoders/test_stream.py"]),
 }
 """Of each part: its sources, and the tests that have to notice."""

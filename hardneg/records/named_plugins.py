@@ -15,5 +15,4 @@ LOSS = STAR
 BM25 = "bm25"
 CROSS_ENCODER = "cross-encoder"
 BEIR, DOCUMENTS, HF, IR_DATASETS, PYSERINI = "beir", "documents", "hf", "ir-datasets", "pyserini"
-DOCSTRING = "docstring"
 LOCAL = "local"

@@ -100,7 +100,7 @@ def test_queries_are_no_documents(tmp_path):
         ({"a.md": "", "b.txt": " \n"}, "no text in 2 files; add documents"),
         ({"a.csv": "text\n,\n"}, r"a\.csv:2: 2 fields"),
         ({**BEIR, "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\tdx\t1\n"}, "test 0, .*1 query left out, whose"),
-        ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query id '1' stands in line 1"),
+        ({"a.md": "Words.", "queries.tsv": "1\twhat\n1\twho\n"}, r"queries\.tsv:2: query '1' stands in line 1"),
         (
             {**BEIR, "queries.jsonl": QUERIES * 2, **qrels("train", "test")},
             r"queries\.jsonl:3: query id 'q1' stands there twice",
@@ -165,12 +165,11 @@ def test_documents_alone_get_written_queries(tmp_path):
     assert "no queries and no judgements" in next(beginning.sentences())
 
 
-def test_python_files_beside_pages_are_left_out_and_a_line_says_how_to_read_them(tmp_path):
+def test_python_files_beside_pages_are_left_out(tmp_path):
     beginning = Beginning.of(written(tmp_path / "both", {"a.py": "x = 1\n", "README.md": "# A\n\nWords."}))
     written_queries = beginning.tree["stages"]["written"]
     assert "forms" not in beginning.contents.dataset
     assert (written_queries["split_by"], "docstring" in written_queries["writers"]) == ("passage", False)
-    assert any("forms: [py]" in sentence for sentence in beginning.sentences())
 
 
 def test_few_documents_are_split_by_passage(tmp_path):

@@ -67,9 +67,6 @@ def test_negatives_are_mined_by_them() -> None:
     assert Path("other.jsonl").read_bytes() == Path("mined.jsonl").read_bytes()
 
 
-FOLDER = "s3://b/x: an index is opened from a folder: fetch it, and name that"
-
-
 @pytest.mark.parametrize(
     ("words", "kind", "message"),
     [
@@ -80,7 +77,6 @@ FOLDER = "s3://b/x: an index is opened from a folder: fetch it, and name that"
         ("search --index index --query-vectors wide.parquet", UsageError, "dimension 5, and index has 4"),
         ("search --index index --query-vectors none.parquet", DataError, "none.parquet: no such file"),
         ("search --index none --query-vectors queries.parquet", ArtifactError, "none: no dense index"),
-        ("search --index s3://b/x --query-vectors queries.parquet", ArtifactError, FOLDER),
         ("mine --dataset beir:data GIVEN --run x", UsageError, "--query-vectors, one of them"),
         ("mine --dataset beir:data --query-vectors x", UsageError, "mine: vectors of queries are"),
     ],

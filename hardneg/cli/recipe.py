@@ -191,8 +191,7 @@ def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -
     terminal.print(f"{len(outcome.ran)} of {counted(len(outcome.artifacts), 'step')} ran")
     result_table(folder, outcome.artifacts)
     if (folder / REPORT_HTML).is_file():
-        own = "`--set dataset=beir:FOLDER --output runs/mine` runs it on a collection of your own"
-        terminal.print(f"next: open {folder / REPORT_HTML}; {own}")
+        terminal.print(f"next: open {folder / REPORT_HTML}; for data of your own, --set dataset=beir:FOLDER")
 
 
 def result_table(folder: Path, artifacts: Mapping[str, Artifact]) -> None:

@@ -229,7 +229,7 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
         lost(gone)
 
 
-def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
+def gather(part: "Tensor", total: int) -> "Tensor":
     """All processes' parts as one, in the order of the processes, with gradients to each.
 
     The gradient of a part is the sum of those that the processes have for it: where each computes the same loss from
@@ -239,13 +239,11 @@ def gather(part: "Tensor", total: int, here: World | None = None) -> "Tensor":
         part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
             share are left out.
         total: rows in all.
-        here: this process among those that share; `World()` shares with none. By default all do.
 
     Returns:
         [total, d], or [total, T, d] with the largest T, zeros after the others.
     """
-    here = here or world()
-    if here.size == 1:
+    if (here := world()).size == 1:
         return part
     import torch
 

@@ -11,8 +11,10 @@ from recipe.recipes import small_collection
 from typer.testing import CliRunner
 
 import hardneg as hn
+from hardneg.api.adhoc_recipe import training_stage
 from hardneg.cli.main import app
 from hardneg.records.errors import HardnegError, UsageError
+from hardneg.verbs.train import Train
 
 DATA = {
     "corpus": {"d1": "one river", "d2": "a hill", "d3": "a lake"},
@@ -166,3 +168,14 @@ def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
     arguments = ["evaluate", "--run", str(run), "--run", other, "--qrels", str(qrels), "--set", "a.b=1"]
     told = CliRunner().invoke(app, list(map(str, arguments)))
     assert str(told.exception) == "--set: no recipe is made here that they could change; leave them out"
+
+
+def test_options_stand_where_the_stage_has_them() -> None:
+    given = {"max_steps": 2, "self_mask": 0.1, "dims": [8], "loss": "kl"}
+    made = training_stage({"loss": "star", "negatives": "mined"}, given)
+    within = {"max_steps": 2, "loss": "kl"}  # the loss has an argument of its own, so that this one is refused
+    own = {"negatives": "mined", "self_mask": 0.1, "dims": [8], "options": within}
+    assert made == {"stage": "train", "loss": "star", **own}
+    del made["options"]["loss"]
+    spec = Train.model_validate(made)
+    assert (spec.self_mask, spec.dims, spec.options.max_steps) == (0.1, {8: 1.0}, 2)

@@ -1,10 +1,11 @@
 import json
 
+import numpy as np
 import pytest
 import yaml
 from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
 
-from hardneg.recipe.execute import Options, Watcher, execute
+from hardneg.recipe.execute import Options, Watcher, execute, usage
 from hardneg.recipe.load import load_recipe
 from hardneg.recipe.plan import make_plan
 from hardneg.recipe.run_folder import publish
@@ -234,3 +235,14 @@ def test_manifests_tell_the_precision_that_auto_was(finished, tmp_path, monkeypa
     assert set(choices.values()) == {"bf16"}
     assert "choices" not in made["dataset"].facts
     assert made["start-index"].key == outcome.artifacts["start-index"].key
+
+
+def test_the_peak_of_a_block_is_its_own_and_is_told_when_it_ends():
+    with usage(1) as large:
+        held = np.ones(30_000_000)
+        assert not large
+    del held
+    with usage(2) as small:
+        pass
+    assert large["peak_memory"] - small["peak_memory"] > 200_000_000
+    assert (small["processes"], small["device"]) == (2, "cpu") and "peak_gpu_memory" not in small

@@ -116,10 +116,7 @@ def test_only_the_pages_own_script_runs_and_all_that_is_given_is_escaped(tmp_pat
     assert not re.search(r"(src|href)=(?![\"']?(data:|#))", page)
     ElementTree.fromstring(page[page.index("<main>") : page.index("</main>") + 7])
     assert [line.count("\t") for line in table.splitlines()] == [4, 4, 4]
-
-
-def test_no_script_where_nothing_is_sorted():
-    assert "<script" not in html(ReportContent("Nothing yet", {}, 0))
+    assert "<script" not in html(ReportContent("Nothing to sort", {}, 0))
 
 
 def test_equal_results_give_equal_pages(tmp_path):

@@ -105,7 +105,7 @@ def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     assert str(caught.value).splitlines() == [
         f"{file}:2: 1 column; an id, a tab and a text are expected",
         f"{file}:3: query 'a' stands in line 1 already; make ids unique",
-        f"{file}:4: query id 'q1' is one of the dataset's, with another text; give it another id",
+        f"{file}:4: query 'q1' is one of the dataset's, with another text; give it another id",
         f"{file}:5: query 'c' has no text",
     ]
 

@@ -153,7 +153,6 @@ def test_a_result_of_a_store_that_is_gone(tmp_path):
 
 @pytest.mark.parametrize("settings", [["garbage"], ["stages.x.depth=1"], {"seed": 3}])
 def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
-    """They would change nothing; the command names its flag."""
     run, qrels = tmp_path / "a.trec", tmp_path / "q.txt"
     run.write_text("q1 Q0 d1 1 2.0 x\nq1 Q0 d2 2 1.0 x\n")
     other = shutil.copy(run, tmp_path / "b.trec")

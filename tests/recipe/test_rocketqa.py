@@ -28,9 +28,9 @@ pytestmark = pytest.mark.slow
 
 DUAL = {"batch_size": 6, "chunk": 3, "max_steps": 4, "checkpoint_every": 2, "evaluate_every": 4, "precision": "fp32"}
 JUDGE = {"batch_size": 6, "max_steps": 4, "learning_rate": 1e-3, "evaluate_every": 4, "precision": "fp32"}
-KILLS = {"denoised-negatives": ("mining", 5), "pseudo-labels": ("labelling", 5)}
+KILLS = {"denoised-negatives": ("mining", 1), "pseudo-labels": ("labelling", 5)}
 KILLS |= {"rocketqa-4": ("training", 3), "student": ("training", 2 + 3)}
-"""In which step a process dies, and after how many queries or steps of what its progress is called.
+"""In which step a process dies, and after how many blocks, queries or steps of what its progress is called.
 
 The one that dies in the student's third step begins with the two steps that are left of the model before it.
 """

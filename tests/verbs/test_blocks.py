@@ -94,4 +94,4 @@ def test_queries_of_a_file(tmp_path, tiny_model):
 def test_several_blocks_of_passages_and_windows_of_queries(tmp_path):
     made = tree(large_collection(tmp_path / "data"), tiny_static(tmp_path / "model"), "topk")
     compared(plan_in(tmp_path, made), tmp_path)
-    assert Backwards.counts == {"start-index": 3, "start-train": 5, "start-test": 1, "ranked": 5, "mined": 5}
+    assert Backwards.counts == {"start-index": 9, "start-train": 5, "start-test": 1, "ranked": 5, "mined": 5}

@@ -25,7 +25,7 @@ def tree_of(collection: Path, model: Path, kind: str) -> dict[str, Any]:
     mined = {"policy": "synchronous", "every": 2, "depth": 10, "negatives": 4}
     stages["ance"] = {"stage": "train-refreshed", "loss": "nll", "refresh": mined, "options": STEPS, **judged}
     stages["cross-batch"] = {**stages["star"], "loss": "infonce", "options": {**STEPS, "chunk": 2}}
-    watch = {"every": 2, "negatives": "static", "depth": 5, "queries": 8}
+    watch = {"every": 2, "depth": 5, "queries": 8}
     adore = {"stage": "train-queries", "model": "star", "index": "star-index", "depth": 6, "watch": watch}
     stages["adore"] = {**adore, "loss": {"name": "lambda", "cut": 5}, "options": STEPS, **judged}
     stages["adore-test"] = {"stage": "search", "index": "star-index", "model": "adore", "split": "test", "depth": 20}

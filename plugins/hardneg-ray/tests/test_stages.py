@@ -18,7 +18,7 @@ from hardneg.store.artifacts import Artifact, Store
 from hardneg.verbs.shared.context import Engine, Local, StageContext
 from hardneg.verbs.shared.stage_spec import StageSpec
 
-BLOCKS = {"index": 3, "run": 5, "mined": 5, "ranked": 6}
+BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}
 
 
 @dataclass(frozen=True)

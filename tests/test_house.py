@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 45483,
     "lines of hardneg and plugins": 66017,
-    "lines of tests": 55449,
+    "lines of tests": 55448,
     "lines of docs": 6286,
     "rooms": 24,
     "lines of a room": 4840,

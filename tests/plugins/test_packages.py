@@ -26,7 +26,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.to
 _PAPERS = (ROOT / "plugins" / "hardneg-papers" / "pyproject.toml").read_text(encoding="utf-8")
 ANALYSES = tomllib.loads(_PAPERS)["project"]["entry-points"]["hardneg.analyses"]
 SHOWN = {
-    "hardneg-advice": [("analysis", "miner-sweep", "hardneg-advice"), ("analysis", "positive-ranks", "hardneg-advice")],
+    "hardneg-advice": [("analysis", each, "hardneg-advice") for each in ("hardness", "miner-sweep", "positive-ranks")],
     "hardneg-browse": [],
     "hardneg-cagra": [("index", "cagra", "intermediate: int = 128")],
     "hardneg-datasets": [
@@ -64,6 +64,7 @@ SHOWN = {
     "hardneg-papers": [
         *(("analysis", name, "hardneg-papers") for name in ANALYSES),
         *(("dataset", name, "hardneg-papers") for name in ("pycode", "pynames")),
+        ("stage", "average", "weights"),
     ],
     "hardneg-pyterrier": [],
     "hardneg-ray": [("engine", "ray", "num_cpus: float | None = None")],

@@ -93,9 +93,9 @@ def test_a_plugin_that_raises_on_import_is_one_line(site):
 
 
 def test_what_is_no_dataclass_is_refused(site):
-    install(site, "plain", "[hardneg.miners]\nplain = plain:Mine\n", "class Mine: pass\n")
+    install(site, "undeclared", "[hardneg.miners]\nundeclared = undeclared:Mine\n", "class Mine: pass\n")
     with pytest.raises(PluginError, match="must be a dataclass with `version"):
-        load_plugin("miners", "plain")
+        load_plugin("miners", "undeclared")
 
 
 def test_unknown_names_get_a_suggestion():

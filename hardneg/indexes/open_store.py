@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.flat_vectors import FLAT, TOKEN_OFFSETS, FlatVectors
 from hardneg.indexes.backends.compressed import CompressedSearcher
@@ -83,13 +85,11 @@ def _begin(path: Path) -> bytes:
 def _compressed(folder: Path) -> CompressedSearcher:
     opened, faiss = CompressedSearcher.open(folder), load_faiss()
     inner = innermost(opened.index)
-    if isinstance(inner, faiss.IndexPQ) and (inner.pq.M, inner.pq.nbits) == (inner.d, 1):
-        return BinarySearcher(opened.path, opened.index)
     if isinstance(inner, faiss.IndexPQ):
-        return PqSearcher(opened.path, opened.index)
+        signs = np.abs(faiss.vector_to_array(inner.pq.centroids))
+        binary = (inner.pq.M, inner.pq.nbits) == (inner.d, 1) and np.allclose(signs, inner.d**-0.5, rtol=0, atol=1e-6)
+        return (BinarySearcher if binary else PqSearcher)(opened.path, opened.index)
     if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
         known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
-        raise ArtifactError(
-            f"{folder / 'index'}: {type(inner).__name__} is none of the kinds {known}: build one of these"
-        )
+        raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is none of {known}: build one of these")
     return opened

@@ -12,7 +12,7 @@ from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 
 KINDS = [Pq(subvectors=4, bits=4), Pq(subvectors=4, bits=6), OpqPq(subvectors=4, bits=4), Sq8(), Fp16()]
 KINDS += [IvfPq(subvectors=4, bits=4, lists=8, nprobe=3), IvfFlat(lists=8, nprobe=3)]
-KINDS += [Binary(), Hnsw(m=4, ef_construction=20, ef_search=20)]
+KINDS += [Binary(), Pq(subvectors=16, bits=1), Hnsw(m=4, ef_construction=20, ef_search=20)]
 COUNT, DIMENSION = 300, 16
 
 

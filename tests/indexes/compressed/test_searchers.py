@@ -24,7 +24,7 @@ faiss = pytest.importorskip("faiss")
 def test_scores_are_products_with_the_vectors_that_it_gives(plugin: Any, source: Path, tmp_path: Path) -> None:
     plugin.build(source, tmp_path / "made", Silent())
     searcher = plugin.open(tmp_path / "made")
-    assert isinstance(searcher, DenseSearcher)
+    assert isinstance(searcher, DenseSearcher) and type(DenseIndex.open(tmp_path / "made").searcher) is type(searcher)
     queries = np.random.default_rng(8).standard_normal((300, DIMENSION)).astype(np.float32)
     hits = searcher.search(queries, 20)
     found = hits.rows >= 0

@@ -20,7 +20,7 @@ class ScoreTails(Analysis):
     Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
     """
 
-    name = "scores"
+    name, version = "scores", 2
     title = "the tail of scores"
     explained = (
         "A score as its share of the way from the last one of the list, cut at the depth, to the best one; means over "

@@ -13,8 +13,8 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 45483,
-    "lines of hardneg and plugins": 66017,
+    "lines of hardneg": 45481,
+    "lines of hardneg and plugins": 66013,
     "lines of tests": 55448,
     "lines of docs": 6286,
     "rooms": 24,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
 """Documents: fewer leave one of two splits with a tenth each empty in more than a hundredth of the cases."""
+_FEW_PASSAGES = 200_000
+"""So many judged documents are looked at for their ids."""
 _READ = 8 << 20
 """Files of so many bytes together are read and cut, to count their passages and to find what cannot be read."""
 _FORMS = "queries are lines of an id, a tab and a text in queries.tsv, judgements belong to a folder of BEIR's form"
@@ -127,11 +129,12 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
             errors.append(error)
             continue
         judged, left_out, trained = dict[str, int](), list[str](), set[str]()
-        doc_ids = {each.doc_id for each in collection.documents()}
+        small = loader.size_hint() <= _FEW_PASSAGES
+        doc_ids = {each.doc_id for each in collection.documents()} if small else None
         for split in collection.splits():
             relevant = [each for each in collection.qrels(split) if each.relevance > 0]
             query_ids = {each.query_id for each in collection.queries(split)}
-            known = {each.query_id for each in relevant if each.doc_id in doc_ids} & query_ids
+            known = {each.query_id for each in relevant if doc_ids is None or each.doc_id in doc_ids} & query_ids
             judged[split] = len(known)
             if lacking := len({each.query_id for each in relevant}) - len(known):
                 reason = "whose query or documents the folder lacks"

@@ -50,13 +50,13 @@ def comparison_section(report: ReportContent) -> Section | None:
     return Section("Main comparison", [_table(report)], graphics=graphics, folded=True, lines=report.notes)
 
 
-def means_graphic(report: ReportContent, metric: str, name: str = "means") -> Graphic:
-    """Return each system's mean with its interval; `name` is unique in the page."""
+def means_graphic(report: ReportContent, metric: str) -> Graphic:
+    """Return each system's mean with its interval."""
     spots, baseline = list(_means(report, metric)), report.baseline
     caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
     mark = next((spot.value for spot in spots if spot.name == baseline), None)
     caption = f"{caption} {_SEEDS}" if report.by_seed else caption
-    return _drawn((name, f"Mean {metric} by system"), spots, mark, caption)
+    return _drawn(("means", f"Mean {metric} by system"), spots, mark, caption)
 
 
 def _table(report: ReportContent) -> Table:

@@ -29,11 +29,11 @@ def summary(report: ReportContent) -> str:
     if not report.main_tests:
         return _without_tests(report, over)
     corrected = f"p after Holm's correction, level {report.level:g}"
-    if facing := [_facing(test, report.system) for test in report.tests if test.metric == metric and report.system]:
-        found = _outcomes(report, filter(None, facing), lambda test: test.baseline)
-        if found:
-            told = joined([f"{_OUTCOMES[word]} {names}" for word, names in found.items()])
-            return f"{quoted(report.system)} is {told}, by {metric} on {over} ({corrected})."
+    tests = [test for test in report.tests if test.metric == metric]
+    if facing := [turned for test in tests if (turned := _facing(test, report.system))]:
+        found = _outcomes(report, facing, lambda test: test.baseline)
+        told = joined([f"{_OUTCOMES[word]} {names}" for word, names in found.items()])
+        return f"{quoted(report.system)} is {told}, by {metric} on {over} ({corrected})."
     found = _outcomes(report, report.main_tests.values(), lambda test: test.system)
     told = "; ".join(f"{word}: {names}" for word, names in found.items())
     return f"Against the baseline {quoted(report.baseline)}, by {metric} on {over} ({corrected}): {told}."

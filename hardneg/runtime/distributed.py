@@ -44,11 +44,6 @@ class World:
         """Whether this is the process that writes and speaks for all."""
         return self.rank == 0
 
-    @property
-    def several_machines(self) -> bool:
-        """Whether some of the processes are on other machines."""
-        return self.local_size < self.size
-
     def share(self, total: int) -> slice:
         """This process's part of `total` things that lie in a row; the parts' sizes differ by one at most."""
         return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)

@@ -10,6 +10,7 @@ import pytest
 from processes import TORCHRUN
 from recipe.recipes import large_collection
 
+from hardneg.records.errors import UsageError
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, gpu_of, world
 
@@ -64,11 +65,18 @@ def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.delenv(name, raising=False)
     for name, value in {"WORLD_SIZE": "4", "RANK": "3"}.items():
         monkeypatch.setenv(name, value)
-    assert world() == World(3, 4, 0, 1) and world().several_machines
+    assert world() == World(3, 4, 0, 1)
     monkeypatch.setenv("LOCAL_RANK", "1")
-    assert not world().several_machines
+    assert world() == World(3, 4, 1, 4)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert world() == World(3, 4, 1, 2) and world().several_machines
+    assert world() == World(3, 4, 1, 2)
+
+
+def test_settings_of_a_launcher_that_would_change_a_training_are_refused(monkeypatch):
+    distributed.check_settings()
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(UsageError, match="ACCELERATE_USE_FSDP: not taken"):
+        distributed.check_settings()
 
 
 def test_a_launcher_may_show_each_process_one_gpu(monkeypatch):

@@ -1,4 +1,4 @@
-"""The figures that stand first in a report."""
+"""The figures that stand first in a report; costs, settings and steps behind them."""
 
 import re
 from xml.etree import ElementTree
@@ -9,6 +9,8 @@ from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
+from hardneg.recipe.load import load_recipe
+from hardneg.recipe.yaml_load import find_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.figure import fitted
@@ -27,8 +29,6 @@ TESTS = [
     for name, p in {"best": 0.001, "other": 0.4}.items()
 ]
 ODD = '<script>alert(1)</script> & "q" </svg>\u202e\u0000 |'
-
-
 TEXT = "{http://www.w3.org/2000/svg}text"
 
 
@@ -46,9 +46,8 @@ def test_gains_and_losses_stand_in_a_table_where_rounding_is_no_gain_and_lead_to
         ["other", "1", "3", "0", "+0.5000", "–", "+0.1250"],
     ]
     [curve] = (graphic.svg for graphic in section.graphics)
-    assert (
-        "2 better, 1 equal, 1 worse" in curve and curve.count("#3b82c4") == 2 and curve.count("#d9722e") == 2
-    )  # one of no height
+    assert "2 better, 1 equal, 1 worse" in curve
+    assert curve.count("#3b82c4") == 2 and curve.count("#d9722e") == 2  # one of no height
     assert gains_section(Measured({"start": RESULTS["start"]})) is None
 
 
@@ -164,3 +163,27 @@ def test_long_names_keep_both_ends(name, most, short):
 
 def test_sections_that_say_nothing_are_left_out():
     assert sections(ReportContent("", {}, 0)) == []
+
+
+def test_a_time_is_told_in_the_largest_unit_of_which_the_shortest_has_one() -> None:
+    costs = {"a": SystemCosts(9000, 1.88, None, None, 90), "b": SystemCosts(7200, 540, None, None, 60)}
+    section = costs_section(costs, {"a": 0.5, "b": 0.25}, "mrr")
+    assert section is not None
+    [table] = section.tables
+    heads = [(head.text, head.note) for head in table.columns[2:]]  # type: ignore[union-attr]
+    assert heads == [("training", "hours"), ("encoding, indexing", "seconds"), ("all steps", "minutes")]
+    assert table.rows == [["a", "0.5000", "2.5", "1.88", "1.5"], ["b", "0.2500", "2", "540", "1"]]
+
+
+def test_settings_stand_in_order_those_of_all_systems_first() -> None:
+    settings = {"STAR: seed": 1, "STAR: batch_size": 16, "passages": 5, "evaluated on": "3 queries"}
+    page = ReportContent("t", {"a": {"mrr": MeanScore(0.5)}}, 3, settings=settings)
+    [table] = sections(page)[-1].tables
+    assert [row[0] for row in table.rows] == ["evaluated on", "passages", "STAR: batch_size", "STAR: seed"]
+
+
+def test_what_a_step_is_for() -> None:
+    batches = load_recipe(find_recipe("star-static"), "demo").stages
+    assert "the hard negatives" not in batches["inbatch-neg"].why() and "in the batch" in batches["inbatch-neg"].why()
+    found = load_recipe(find_recipe("cort-electra-passage"), "demo").stages["first-stages"]
+    assert found.why() == "measure what lies behind the metrics: recall-at-depth"

@@ -226,7 +226,6 @@ class QueryPage:
 
     query_id: str
     text: str
-    list_label: str
     systems: Sequence[str]
     positives: Sequence[ShownDocument]
     negatives: Sequence[ShownDocument]
@@ -270,7 +269,6 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
     return QueryPage(
         query_id,
         clean(text[:OPENED]),
-        label,
         list(browsed.runs),
         [shown(doc_id, None, nan) for doc_id in positive],
         [shown(doc_id, suspects[doc_id], score) for doc_id, score in zip(negative, scores, strict=True)],

@@ -23,11 +23,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.yaml_load import find_recipe
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import Plan, make_plan
+from hardneg.recipes.yaml_load import find_recipe
+from hardneg.stages.train_reranker import TrainReranker
 from hardneg.store.artifacts import Artifact, Store
-from hardneg.verbs.train_reranker import TrainReranker
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
 AHEAD = 3

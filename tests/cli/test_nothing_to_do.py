@@ -16,8 +16,8 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 @pytest.fixture
-def folder(workplace: Path) -> Path:
-    return small_collection(workplace / "data")
+def folder(session: Path) -> Path:
+    return small_collection(session / "data")
 
 
 def refused(*arguments: object) -> str:

@@ -18,10 +18,10 @@ COMMANDS = {
 
 
 @pytest.fixture
-def place(workplace: Path, tiny_model: Path) -> Path:
-    (workplace / "model").symlink_to(tiny_model)
-    write_recipe(workplace / "small.yaml", small_tree(small_collection(workplace / "data"), Path("model")))
-    return workplace
+def place(session: Path, tiny_model: Path) -> Path:
+    (session / "model").symlink_to(tiny_model)
+    write_recipe(session / "small.yaml", small_tree(small_collection(session / "data"), Path("model")))
+    return session
 
 
 @pytest.mark.parametrize("name", COMMANDS)

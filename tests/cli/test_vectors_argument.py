@@ -25,9 +25,9 @@ def parquet(path: Path, prefix: str, vectors: np.ndarray) -> None:
 
 
 @pytest.fixture
-def vectors(workplace: Path) -> None:
-    parquet(workplace / "documents.parquet", "d", DOCUMENTS)
-    parquet(workplace / "queries.parquet", "q", QUERIES)
+def vectors(session: Path) -> None:
+    parquet(session / "documents.parquet", "d", DOCUMENTS)
+    parquet(session / "queries.parquet", "q", QUERIES)
 
 
 IMPORT = "index import --vectors documents.parquet --output index"

@@ -10,11 +10,11 @@ from cli.commands import every_command
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.argument_values import verb_field
-from hardneg.api.arguments import REQUIRED, Where, arguments_of
 from hardneg.cli.adaptor import parameter
 from hardneg.cli.main import app
 from hardneg.cli.options import flag
+from hardneg.functions.argument_values import verb_field
+from hardneg.functions.arguments import REQUIRED, Where, arguments_of
 from hardneg.records.errors import HardnegError, UsageError
 
 PACKAGE = Path(hn.__file__).parent

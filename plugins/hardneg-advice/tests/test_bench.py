@@ -14,9 +14,9 @@ from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli.main import app
-from hardneg.recipe.load import load_recipe
+from hardneg.functions.adhoc_recipe import AdhocRecipe
+from hardneg.recipes.load import load_recipe
 from hardneg.records.errors import HardnegError
 
 QUICK = {"options": {"max_steps": 3, "batch_size": 8}, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.commands import every_command
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.cli.commands import commands as of_functions
 

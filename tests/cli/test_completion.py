@@ -8,7 +8,7 @@ import typing
 import pytest
 from cli.commands import every_command
 from processes import loaded
-from recipe.recipes import NEEDS_PAPERS
+from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

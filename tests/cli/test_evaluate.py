@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from command_line import call, hardneg
-from recipe.questions import questions
-from recipe.recipes import small_collection
+from recipes.questions import questions
+from recipes.recipes import small_collection
 
 from hardneg.functions.run_argument import run_labels
 from hardneg.records.errors import HardnegError, UsageError

@@ -3,7 +3,7 @@
 import json
 
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.recipes.yaml_load import named_recipes
 from hardneg.registry import list_plugins

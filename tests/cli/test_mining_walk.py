@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 PAGE = Path(__file__).parents[2] / "docs" / "mine-for-sentence-transformers.md"
 

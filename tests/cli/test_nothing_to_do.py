@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, UsageError

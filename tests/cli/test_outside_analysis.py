@@ -8,7 +8,7 @@ from string import Template
 import numpy as np
 import pytest
 from cli.analyze_command import call, printed
-from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import RecipeError

@@ -7,7 +7,7 @@ import command_line
 import numpy as np
 import pytest
 from pyarrow import parquet
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 import hardneg as hn
 from hardneg.formats.negatives import read_negatives

@@ -2,7 +2,7 @@
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.records.errors import UsageError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import command_line
 import forked
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, RecipeError, UsageError

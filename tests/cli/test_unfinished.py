@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from command_line import call as run
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg.training.loop
 from hardneg.store.artifacts import Store

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import ArtifactError, DataError, UsageError

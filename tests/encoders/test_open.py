@@ -8,7 +8,7 @@ from types import FrameType
 from typing import ClassVar
 
 import pytest
-from recipe.recipes import recipe_in, small_tree
+from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense

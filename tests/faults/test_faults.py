@@ -10,7 +10,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

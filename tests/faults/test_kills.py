@@ -5,7 +5,7 @@ from pathlib import Path
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, small_part
+from recipes.recipes import artifacts_of, plan_in, small_part
 
 import hardneg as hn
 from hardneg.evaluation.metrics_json import read_metrics

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from typer.testing import CliRunner
 
 import hardneg as hn

@@ -7,7 +7,7 @@ import yaml
 from fuzz.fuzzing import NASTY, fuzzed, mangled, read_or_one_line, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
-from recipe.recipes import small_collection, small_tree
+from recipes.recipes import small_collection, small_tree
 
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import plan_in
+from recipes.recipes import plan_in
 
 from hardneg.formats.runs import read_run
 from hardneg.integrations.pyserini import openings

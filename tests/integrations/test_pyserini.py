@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import plan_in, small_collection, small_tree
+from recipes.recipes import plan_in, small_collection, small_tree
 
 from hardneg.formats.runs import read_run
 from hardneg.indexes.kernels.lucene.java import start_java

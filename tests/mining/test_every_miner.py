@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recipe.recipes import small_tree, stored_collection, write_recipe
+from recipes.recipes import small_tree, stored_collection, write_recipe
 from typer.testing import CliRunner
 
 import hardneg as hn

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives

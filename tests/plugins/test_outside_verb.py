@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

@@ -15,8 +15,8 @@ from zipfile import ZipFile
 
 import pytest
 from environments import PIP, ROOT, environment
-from recipe.questions import questions
-from recipe.recipes import small_collection, small_part, small_tree, write_recipe
+from recipes.questions import questions
+from recipes.recipes import small_collection, small_part, small_tree, write_recipe
 from sentence_transformers import CrossEncoder
 
 import hardneg

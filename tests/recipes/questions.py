@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from recipe.recipes import TOPICS, WORDS, small_collection
+from recipes.recipes import TOPICS, WORDS, small_collection
 
 
 def questions(folder: Path, labelled: bool = True) -> Path:

@@ -4,7 +4,7 @@ import importlib.metadata
 import importlib.util
 
 import pytest
-from recipe.recipes import NEEDS_PAPERS
+from recipes.recipes import NEEDS_PAPERS
 
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from recipe.recipes import NEEDS_PAPERS, with_a_paper_preset
+from recipes.recipes import NEEDS_PAPERS, with_a_paper_preset
 
 from hardneg.recipes.language import expand
 from hardneg.recipes.yaml_load import find_recipe

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 import yaml
-from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
+from recipes.recipes import artifacts_of, small_collection, small_tree, write_recipe
 
 from hardneg.recipes.execute import Options, Watcher, execute, usage
 from hardneg.recipes.load import load_recipe

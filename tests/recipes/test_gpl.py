@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from recipe.recipes import write_recipe
+from recipes.recipes import write_recipe
 from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipes.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe

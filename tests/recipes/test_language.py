@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 import yaml
-from recipe.recipes import NEEDS_PAPERS
+from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

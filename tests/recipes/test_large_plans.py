@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec

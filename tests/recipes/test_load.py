@@ -1,5 +1,5 @@
 import pytest
-from recipe.recipes import recipe_in, small_tree, write_recipe
+from recipes.recipes import recipe_in, small_tree, write_recipe
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.segments import Segments

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from recipe.recipes import NEEDS_PAPERS
+from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hub_layouts import add_mteb, beir_folder, dpr_folder, parquet
 from hub_server import Hub, hub_server
-from recipe.recipes import NEEDS_DATASETS, NEEDS_PAPERS, small_collection, with_a_paper_preset
+from recipes.recipes import NEEDS_DATASETS, NEEDS_PAPERS, small_collection, with_a_paper_preset
 from safetensors.torch import load_file
 from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner

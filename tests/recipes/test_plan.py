@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from hardneg.recipe import plan as planning
-from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.encoders.open.contract import Shape

@@ -11,7 +11,7 @@ from typing import Any
 import forked
 import pytest
 from processes import TORCHRUN
-from recipe.recipes import large_collection, small_tree, write_recipe
+from recipes.recipes import large_collection, small_tree, write_recipe
 from waiting import wait_until
 
 from hardneg.recipes.load import load_recipe

@@ -12,7 +12,7 @@ from typing import Any
 import forked
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, small_collection, write_recipe
+from recipes.recipes import artifacts_of, small_collection, write_recipe
 
 from hardneg.formats.negatives import drop_batches, read_negatives
 from hardneg.formats.runs import stream_run
@@ -117,7 +117,7 @@ def test_killed_in_each_step_it_ends_alike(line: tuple[Path, Plan, dict[str, Art
     again = {step.name for name in KILLS for step in plan.dependents(name)}
     gone = [plan.keys[name] for name in again]
     shutil.copytree(recipe.parent / "store", store, ignore=shutil.ignore_patterns(*gone, "*.partial"))
-    program = [sys.executable, Path(__file__).parents[1] / "verbs" / "killed.py", recipe, store]
+    program = [sys.executable, Path(__file__).parents[1] / "stages" / "killed.py", recipe, store]
     kills = [str(word) for kill in KILLS.values() for word in kill]
     places = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     run = forked.run([*program, *kills], env={**os.environ, **places}, capture_output=True, text=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part, small_tree
+from recipes.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_part, small_tree
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipes.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.cli.recipe import _content, plan_table

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from hardneg.recipe import plan as planning
-from recipe.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
+from recipes.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from hardneg.recipe import plan as planning
-from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
+from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
 from safetensors.torch import load_file, save_file
 from tiny import tiny_reranker as write_reranker
 from typer.testing import CliRunner

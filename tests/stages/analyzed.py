@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree, stored_collection
+from recipes.recipes import recipe_in, small_collection, small_tree, stored_collection
 
 from hardneg.analysis.base import sections
 from hardneg.formats.negatives import write_negatives

@@ -1,5 +1,5 @@
 import pytest
-from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.records.errors import RecipeError
 from tests.stages.analyzed import content, refused, stored_runs

@@ -3,8 +3,8 @@
 import json
 
 import pytest
-from recipe.questions import questions
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
+from recipes.questions import questions
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import codes, launch
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.records.errors import RecipeError, UsageError

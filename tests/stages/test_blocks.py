@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-from recipe.recipes import large_collection, plan_in, small_collection, small_part
+from recipes.recipes import large_collection, plan_in, small_collection, small_part
 
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.runtime.progress import Silent

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.open.resolved import ResolvedModels, resolve

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from pydantic import ValidationError
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 
 from hardneg.formats.runs import stream_run, write_run
 from hardneg.runtime.progress import Silent

@@ -1,7 +1,7 @@
 """Runs of one split as one."""
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
 from hardneg.evaluation.fusion import weighted_sum
 from hardneg.formats.runs import stream_run

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 from tiny import tiny_encoder
 
 from hardneg.encoders.open.resolved import load_learner

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
 from hardneg.indexes.backends.compressed import Fp16

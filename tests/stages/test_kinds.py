@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import artifacts_of, small_collection, small_tree, write_recipe
+from recipes.recipes import artifacts_of, small_collection, small_tree, write_recipe
 from tiny import BY_FAMILY
 
 from hardneg.encoders.open.resolved import load_encoder

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.recipes.estimate import estimate

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import artifacts_of, recipe_in, small_collection, small_part
+from recipes.recipes import artifacts_of, recipe_in, small_collection, small_part
 from tiny import tiny_encoder
 
 from hardneg.evaluation.metrics_json import read_metrics

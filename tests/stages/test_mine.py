@@ -5,7 +5,7 @@ from tempfile import mkdtemp
 
 import numpy as np
 import pytest
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.formats.runs import write_run

@@ -1,7 +1,7 @@
 """Stage `mine` with judgements beside the dataset's."""
 
 import pytest
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

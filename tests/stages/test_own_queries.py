@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 from tiny import tiny_reranker
 
 from hardneg.formats.collection import StoredCollection

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, recipe_in, small_collection, small_part, stored_collection
+from recipes.recipes import artifacts_of, recipe_in, small_collection, small_part, stored_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives

@@ -11,7 +11,7 @@ from pathlib import Path
 import forked
 import pytest
 from processes import codes, launch
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
 from hardneg.recipes.execute import Options, Watcher, execute

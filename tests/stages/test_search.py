@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
 
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run

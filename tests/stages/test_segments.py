@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from processes import codes, launch
-from recipe.recipes import (
+from recipes.recipes import (
     artifacts_of,
     large_collection,
     long_collection,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import NEEDS_PAPERS, small_collection, small_part, write_recipe
+from recipes.recipes import NEEDS_PAPERS, small_collection, small_part, write_recipe
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.recipes.execute import Options, Outcome, Watcher, execute

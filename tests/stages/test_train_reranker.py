@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipe.recipes import plan_in, small_collection, small_tree
+from recipes.recipes import plan_in, small_collection, small_tree
 from safetensors.torch import load_file
 from sentence_transformers import CrossEncoder as Published
 

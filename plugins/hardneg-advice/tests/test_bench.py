@@ -9,7 +9,7 @@ import pytest
 import yaml
 from hardneg_advice.bench import Protocol
 from hardneg_advice.bench_rows import as_markdown
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 

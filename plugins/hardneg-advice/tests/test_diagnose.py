@@ -4,7 +4,7 @@ import json
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg as hn
 from hardneg.recipes.execute import Options, Watcher, execute

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 

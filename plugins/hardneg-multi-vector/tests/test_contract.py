@@ -11,7 +11,7 @@ from hardneg_multi_vector.family import LateInteraction
 from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
 from hardneg_multi_vector.store import TokenStore
 from hardneg_multi_vector.testing import TokenIndexTests
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_tree
 from tiny import tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.open.contract import BASE

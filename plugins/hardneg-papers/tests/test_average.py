@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hardneg_papers.average import check_alike
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from safetensors.torch import load_file
 from tiny import tiny_encoder, tiny_static
 

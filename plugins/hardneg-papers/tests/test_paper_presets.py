@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hardneg_papers.analyses.runs import Unjudged
-from recipe.recipes import with_a_paper_preset
+from recipes.recipes import with_a_paper_preset
 
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels

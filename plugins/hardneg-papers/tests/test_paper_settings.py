@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from paper_settings import OF_RECIPES, UNTOLD, Group, Setting, read_groups, same, stands_in, told, value_here
-from recipe.recipes import paper_presets
+from recipes.recipes import paper_presets
 
 from hardneg.recipes.load import Recipe
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 from hardneg_pyterrier import Retriever, Run
-from recipe.recipes import plan_in, small_collection
+from recipes.recipes import plan_in, small_collection
 from tiny import tiny_encoder
 
 from hardneg.formats.runs import read_run

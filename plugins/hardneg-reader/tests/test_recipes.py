@@ -10,8 +10,8 @@ from typing import Any
 import forked
 import pytest
 from hardneg_reader.read import exact_match, f1
-from recipe.questions import questions
-from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
+from recipes.questions import questions
+from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import stream_run
 from hardneg.recipes.execute import Options, Watcher, execute

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipes.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.contract import BASE
 from hardneg.recipes.estimate import estimate

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from hardneg_sparse.store import SparseStore
-from recipe.recipes import plan_in, small_collection
+from recipes.recipes import plan_in, small_collection
 from safetensors.torch import load_file
 
 from hardneg.formats.runs import read_run

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.store.artifacts import Store
 

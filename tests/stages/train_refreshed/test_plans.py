@@ -1,7 +1,7 @@
 """Plans with `train-refreshed`: what they take, their keys, and what is refused before the first step."""
 
 import pytest
-from verbs.train_refreshed.runs import make
+from stages.train_refreshed.runs import make
 
 from hardneg.recipes.estimate import estimate
 from hardneg.recipes.execute import Options, Watcher, execute

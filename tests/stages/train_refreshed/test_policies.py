@@ -1,7 +1,7 @@
 """What stage `train-refreshed` learns from: by each policy, miner, choice and index."""
 
 import pytest
-from verbs.train_refreshed.runs import make, uses, weights
+from stages.train_refreshed.runs import make, uses, weights
 
 
 def test_a_synchronous_run_mines_at_every_multiple(recipe, store):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from verbs.train_refreshed.runs import make, uses, weights
+from stages.train_refreshed.runs import make, uses, weights
 
 from hardneg.records.errors import TrainingError
 from hardneg.store.artifacts import Store

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection

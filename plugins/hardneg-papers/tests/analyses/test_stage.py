@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe

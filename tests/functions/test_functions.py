@@ -21,7 +21,7 @@ PACKAGE = Path(hn.__file__).parent
 FUNCTIONS = {
     name: getattr(hn, name)
     for name, (home, _) in hn.type_checkers_imports("hardneg").items()
-    if home.startswith("hardneg.functions.")
+    if home.startswith("hardneg.functions.") and name not in ("analyze", "load_recipe", "start")
 }
 WORDS = {"index": "index build", "write_queries": "write-queries"}
 

@@ -12,7 +12,7 @@ from hardneg.cli.main import app
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene import java
-from hardneg.integrations import openings
+from hardneg.integrations import pyserini as openings
 from hardneg.integrations.pyserini import check, query_side, with_java
 from hardneg.records.errors import HardnegError
 from hardneg.records.types import PluginSetting

@@ -2,13 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hardneg.recipe import plan as planning
 from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.encoders.open.contract import Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipes import plan as planning
 from hardneg.recipes.estimate import estimate, networks, plan_sizes, step_sizes
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe

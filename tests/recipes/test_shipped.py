@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hardneg.recipe import plan as planning
 from recipes.recipes import NEEDS_PAPERS, paper_presets, presets_by_recipe
 
+from hardneg.recipes import plan as planning
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import (

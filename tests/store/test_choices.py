@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hardneg.recipe import execute
 from processes import launch
 
+from hardneg.recipes import execute
 from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
 from hardneg.stages.shared.context import Local, StageContext

@@ -140,6 +140,25 @@ def test_a_server_that_is_slow_or_not_there(served: Echo) -> None:
         asked(NOBODY).reach()
 
 
+@pytest.mark.parametrize("drop", [b"X", b"X: y\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"])
+def test_the_deadline_bounds_headers_that_drip(served: Echo, drop: bytes) -> None:
+    given_up = Event()
+
+    def drip(number: int, handler: Any) -> bool:
+        handler.wfile.write(b"" if b"102" in drop else b"HTTP/1.1 200 OK\r\n")
+        while not given_up.wait(0.05):
+            handler.wfile.write(drop)
+            handler.wfile.flush()
+        handler.close_connection = True
+        return True
+
+    served.fault, began = drip, time.monotonic()
+    with pytest.raises(ModelError, match=r"given up after 1 attempt in 0.5 s; the last one: the answer did not begin"):
+        post(served, timeout=0.2, deadline=0.5)
+    assert time.monotonic() - began < 5
+    given_up.set()
+
+
 def test_an_answer_that_is_too_long(served: Echo) -> None:
     served.fault = lambda number, handler: handler.reply(200, b"x" * ((1 << 20) + 1)) or True
     with pytest.raises(ModelError, match="an answer of more than 1 MiB"):

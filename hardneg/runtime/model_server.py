@@ -169,11 +169,7 @@ class ModelServer:
 
 
 def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """The result of work in a thread of its own, as timeouts of reads bound no server that drips its headers.
-
-    Raises:
-        _Passing: it has not ended; it is left alone.
-    """
+    """The result of work in a thread of its own, or _Passing: timeouts of reads bound no server that drips headers."""
     result = Future[_Result]()
 
     def run() -> None:

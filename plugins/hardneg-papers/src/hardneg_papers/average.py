@@ -141,7 +141,7 @@ def _settings(encoder: Encoder) -> dict[str, Any]:
     for path, part in encoder.module.named_modules():
         told = {"module": type(part).__name__} | part.get_config_dict() if hasattr(part, "get_config_dict") else {}
         told |= part.auto_model.config.to_dict() if hasattr(part, "auto_model") else {}
-        tokenizer = getattr(part, "tokenizer", None)
+        tokenizer: Any = getattr(part, "tokenizer", None)
         if hasattr(backend := getattr(tokenizer, "backend_tokenizer", tokenizer), "to_str"):
             told |= {f"the tokenizer's {name}": json.loads(backend.to_str())[name] for name in _TOKENS}
         settings |= {f"{name} of {path}": value for name, value in told.items() if not _FREE.fullmatch(name)}

@@ -124,20 +124,16 @@ class Average(StageSpec):
 
 def check_alike(first: Encoder, other: Encoder, name: str) -> None:
     """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
-    advice = "average models of one architecture and vocabulary"
-    own, others = (each.module.state_dict() for each in (first, other))
-    for weight in {**own, **others}:
-        shape, expected = (tuple(each[weight].shape) if weight in each else "missing" for each in (others, own))
-        if shape != expected or not (own[weight].is_floating_point() or own[weight].equal(others[weight])):
-            raise ModelError(f"{name}: {weight} is {shape}, in the first {expected}; {advice}")
-    settings, of_first = _settings(other), _settings(first)
-    if found := [each for each in {**of_first, **settings} if settings.get(each) != of_first.get(each)]:
+    told, expected = _settings(other), _settings(first)
+    if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
+        advice = "average models of one architecture and vocabulary"
         raise ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
 
 
 def _settings(encoder: Encoder) -> dict[str, Any]:
-    """What decides, beside the weights, how a text is encoded, by module and name."""
-    settings: dict[str, Any] = {"the vocabulary": encoder.module.tokenizer.get_vocab()}
+    """The shapes of the weights, and what decides beside them how a text is encoded, by module and name."""
+    weights = encoder.module.state_dict().items()
+    settings = {name: weight.shape if weight.is_floating_point() else weight.tolist() for name, weight in weights}
     for path, part in encoder.module.named_modules():
         told = {"module": type(part).__name__} | part.get_config_dict() if hasattr(part, "get_config_dict") else {}
         told |= part.auto_model.config.to_dict() if hasattr(part, "auto_model") else {}
@@ -145,4 +141,4 @@ def _settings(encoder: Encoder) -> dict[str, Any]:
         if hasattr(backend := getattr(tokenizer, "backend_tokenizer", tokenizer), "to_str"):
             told |= {f"the tokenizer's {name}": json.loads(backend.to_str())[name] for name in _TOKENS}
         settings |= {f"{name} of {path}": value for name, value in told.items() if not _FREE.fullmatch(name)}
-    return settings
+    return settings | {"the vocabulary": encoder.module.tokenizer.get_vocab()}

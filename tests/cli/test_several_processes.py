@@ -72,9 +72,7 @@ def test_the_place_on_a_machine_is_known(monkeypatch: pytest.MonkeyPatch) -> Non
     assert world() == World(3, 4, 1, 2)
 
 
-@pytest.mark.parametrize(
-    "setting", ["USE_DEEPSPEED=true", "USE_FSDP=1", "GRADIENT_ACCUMULATION_STEPS=4", "MIXED_PRECISION=bf16"]
-)
+@pytest.mark.parametrize("setting", ["USE_FSDP=1", "GRADIENT_ACCUMULATION_STEPS=4", "MIXED_PRECISION=bf16"])
 def test_settings_of_a_launcher_that_would_change_a_training_are_refused(monkeypatch, setting):
     distributed.check_settings()
     name, _, value = f"ACCELERATE_{setting}".partition("=")

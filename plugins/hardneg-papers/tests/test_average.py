@@ -43,6 +43,7 @@ def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) ->
         "other": {"stage": "model", "model": str(other)},
         "mean": {"stage": "average", "models": {"a": "start", "b": "other"}, "weights": {"a": 3}},
         "alone": {"stage": "average", "models": {"a": "start"}},
+        "huge": {"stage": "average", "models": {"a": "start", "b": "other"}, "weights": {"a": 1e308, "b": 1e308}},
     }
     plan = make_plan(load_recipe(write_recipe(tmp_path / "r.yaml", tree)))
     store, options = Store(tmp_path / "store"), Options(device="cpu", until="mean")
@@ -51,8 +52,9 @@ def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) ->
     one, two, mean = (load_file(next(folder.rglob("*.safetensors"))) for folder in folders)
     for name, tensor in mean.items():
         assert (tensor - (0.75 * one[name] + 0.25 * two[name])).abs().max() < 1e-6
-    with pytest.raises(UsageError, match="one model is its own average"):
-        execute(plan, store, Options(device="cpu", until="alone"), Watcher())
+    for name, said in (("alone", "one model is its own average"), ("huge", "weight is not finite")):
+        with pytest.raises((UsageError, ModelError), match=said):
+            execute(plan, store, Options(device="cpu", until=name), Watcher())
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 PARTS = {
     **{
         name: (f"hardneg/{name}/**/*.py", [f"tests/{name}"])
-        for name in ("losses", "mining", "fusion", "datasets", "indexes")
+        for name in ("losses", "mining", "evaluation", "datasets", "indexes")
     },
     "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation"]),
     "data": ("hardneg/formats/**/*.py", ["tests/formats"]),

@@ -48,9 +48,9 @@ def once(folder: Path, way: str) -> None:
     """Runs one way in this process, and prints seconds, seconds by step, and facts as JSON."""
     import torch
 
-    from hardneg.recipe.execute import Options, Watcher, execute
-    from hardneg.recipe.load import load_recipe
-    from hardneg.recipe.plan import make_plan
+    from hardneg.recipes.execute import Options, Watcher, execute
+    from hardneg.recipes.load import load_recipe
+    from hardneg.recipes.plan import make_plan
     from hardneg.store.artifacts import Store
 
     name, _, half = way.partition(", ")

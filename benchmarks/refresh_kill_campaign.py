@@ -35,7 +35,7 @@ LONGEST = 900.0
 def recipe(folder: Path, policy: str) -> dict[str, Any]:
     """One stage on a dataset, and the model for it."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from recipe.recipes import small_collection
+    from recipes.recipes import small_collection
     from tiny import tiny_encoder
 
     refresh = {"policy": policy, "depth": 20, "every": EVERY}

@@ -41,7 +41,7 @@ import json
 import sys
 from pathlib import Path
 
-from recipe.recipes import large_collection, small_tree, write_recipe
+from recipes.recipes import large_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
 work = Path(sys.argv[1])

@@ -143,7 +143,7 @@ def verbs() -> Iterator[str]:
 
 def _fields(cls: Any) -> Iterator[str]:
     """The options of a class: its description, then a table of its fields."""
-    from hardneg.registry.plugins import plugin_options, plugin_text
+    from hardneg.registry import plugin_options, plugin_text
 
     head = ("option", "type", "default", "meaning")
     if not hasattr(cls, "model_fields"):
@@ -191,7 +191,7 @@ def _asked(field: Any) -> str:
 
 def _type(annotation: Any) -> str:
     """A type in words: `Mapping[str, int] | None` is `mapping of whole number`."""
-    from hardneg.registry.plugins import plugin_options
+    from hardneg.registry import plugin_options
 
     origin, inner = get_origin(annotation), [item for item in get_args(annotation) if item is not type(None)]
     if origin is Annotated:
@@ -221,7 +221,7 @@ def _value(field: Any) -> str:
 
 def plugins() -> Iterator[str]:
     """Every installed plugin with its options; those of verbs have a page of their own."""
-    from hardneg.registry.plugins import CHOICES, KINDS, list_plugins, load_plugin, plugin_options, plugin_text
+    from hardneg.registry import CHOICES, KINDS, list_plugins, load_plugin, plugin_options, plugin_text
 
     yield "# Plugins\n\nThe plugins that were installed when this site was built. Those of other packages are marked.\n"
     for kind in (*KINDS, *CHOICES):
@@ -254,7 +254,7 @@ def names_of_plugin_module() -> Iterator[str]:
 def functions() -> Iterator[str]:
     """Every public function of the package with its arguments, then results."""
     import hardneg
-    from hardneg.api import analyzing, evaluation, mined, recipes, results
+    from hardneg.functions import analyzing, evaluation, mined, recipes, results
 
     yield "# Python\n\nGenerated from the code of `import hardneg as hn`. [How to use it](../python.md).\n"
     apart = {*hardneg._APART} & {*dir(hardneg)}  # those of packages that are installed

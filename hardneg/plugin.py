@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from hardneg.analysis import overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
-    from hardneg.api import argument_values, arguments
-    from hardneg.api.adhoc_recipe import checked_tree, training_stage
-    from hardneg.api.content_store import keep_result
-    from hardneg.api.dataset_argument import named_dataset
-    from hardneg.api.evaluation import Evaluation
-    from hardneg.api.run_argument import run_file
-    from hardneg.api.workplace import Workplace, usual_store
     from hardneg.cli.commands import Command
     from hardneg.cli.console import bars as progress_bars
     from hardneg.cli.console import say
@@ -29,7 +22,6 @@ if TYPE_CHECKING:
     from hardneg.datasets import hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.datasets.held_out import half
-    from hardneg.doors.pyserini.openings import QuerySide, opening, openings
     from hardneg.encoders import towers
     from hardneg.encoders.encoder import Encoder
     from hardneg.encoders.open import loading, model_files
@@ -80,6 +72,13 @@ if TYPE_CHECKING:
     from hardneg.formats.vectors import number_file, shards
     from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
     from hardneg.formats.vectors.rows_writer import RowsWriter
+    from hardneg.functions import argument_values, arguments
+    from hardneg.functions.adhoc_recipe import checked_tree, training_stage
+    from hardneg.functions.content_store import keep_result
+    from hardneg.functions.dataset_argument import named_dataset
+    from hardneg.functions.evaluation import Evaluation
+    from hardneg.functions.run_argument import run_file
+    from hardneg.functions.session import Session, usual_store
     from hardneg.indexes import exact_ranks
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
@@ -90,14 +89,16 @@ if TYPE_CHECKING:
     from hardneg.indexes.kernels.lucene import lucene_search
     from hardneg.indexes.kernels.lucene.java import start_java
     from hardneg.indexes.open_store import open_store
+    from hardneg.integrations.pyserini import QuerySide, opening, openings
     from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
-    from hardneg.recipe.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
-    from hardneg.recipe.language import recipe_tree
-    from hardneg.recipe.load import check_recipe
-    from hardneg.recipe.plan import make_plan
-    from hardneg.recipe.run_folder import artifacts_of, read_lock
-    from hardneg.recipe.yaml_load import as_yaml as recipe_text
+    from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
+    from hardneg.recipes.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
+    from hardneg.recipes.language import recipe_tree
+    from hardneg.recipes.load import check_recipe
+    from hardneg.recipes.plan import make_plan
+    from hardneg.recipes.run_folder import artifacts_of, read_lock
+    from hardneg.recipes.yaml_load import as_yaml as recipe_text
     from hardneg.records import layout, wording
     from hardneg.records.errors import (
         ArtifactError,
@@ -133,8 +134,7 @@ if TYPE_CHECKING:
         ScoreBatch,
         Written,
     )
-    from hardneg.registry.plugins import configure, plugin_errors
-    from hardneg.registry.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
+    from hardneg.registry import configure, plugin_errors
     from hardneg.report import figure as figures
     from hardneg.report import numbers
     from hardneg.report.content import estimates
@@ -146,6 +146,11 @@ if TYPE_CHECKING:
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.runtime.progress import Progress, Silent, Task
     from hardneg.runtime.seeding import SEED, derive_seed, generator
+    from hardneg.stages.shared.blocks import StageBlocks
+    from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
+    from hardneg.stages.shared.inputs import open_collection, open_queries, own_queries
+    from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
+    from hardneg.stages.shared.train_config import ValidationOptions, of_the_run
     from hardneg.store import atomic_write
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.blocks import BlockResult
@@ -159,11 +164,6 @@ if TYPE_CHECKING:
     from hardneg.training.options import LearningOptions
     from hardneg.training.options import again as option_again
     from hardneg.training.step import ExampleTraining
-    from hardneg.verbs.shared.blocks import StageBlocks
-    from hardneg.verbs.shared.context import ArtifactInput, Facts, StageContext
-    from hardneg.verbs.shared.inputs import open_collection, open_queries, own_queries
-    from hardneg.verbs.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
-    from hardneg.verbs.shared.train_config import ValidationOptions, of_the_run
 # fmt: on
 
 _NAMES = type_checkers_imports(__name__)
@@ -181,7 +181,7 @@ __all__ = [  # noqa: RUF022
     "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
-    "UsageError", "ValidationOptions", "Workplace", "World", "Written", "answer_spans",
+    "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hardneg.doors.trainer.adore_loss import AdoreLoss
-    from hardneg.doors.trainer.refreshed import RefreshedNegatives
+    from hardneg.integrations.adore_loss import AdoreLoss
+    from hardneg.integrations.refreshed import RefreshedNegatives
 
 __all__ = ["AdoreLoss", "RefreshedNegatives"]
 
@@ -16,4 +16,4 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home = "adore_loss" if name == "AdoreLoss" else "refreshed"
-    return getattr(import_module(f"hardneg.doors.trainer.{home}"), name)
+    return getattr(import_module(f"hardneg.integrations.{home}"), name)

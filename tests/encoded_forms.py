@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.records.encoded import EncodedRows
-from hardneg.registry.plugins import plugin_names
+from hardneg.registry import plugin_names
 from hardneg.testing import forms
 
 FORMS = ["vectors"]

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from hardneg.evaluation.metrics import parse_metrics
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.plugins import list_plugins
+from hardneg.registry import list_plugins
 from hardneg.training.options import TrainOptions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "coming-from-sentence-transformers.md").read_text(encoding="utf-8")

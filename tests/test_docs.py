@@ -14,8 +14,8 @@ import pytest
 import yaml
 from cli.commands import every_command, package_commands
 
-from hardneg.recipe.yaml_load import named_recipes
-from hardneg.registry.plugins import KINDS, OUTSIDE, list_plugins, load_plugin
+from hardneg.recipes.yaml_load import named_recipes
+from hardneg.registry import KINDS, OUTSIDE, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]
 HIDDEN = {"runs", "site", "build", "dist", "node_modules"}
@@ -175,7 +175,7 @@ def test_the_architecture_names_every_part() -> None:
     named_parts = {part for line in rows for part in re.findall(r"`([\w/]+)`", line)}
     parts = {path.name + "/" for path in (ROOT / "hardneg").iterdir() if (path / "__init__.py").exists()}
     parts |= {path.stem for path in (ROOT / "hardneg").glob("*.py") if not path.stem.startswith("__")}
-    parts |= {path.stem for path in (ROOT / "hardneg" / "recipe").glob("*.py") if path.stem != "__init__"}
+    parts |= {path.stem for path in (ROOT / "hardneg" / "recipes").glob("*.py") if path.stem != "__init__"}
     assert parts - named_parts == set()
 
 

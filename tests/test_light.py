@@ -4,7 +4,7 @@ import pytest
 from processes import loaded
 
 LIBRARIES = "torch transformers sentence_transformers pyserini jnius faiss ranx scipy"
-OURS = "formats.runs formats.collection evaluation.metrics mining.choosing verbs.search"
+OURS = "formats.runs formats.collection evaluation.metrics mining.choosing stages.search"
 WORKING = " ".join(["torch jnius numpy pyarrow regex", *(f"hardneg.{name}" for name in OURS.split())])
 FUNCTIONS = ("encode", "evaluate", "fuse", "mine", "rerank", "report", "search", "train")
 

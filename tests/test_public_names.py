@@ -14,7 +14,7 @@ from environments import ROOT
 
 import hardneg
 from hardneg import plugin
-from hardneg.api.arguments import arg_of
+from hardneg.functions.arguments import arg_of
 
 PUBLIC = hardneg.type_checkers_imports("hardneg")
 
@@ -82,8 +82,8 @@ def test_a_name_that_is_not_there_is_no_attribute() -> None:
 
 
 def test_the_short_path_leads_to_the_trainers() -> None:
-    from hardneg.doors.trainer.adore_loss import AdoreLoss
-    from hardneg.doors.trainer.refreshed import RefreshedNegatives
+    from hardneg.integrations.adore_loss import AdoreLoss
+    from hardneg.integrations.refreshed import RefreshedNegatives
     from hardneg.trainer import AdoreLoss as Loss
     from hardneg.trainer import RefreshedNegatives as Negatives
 

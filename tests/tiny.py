@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Literal
 
-from hardneg.registry.plugins import plugin_names
+from hardneg.registry import plugin_names
 
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 HIDDEN = 32

@@ -11,10 +11,10 @@ import yaml
 from gpu.material import LENGTH, model, texts
 from gpu.setting import Figures, Setting, Skipped, expect
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.yaml_load import find_recipe
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Artifact, Store
 

@@ -36,9 +36,9 @@ def _as_one(setting: Setting, devices: list[str]) -> Figures:
 
 def made(setting: Setting, device: str, name: str) -> dict[str, float]:
     """Each metric of every row of a recipe in which each verb has its turn."""
-    from hardneg.recipe.execute import Options, Watcher, execute
-    from hardneg.recipe.load import load_recipe
-    from hardneg.recipe.plan import make_plan
+    from hardneg.recipes.execute import Options, Watcher, execute
+    from hardneg.recipes.load import load_recipe
+    from hardneg.recipes.plan import make_plan
     from hardneg.store.artifacts import Store
 
     path = setting.folder / f"{name}-{os.environ.get('RANK', '')}.yaml"  # each process writes its own

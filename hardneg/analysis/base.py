@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference, marked_fields, marked_references
 from hardneg.fields import Option as Option
-from hardneg.registry.plugins import plugin_errors
+from hardneg.registry import plugin_errors
 from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table
 from hardneg.store.atomic_write import replace_text

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.spec import Side
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
-    from hardneg.registry.protocols import DenseSearcher
+    from hardneg.protocols import DenseSearcher
 
 _LINES = 65_536
 

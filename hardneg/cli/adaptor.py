@@ -8,10 +8,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 import typer
 
-from hardneg.api.argument_values import plugin_setting
-from hardneg.api.arguments import REQUIRED, Arg, arguments_of
 from hardneg.cli.options import SHARED, flag, flags_named, key_values, keyword, option_of, plain_flag
 from hardneg.cli.planned_work import plugin_options
+from hardneg.functions.argument_values import plugin_setting
+from hardneg.functions.arguments import REQUIRED, Arg, arguments_of
 from hardneg.records.errors import UsageError
 
 

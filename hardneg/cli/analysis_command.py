@@ -11,18 +11,18 @@ from pydantic.fields import FieldInfo
 
 from hardneg.analysis.base import Analysis, Option
 from hardneg.analysis.inputs import Files
-from hardneg.api.analyzing import checked, files_of, stages_of
-from hardneg.api.arguments import AnalyzeArguments, options_of
-from hardneg.api.run_argument import run_labels
 from hardneg.cli import completion, options
 from hardneg.cli.adaptor import click_command, shaped
 from hardneg.cli.console import bars, print_section, say_json, stdout_console
 from hardneg.cli.evaluate import metric_names
 from hardneg.cli.planned_work import store_outputs
 from hardneg.fields import Reference, known_metric
+from hardneg.functions.analyzing import checked, files_of, stages_of
+from hardneg.functions.arguments import AnalyzeArguments, options_of
+from hardneg.functions.run_argument import run_labels
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import LOCK
-from hardneg.registry.plugins import plugin_errors
+from hardneg.registry import plugin_errors
 from hardneg.report.figure import check_forms
 from hardneg.report.table import Section
 from hardneg.store.replaced_files import Target

@@ -6,7 +6,7 @@ import typer
 
 from hardneg.cli.packages import PackageGroup
 from hardneg.records.errors import PluginError
-from hardneg.registry.plugins import load_plugin
+from hardneg.registry import load_plugin
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -10,7 +10,7 @@ from hardneg.cli import export, options
 from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, values
 from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
 from hardneg.cli.options import keyword
-from hardneg.cli.planned_work import TerminalWorkplace, configured, opened, together
+from hardneg.cli.planned_work import TerminalSession, configured, opened, together
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import DROPPED
 from hardneg.records.wording import counted
@@ -52,10 +52,10 @@ class Command:
         """What is written. Raises UsageError where the form and the files do not go together."""
         return [Target(args["output"], folder=True)]
 
-    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
+    def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Lay the result at the output, and tell what was made and what was left out."""
         output, facts = args["output"], dict(result.facts)
-        with workplace.outputs.laid_out():
+        with session.outputs.laid_out():
             link_folder(result.path, output, {MANIFEST}) if result.path.is_dir() else link_file(result.path, output)
         self.tell(result)
         counts = [counted(facts.pop(name, 0), *nouns) for name, nouns in self.counts.items()]
@@ -80,18 +80,18 @@ class Command:
 
     def _run(self, name: str, args: Args) -> None:
         """Makes the result in the processes that were asked for; the first one writes it at the output, and speaks."""
-        from hardneg.api.workplace import OtherProcess
+        from hardneg.functions.session import OtherProcess
 
         targets, given = self.targets(args), values(self.arguments, args)
         engine = configured(args.get("engine"), args.get("engine_option"))
         with together(args.get("device")) as device:
-            workplace = opened(args.get("store"), device, args.get("settings"), engine)
-            workplace.command, workplace.targets, workplace.overwrite = name, targets, args["overwrite"]
-            workplace.seed = args.get("seed", workplace.seed)
-            workplace.plans = args.get("plan", False) and 1 + args["as_json"]
-            with workplace.held, suppress(OtherProcess):
-                result = self.function(**given, workplace=workplace)
-                self.write(args, result, workplace)
+            session = opened(args.get("store"), device, args.get("settings"), engine)
+            session.command, session.targets, session.overwrite = name, targets, args["overwrite"]
+            session.seed = args.get("seed", session.seed)
+            session.plans = args.get("plan", False) and 1 + args["as_json"]
+            with session.held, suppress(OtherProcess):
+                result = self.function(**given, session=session)
+                self.write(args, result, session)
 
 
 class RunCommand(Command):
@@ -139,7 +139,7 @@ class NegativesCommand(Command):
         """All files."""
         return export.NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
-    def write(self, args: Args, result: Any, workplace: TerminalWorkplace) -> None:
+    def write(self, args: Args, result: Any, session: TerminalSession) -> None:
         """Write the negatives, and tell of them."""
         target = export.NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
@@ -149,7 +149,7 @@ class NegativesCommand(Command):
         if left := ", ".join(f"{name.removeprefix('dropped as ')} {counts.pop(name)}" for name in named):
             say(f"  candidates left out: {left}")
         tell_left_out(counts)
-        with workplace.outputs.laid_out():
+        with session.outputs.laid_out():
             if target.dropped is not None:
                 if not (result.folder / DROPPED).is_file():
                     raise UsageError("--dropped: this miner does not record what it drops; leave it out")

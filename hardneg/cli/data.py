@@ -6,13 +6,13 @@ from typing import Any
 
 import typer
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import aligned, say_answer
 from hardneg.cli.options import JSON, STORE, tell_once
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import opened
-from hardneg.registry.plugins import list_plugins, plugin_summary
+from hardneg.functions.adhoc_recipe import AdhocRecipe
+from hardneg.registry import list_plugins, plugin_summary
 
 app = typer.Typer(cls=PackageGroup, help="List, show, check and fetch datasets.", no_args_is_help=True)
 
@@ -53,9 +53,9 @@ def show(
 
     Example: hardneg data show beir:scifact --limit 3
     """
-    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import document_lengths
+    from hardneg.functions.content_store import make_dataset
 
     plan = AdhocRecipe("data show", dataset, settings=settings).plan(tell_once)
     artifact = make_dataset(plan, opened(store))

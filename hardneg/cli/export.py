@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.planned_work import opened
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
+from hardneg.functions.adhoc_recipe import AdhocRecipe
 from hardneg.records.errors import UsageError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
 from hardneg.store.replaced_files import Target
 
 if TYPE_CHECKING:
-    from hardneg.api.mined import MinedNegatives
+    from hardneg.functions.mined import MinedNegatives
 
 
 def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
@@ -74,24 +74,24 @@ def export(
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
-    from hardneg.api.content_store import make_dataset
-    from hardneg.api.mined import mined_in
-    from hardneg.api.results import TextSource
     from hardneg.formats.export.forms import TextLookup, read_form
     from hardneg.formats.negatives import write_negatives
+    from hardneg.functions.content_store import make_dataset
+    from hardneg.functions.mined import mined_in
+    from hardneg.functions.results import TextSource
 
     target = NegativesTarget(form, count, output, scores=form == "dpr", corpus=corpus)
-    workplace = opened(store)
-    workplace.command, workplace.targets, workplace.overwrite = "export", target.checked(), overwrite
+    session = opened(store)
+    session.command, session.targets, session.overwrite = "export", target.checked(), overwrite
     check_form(source_form, negatives)
-    with workplace.held, TemporaryDirectory() as folder:
-        plan = workplace.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
-        texts = TextSource.of(make_dataset(plan, workplace), split, workplace.store)
+    with session.held, TemporaryDirectory() as folder:
+        plan = session.begin(AdhocRecipe("export", dataset, settings=settings), [negatives])
+        texts = TextSource.of(make_dataset(plan, session), split, session.store)
         lookup = TextLookup(texts.collection.queries(split), texts.collection.corpus)
         queries = write_negatives(Path(folder) / NEGATIVES, read_form(source_form, negatives, lookup))
         say(f"{negatives}: {counted(queries, 'query')}")
         tell_left_out(lookup.counts)
-        with workplace.outputs.laid_out():
+        with session.outputs.laid_out():
             write(mined_in(source_form, Path(folder), "", {}, texts), target)
 
 

@@ -56,9 +56,9 @@ def pyserini(
 
     Example: hardneg pyserini lucene-impacts --model trained --option scale=51.2
     """
-    from hardneg.doors.pyserini.openings import check as run_lines
-    from hardneg.doors.pyserini.openings import openings, with_java
     from hardneg.encoders.spec import ModelSpec
+    from hardneg.integrations.pyserini import check as run_lines
+    from hardneg.integrations.pyserini import openings, with_java
 
     spec, failed = None if model is None else ModelSpec(model), []
     for name, text in openings(folder, options.open_store(store), spec, plugin_options(option)):

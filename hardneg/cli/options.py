@@ -8,12 +8,12 @@ from typing import Any
 
 import typer
 
-from hardneg.api.arguments import MACHINE as MACHINE
-from hardneg.api.arguments import REQUIRED, Arg, Where, options_of
-from hardneg.api.arguments import WRITTEN as WRITTEN
-from hardneg.api.workplace import usual_store
 from hardneg.cli import completion
 from hardneg.cli.console import say
+from hardneg.functions.arguments import MACHINE as MACHINE
+from hardneg.functions.arguments import REQUIRED, Arg, Where, options_of
+from hardneg.functions.arguments import WRITTEN as WRITTEN
+from hardneg.functions.session import usual_store
 from hardneg.records.errors import HardnegError
 from hardneg.runtime.distributed import world
 from hardneg.store.artifacts import Store

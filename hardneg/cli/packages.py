@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.adaptor import click_command
 from hardneg.records.errors import HardnegError, MissingDependency, PluginError
-from hardneg.registry.plugins import OUTSIDE, entry_points, not_installed, plugin_summary
+from hardneg.registry import OUTSIDE, entry_points, not_installed, plugin_summary
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.api.workplace import Workplace
 from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.options import open_store, tell_once
+from hardneg.functions.session import Session
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.named_plugins import LOCAL
 from hardneg.records.types import PluginSetting
@@ -30,9 +30,9 @@ from hardneg.store.replaced_files import Outputs, Target, Words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hardneg.recipe.execute import Options, Outcome, Watcher
-    from hardneg.recipe.plan import Plan, Step
-    from hardneg.verbs.shared.context import Engine
+    from hardneg.recipes.execute import Options, Outcome, Watcher
+    from hardneg.recipes.plan import Plan, Step
+    from hardneg.stages.shared.context import Engine
 
 _LOST = 75
 """Exit code of a process that ends because another one did."""
@@ -41,7 +41,7 @@ _GRACE = 5.0
 
 
 @dataclass
-class TerminalWorkplace(Workplace):
+class TerminalSession(Session):
     """Where a command works.
 
     command: whose outputs these are. plans: whether it shows the steps and does nothing; as JSON if that is 2.
@@ -88,14 +88,14 @@ class TerminalWorkplace(Workplace):
 
 def opened(
     store: Path | None, device: str | None = None, settings: Sequence[str] | None = (), engine: "Engine | None" = None
-) -> TerminalWorkplace:
+) -> TerminalSession:
     """Where a command works: in this store, on this device, each None for the usual, with these texts of settings."""
-    return TerminalWorkplace(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
+    return TerminalSession(open_store(store), device, settings=settings or (), progress=bars(), engine=engine)
 
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
-    from hardneg.recipe.execute import Watcher, execute
+    from hardneg.recipes.execute import Watcher, execute
 
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
@@ -106,7 +106,7 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> "Watcher":
     """Prints one line a step, with what it is for, and one with its result."""
-    from hardneg.recipe.execute import Watcher
+    from hardneg.recipes.execute import Watcher
 
     count = 0
 
@@ -134,7 +134,7 @@ def plan_outputs(
     command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Outputs:
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
-    from hardneg.recipe.run_folder import inputs_of
+    from hardneg.recipes.run_folder import inputs_of
 
     inputs = [*inputs_of(plan.recipe), *reads]
     return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
@@ -147,7 +147,7 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
         PluginError: there is no such engine, or it has no such option.
         UsageError: it is another than the built-in one, in several processes.
     """
-    from hardneg.registry.plugins import configure
+    from hardneg.registry import configure
 
     name = name or LOCAL
     if name != LOCAL and world().size > 1:
@@ -158,7 +158,7 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
-    from hardneg.recipe.yaml_load import parse_setting
+    from hardneg.recipes.yaml_load import parse_setting
 
     options = {}
     for text in texts:

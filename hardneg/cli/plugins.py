@@ -15,7 +15,7 @@ from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
 from hardneg.cli.planned_work import store_outputs
 from hardneg.records.errors import UsageError
-from hardneg.registry.plugins import SINGULARS, kind_of, list_plugins, load_plugin, plugin_options, plugin_text
+from hardneg.registry import SINGULARS, kind_of, list_plugins, load_plugin, plugin_options, plugin_text
 from hardneg.store.artifacts import disk_errors
 from hardneg.store.replaced_files import Target
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.api.adhoc_recipe import planned_recipe
 from hardneg.cli import completion, console
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, STORE, open_store, output, tell_once
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
+from hardneg.functions.adhoc_recipe import planned_recipe
 from hardneg.records.errors import HardnegError, UsageError
 from hardneg.records.layout import LOCK, METRICS, REPORT_HTML, START
 from hardneg.records.wording import counted, duration, size
@@ -22,11 +22,11 @@ from hardneg.store.artifacts import Artifact, Store
 from hardneg.store.replaced_files import Outputs, Target
 
 if TYPE_CHECKING:
-    from hardneg.api.workplace import Workplace
-    from hardneg.recipe.estimate import Estimate
-    from hardneg.recipe.execute import Options
-    from hardneg.recipe.needs import Need
-    from hardneg.recipe.plan import Plan
+    from hardneg.functions.session import Session
+    from hardneg.recipes.estimate import Estimate
+    from hardneg.recipes.execute import Options
+    from hardneg.recipes.needs import Need
+    from hardneg.recipes.plan import Plan
 
 app = typer.Typer(
     cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
@@ -55,7 +55,7 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg recipe list
     """
-    from hardneg.recipe.yaml_load import find_recipe, head_comment, named_recipes
+    from hardneg.recipes.yaml_load import find_recipe, head_comment, named_recipes
 
     recipes = {name: find_recipe(name) for name in named_recipes()}
     summary = {name: next(iter(head_comment(source)), "") for name, source in recipes.items()}
@@ -71,8 +71,8 @@ def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SE
 
     Example: hardneg recipe show star-passage --preset paper > mine.yaml
     """
-    from hardneg.recipe.language import plain_text
-    from hardneg.recipe.yaml_load import find_recipe
+    from hardneg.recipes.language import plain_text
+    from hardneg.recipes.yaml_load import find_recipe
 
     say(plain_text(find_recipe(name), preset, settings), nl=False)
 
@@ -118,8 +118,8 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    from hardneg.recipe.estimate import estimate
-    from hardneg.recipe.needs import needs
+    from hardneg.recipes.estimate import estimate
+    from hardneg.recipes.needs import needs
 
     problems: list[HardnegError] = []
     recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
@@ -162,8 +162,8 @@ def run(
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    from hardneg.recipe.execute import Options
-    from hardneg.recipe.run_folder import default_folder
+    from hardneg.recipes.execute import Options
+    from hardneg.recipes.run_folder import default_folder
 
     chosen = configured(engine, engine_option)
     with together(device) as own_device:
@@ -177,7 +177,7 @@ def run(
 
 def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
-    from hardneg.recipe.run_folder import publish
+    from hardneg.recipes.run_folder import publish
 
     terminal = console.stderr_console()
     if world().first:
@@ -226,7 +226,7 @@ def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> 
 
 def headline(plan: "Plan") -> str:
     """The recipe's name and preset, and the others that it has."""
-    from hardneg.recipe.language import preset_names
+    from hardneg.recipes.language import preset_names
 
     others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
@@ -235,15 +235,15 @@ def headline(plan: "Plan") -> str:
 
 def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
     """The run folder of a plan."""
-    from hardneg.recipe.run_folder import COMMAND, names
+    from hardneg.recipes.run_folder import COMMAND, names
 
     target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
 
 
-def show_plan(recipe: Any, workplace: "Workplace", as_json: bool) -> None:
+def show_plan(recipe: Any, session: "Session", as_json: bool) -> None:
     """The plan of a command that makes its recipe itself, here."""
-    _show(recipe.plan(tell_once), workplace.store, (), as_json)
+    _show(recipe.plan(tell_once), session.store, (), as_json)
 
 
 def _show(
@@ -254,8 +254,8 @@ def _show(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    from hardneg.recipe.estimate import estimate, no_room
-    from hardneg.recipe.needs import packages
+    from hardneg.recipes.estimate import estimate, no_room
+    from hardneg.recipes.needs import packages
 
     rows = estimate(plan, store, until, documents)
     too_large = list(no_room(rows, free_bytes(store.root)))

@@ -27,27 +27,27 @@ def start(
 
     Example: hardneg start docs --run
     """
-    from hardneg.api.adhoc_recipe import planned_recipe
-    from hardneg.api.starting import Beginning, takes
     from hardneg.cli.options import tell_once
     from hardneg.cli.planned_work import command_outputs, opened
     from hardneg.cli.recipe import run as run_recipe
-    from hardneg.recipe.estimate import estimate
+    from hardneg.functions.adhoc_recipe import planned_recipe
+    from hardneg.functions.starting import Beginning, takes
+    from hardneg.recipes.estimate import estimate
     from hardneg.store.atomic_write import replace_text
     from hardneg.store.replaced_files import Target
 
     beginning = Beginning.of(folder, glob, model)
-    (recipe, results), workplace = beginning.paths(output, run), opened(store, device)
+    (recipe, results), session = beginning.paths(output, run), opened(store, device)
     command = f"hardneg recipe run {quote(str(recipe))}"
     target = Target(recipe, use=f"`{command}` runs it as it is")
-    outputs = command_outputs("start", [target], [beginning.contents.folder], workplace.store, overwrite)
+    outputs = command_outputs("start", [target], [beginning.contents.folder], session.store, overwrite)
     outputs.check()
     say("\n".join(beginning.sentences()))
     with outputs.laid_out():
         replace_text(recipe, beginning.recipe(recipe))
     problems: list[HardnegError] = []
     plan = planned_recipe(str(recipe), None, [], tell_once, problems)
-    say(f"{recipe}: written; {takes(estimate(plan, workplace.store))}")
+    say(f"{recipe}: written; {takes(estimate(plan, session.store))}")
     if problems:
         raise problems[0]
     if run:

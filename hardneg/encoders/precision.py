@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from hardneg.encoders.spec import Precision
+from hardneg.faster import FasterPasses, faster_passes
 from hardneg.records.errors import UsageError
-from hardneg.registry.faster import FasterPasses, faster_passes
 from hardneg.runtime.devices import has_bf16_units
 from hardneg.store.choices import choose
 

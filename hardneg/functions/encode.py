@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Unpack
 
-from hardneg.api.adhoc_recipe import ENCODED
-from hardneg.api.arguments import Dataset, Model, Where, spelled_out
+from hardneg.functions.adhoc_recipe import ENCODED
+from hardneg.functions.arguments import Dataset, Model, Where, spelled_out
 
 if TYPE_CHECKING:
-    from hardneg.api.results import BuiltIndex
+    from hardneg.functions.results import BuiltIndex
 
 
 @spelled_out
@@ -15,11 +15,11 @@ def encode(dataset: Dataset, model: Model, **where: Unpack[Where]) -> "BuiltInde
 
     Example: hardneg encode --dataset beir:FOLDER --model NAME --output index
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.dataset_argument import model_name
-    from hardneg.api.results import built_index
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.dataset_argument import model_name
+    from hardneg.functions.results import built_index
+    from hardneg.functions.session import Session
 
-    workplace = Workplace.of(where, encode)
-    plan = workplace.begin(workplace.recipe(encode, dataset, model, {ENCODED: stage("encode", {})}))
-    return built_index(model_name(model), workplace.artifacts(plan)[ENCODED])
+    session = Session.of(where, encode)
+    plan = session.begin(session.recipe(encode, dataset, model, {ENCODED: stage("encode", {})}))
+    return built_index(model_name(model), session.artifacts(plan)[ENCODED])

@@ -7,18 +7,18 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
-from hardneg.api.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
 from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
+from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.evaluation import Evaluation
-    from hardneg.api.workplace import Workplace
     from hardneg.evaluation.metrics import Scores
     from hardneg.evaluation.metrics_json import Measured
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.qrels import Qrels
     from hardneg.formats.runs import Run
+    from hardneg.functions.evaluation import Evaluation
+    from hardneg.functions.session import Session
 
 _log = logging.getLogger("hardneg")
 
@@ -64,10 +64,10 @@ def evaluate(
         UsageError: a metric or a baseline is unknown, a level is none, or there are no judgements.
         DataError: a file has a mistake.
     """
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.session import Session
 
-    given = {name: value for name, value in locals().items() if name not in ("where", "Workplace")}
-    return RunsToScore.of(Workplace.of(where, evaluate), given).evaluation()
+    given = {name: value for name, value in locals().items() if name not in ("where", "Session")}
+    return RunsToScore.of(Session.of(where, evaluate), given).evaluation()
 
 
 @dataclass(frozen=True)
@@ -89,30 +89,30 @@ class RunsToScore:
     fields: Mapping[str, Any]
 
     @classmethod
-    def of(cls, workplace: "Workplace", given: Mapping[str, Any]) -> "RunsToScore":
+    def of(cls, session: "Session", given: Mapping[str, Any]) -> "RunsToScore":
         """What the arguments of `evaluate` ask for. Raises UsageError where one is wrong."""
-        from hardneg.api.argument_values import names_of, stage
-        from hardneg.api.dataset_argument import named_dataset, named_qrels, split_of
-        from hardneg.api.results import source_of_runs
-        from hardneg.api.run_argument import labelled_runs
         from hardneg.evaluation.metrics import answer_cutoffs, parse_metrics
+        from hardneg.functions.argument_values import names_of, stage
+        from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of
+        from hardneg.functions.results import source_of_runs
+        from hardneg.functions.run_argument import labelled_runs
 
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = stage("evaluate", {name: given[name] for name in (*names, "answer_match") if name in given})
         metrics = list(dict.fromkeys(names_of("metrics", given.get("metrics", ())) or METRICS))
         if others := [name for name in metrics if name not in answer_cutoffs(metrics)]:
             parse_metrics(others)
-        files = labelled_runs(given["runs"], workplace.store)
+        files = labelled_runs(given["runs"], session.store)
         by_path = {str(path): label for label, path in files.items()}
         baselines = [by_path.get(name, name) for name in names_of("baselines", given.get("baselines", ()))]
         if unknown := [name for name in baselines if name not in files]:
             raise UsageError(f"baseline {unknown[0]} is not among the runs: {', '.join(files)}")
         dataset, split = given.get("dataset"), given.get("split")
         if dataset is not None:
-            dataset, split = named_dataset(dataset, workplace.store), split_of(dataset, split, "test")
-            read: Callable[[], StoredCollection] = partial(_collection, dataset, workplace)
+            dataset, split = named_dataset(dataset, session.store), split_of(dataset, split, "test")
+            read: Callable[[], StoredCollection] = partial(_collection, dataset, session)
         else:
-            workplace.refuse_settings()
+            session.refuse_settings()
             source = source_of_runs(given["runs"])
             split = split or (source.split if source else "test")
             dataset, read = "the dataset of the runs" if source else None, partial(getattr, source, "collection")
@@ -209,7 +209,7 @@ class RunsToScore:
 
     def evaluation(self) -> "Evaluation":
         """What the function returns; what must be known beside it goes to the log."""
-        from hardneg.api.evaluation import Evaluation
+        from hardneg.functions.evaluation import Evaluation
 
         measured = self.measured()
         for note in measured.notes:
@@ -218,11 +218,11 @@ class RunsToScore:
         return Evaluation(self.tested(measured), reads)
 
 
-def _collection(dataset: str, workplace: "Workplace") -> "StoredCollection":
+def _collection(dataset: str, session: "Session") -> "StoredCollection":
     """The stored collection, read now unless the store has it."""
-    from hardneg.api.adhoc_recipe import AdhocRecipe
-    from hardneg.api.content_store import make_dataset
     from hardneg.formats.collection import StoredCollection
+    from hardneg.functions.adhoc_recipe import AdhocRecipe
+    from hardneg.functions.content_store import make_dataset
 
-    recipe = AdhocRecipe("evaluate", dataset, settings=workplace.settings)
-    return StoredCollection.open(make_dataset(recipe.plan(), workplace).path)
+    recipe = AdhocRecipe("evaluate", dataset, settings=session.settings)
+    return StoredCollection.open(make_dataset(recipe.plan(), session).path)

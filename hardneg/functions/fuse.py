@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.api.arguments import AnyQrels, Arg, Runs, Where, spelled_out
+from hardneg.evaluation.fusion import RRF_CONSTANT, Method, Missing, Norm
+from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out
 from hardneg.functions.evaluate import RELEVANCE
-from hardneg.fusion.methods import RRF_CONSTANT, Method, Missing, Norm
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.results import RankedRun
-    from hardneg.api.workplace import Workplace
-    from hardneg.fusion.methods import Fusion
+    from hardneg.evaluation.fusion import Fusion
+    from hardneg.functions.results import RankedRun
+    from hardneg.functions.session import Session
 
 _log = logging.getLogger("hardneg")
 
@@ -64,33 +64,33 @@ def fuse(
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.dataset_argument import named_qrels
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.dataset_argument import named_qrels
+    from hardneg.functions.session import Session
 
-    workplace = Workplace.of(where, fuse)
-    workplace.refuse_settings()
+    session = Session.of(where, fuse)
+    session.refuse_settings()
     fields: dict[str, Any] = {"method": method, "weights": weights, "missing_scores": missing_scores}
     fields |= {"constant": constant, "norm": norm, "depth": depth}
     tuning = {"tuning.metric": metric, "tuning.relevance_level": relevance_level, "tuning.grid": grid}
     checked = stage("fuse", {**fields, **tuning})
-    return _fused(workplace, runs, tune_runs, named_qrels(qrels), checked)
+    return _fused(session, runs, tune_runs, named_qrels(qrels), checked)
 
 
-def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> "RankedRun":
+def _fused(session: "Session", given: Any, tune_runs: Any, judged: Any, fields: Mapping[str, Any]) -> "RankedRun":
     """The fused run in the store, under what it was made of; fields: of the stage."""
-    from hardneg.api.content_store import keep_result
-    from hardneg.api.results import RankedRun, source_of_runs
-    from hardneg.api.run_argument import labelled_runs
+    from hardneg.evaluation.fusion_tuning import lists_of
     from hardneg.formats.runs import read_run, write_run
-    from hardneg.fusion.tuning import lists_of
+    from hardneg.functions.content_store import keep_result
+    from hardneg.functions.results import RankedRun, source_of_runs
+    from hardneg.functions.run_argument import labelled_runs
     from hardneg.records.layout import RUN
     from hardneg.store.digest import Content, file_digest
 
-    files = labelled_runs(given, workplace.store)
-    tuning = labelled_runs(tune_runs, workplace.store) if tune_runs else {}
+    files = labelled_runs(given, session.store)
+    tuning = labelled_runs(tune_runs, session.store) if tune_runs else {}
     fusion, labels = _checked(fields, list(files), tuning, judged), list(files)
-    workplace.begin(None, [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])])
+    session.begin(None, [*files.values(), *tuning.values(), *([judged] if isinstance(judged, Path) else [])])
     contents = {label: Content.of(partial(file_digest, path)) for label, path in files.items()}
     runs = {label: read_run(path) for label, path in files.items()}
     for content in contents.values():
@@ -99,7 +99,7 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
     tuned: dict[str, str] = {}
     if tuning:
         paths = [tuning[label] for label in labels] if tuning.keys() == files.keys() else list(tuning.values())
-        fusion, tuned = _tuned(fusion, dict(zip(labels, paths, strict=True)), judged, query_ids, (fields, workplace))
+        fusion, tuned = _tuned(fusion, dict(zip(labels, paths, strict=True)), judged, query_ids, (fields, session))
     inputs = [(label, content.digest) for label, content in contents.items()]
     origin = {"stage": "fused", "options": asdict(fusion), "inputs": inputs, "name": "fused"}
 
@@ -108,15 +108,15 @@ def _fused(workplace: "Workplace", given: Any, tune_runs: Any, judged: Any, fiel
         listed = ((query_id, ranked) for query_id, ranked in fused if ranked.doc_ids)
         return {"queries": len(query_ids), "documents": write_run(folder / RUN, listed, tag="fused")}
 
-    result = keep_result(workplace.store, "run", origin, make)
+    result = keep_result(session.store, "run", origin, make)
     lacking = {f"queries that {label} lacks": len(query_ids) - len(run) for label, run in runs.items()}
     facts, source = {**result.facts, **tuned, **lacking}, source_of_runs(given)
-    return RankedRun(fusion.method, result.key, result.path / RUN, facts, workplace.store, source)
+    return RankedRun(fusion.method, result.key, result.path / RUN, facts, session.store, source)
 
 
 def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> "Fusion":
     """The method with its numbers. Raises UsageError where they, or arguments to tune by, do not go together."""
-    from hardneg.fusion.methods import Fusion
+    from hardneg.evaluation.fusion import Fusion
     from hardneg.records.wording import suggestion
 
     if len(labels) < 2:
@@ -145,19 +145,19 @@ def _tuned(
     files: Mapping[str, Path],
     judged: Any,
     query_ids: Sequence[str],
-    how: "tuple[Mapping[str, Any], Workplace]",
+    how: "tuple[Mapping[str, Any], Session]",
 ) -> "tuple[Fusion, dict[str, str]]":
     """The best on the development queries, and a line on it, which goes to the log too."""
+    from hardneg.evaluation.fusion_tuning import Development, numbers, tune
     from hardneg.evaluation.metrics import mean_of
     from hardneg.formats.qrels import read_qrels
     from hardneg.formats.runs import read_run
-    from hardneg.fusion.tuning import Development, numbers, tune
 
-    fields, workplace = how
+    fields, session = how
     qrels = read_qrels(judged) if isinstance(judged, Path) else judged
     runs, names = [read_run(path) for path in files.values()], ("tuning.metric", "tuning.relevance_level")
     known = Development(list(files), runs, qrels, *(fields[name] for name in names))
-    tried = tune(fusion, known, fields["tuning.grid"], query_ids, mean_of, workplace.progress)
+    tried = tune(fusion, known, fields["tuning.grid"], query_ids, mean_of, session.progress)
     chosen = dict(numbers(tried[0].fusion, list(files)))
     values = ", ".join(f"{name} {value:g}" for name, value in {**chosen.pop("weights", {}), **chosen}.items())
     summary = f"{known.metric} {tried[0].worth:.4f}, best of {len(tried)}: {values}"

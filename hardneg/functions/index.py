@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.api.adhoc_recipe import ENCODED
-from hardneg.api.arguments import Arg, Dataset, Setting, Where, spelled_out
+from hardneg.functions.adhoc_recipe import ENCODED
+from hardneg.functions.arguments import Arg, Dataset, Setting, Where, spelled_out
 from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import BM25
 
 if TYPE_CHECKING:
-    from hardneg.api.results import BuiltIndex
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.results import BuiltIndex
+    from hardneg.functions.session import Session
 
 Vectors = Annotated[
     str | Path | Any,
@@ -38,27 +38,27 @@ def index(
 
     Example: hardneg index build --vectors index --backend opq-pq --option subvectors=48 --output small
     """
-    from hardneg.api.argument_values import file_path, stage
-    from hardneg.api.results import built_index
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import file_path, stage
+    from hardneg.functions.results import built_index
+    from hardneg.functions.session import Session
 
-    workplace, built = Workplace.of(where, index), stage("index", {"backend": backend})
+    session, built = Session.of(where, index), stage("index", {"backend": backend})
     setting, folder = built["backend"], None if vectors is None else file_path(vectors, "vectors")
     _check(setting["name"], dataset is not None, folder)
     if folder is not None:
-        workplace.begin(None, [folder])
-        return _of_vectors(setting, vectors, workplace)
-    plan = workplace.begin(workplace.recipe(index, dataset, None, {ENCODED: built}))
-    return built_index(setting["name"], workplace.artifacts(plan)[ENCODED])
+        session.begin(None, [folder])
+        return _of_vectors(setting, vectors, session)
+    plan = session.begin(session.recipe(index, dataset, None, {ENCODED: built}))
+    return built_index(setting["name"], session.artifacts(plan)[ENCODED])
 
 
-def _of_vectors(setting: Mapping[str, Any], vectors: Any, workplace: "Workplace") -> "BuiltIndex":
+def _of_vectors(setting: Mapping[str, Any], vectors: Any, session: "Session") -> "BuiltIndex":
     """An index over vectors, in the store under what it was made of."""
-    from hardneg.api.content_store import keep_result
-    from hardneg.api.results import BuiltIndex, built_index
     from hardneg.formats.vectors.shards import index_bytes
+    from hardneg.functions.content_store import keep_result
+    from hardneg.functions.results import BuiltIndex, built_index
     from hardneg.records.types import PluginSetting
-    from hardneg.registry.plugins import configure, plugin_errors
+    from hardneg.registry import configure, plugin_errors
     from hardneg.store.digest import Content, tree_digest
     from hardneg.store.identity import plugin_identity
 
@@ -71,17 +71,17 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Any, workplace: "Workplace"
 
     def make(folder: Path) -> dict[str, int]:
         with plugin_errors([plugin]):
-            count = plugin.build(Path(vectors), folder, workplace.progress)
+            count = plugin.build(Path(vectors), folder, session.progress)
         content.check()
         return {"passages": count, "bytes": index_bytes(folder)}
 
-    return built_index(name, keep_result(workplace.store, "index", origin, make))
+    return built_index(name, keep_result(session.store, "index", origin, make))
 
 
 def _check(backend: str, texts: bool, vectors: Path | None) -> None:
     """Refuse what an index of a kind is not built from. Raises UsageError."""
     from hardneg.indexes.open_store import form_in
-    from hardneg.registry.plugins import load_plugin
+    from hardneg.registry import load_plugin
 
     takes = load_plugin("indexes", backend).input
     if texts == (vectors is not None) or (takes == "texts") != texts:

@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.api.adhoc_recipe import ENCODED, MINED, SEARCHED
-from hardneg.api.arguments import (
+from hardneg.functions.adhoc_recipe import ENCODED, MINED, SEARCHED
+from hardneg.functions.arguments import (
     AnyRun,
     Arg,
     Dataset,
@@ -25,10 +25,10 @@ from hardneg.records.errors import UsageError
 from hardneg.records.named_plugins import MINER
 
 if TYPE_CHECKING:
-    from hardneg.api.mined import KnowsScores, MinedNegatives
-    from hardneg.api.run_argument import QueryVectors
-    from hardneg.api.workplace import Workplace
-    from hardneg.recipe.plan import Plan
+    from hardneg.functions.mined import KnowsScores, MinedNegatives
+    from hardneg.functions.run_argument import QueryVectors
+    from hardneg.functions.session import Session
+    from hardneg.recipes.plan import Plan
     from hardneg.store.artifacts import Artifact
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
@@ -71,27 +71,27 @@ def mine(
 
     Example: hardneg mine --dataset beir:FOLDER --index FOLDER --query-vectors queries.parquet --output mined.parquet
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.dataset_argument import split_of
-    from hardneg.api.mined import scores_of_model
-    from hardneg.api.run_argument import named_vectors, run_file
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.dataset_argument import split_of
+    from hardneg.functions.mined import scores_of_model
+    from hardneg.functions.run_argument import named_vectors, run_file
+    from hardneg.functions.session import Session
     from hardneg.records.layout import DATASET
 
-    workplace, runs = Workplace.of(where, mine), {"run": run, "filter_by": filter_by}
-    files = {name: run_file(each, workplace.store) for name, each in runs.items() if each is not None}
+    session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
+    files = {name: run_file(each, session.store) for name, each in runs.items() if each is not None}
     vectors = named_vectors("mine", index, query_vectors, query_ids)
     _check(model, files, vectors)
     fields = {"miner": miner, "filters": filters, "split": split_of(dataset, split, "train")}
-    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": workplace.seed})
+    mined = stage("mine", {**fields, "also_qrels": also_qrels, "seed": session.seed})
     stages = mining_stages(mined, depth) if vectors is None and not files else {MINED: mined}
     reads = [*files.values(), *(vectors.reads if vectors else [])]
-    plan = workplace.begin(workplace.recipe(mine, dataset, model, stages), reads)
+    plan = session.begin(session.recipe(mine, dataset, model, stages), reads)
     if reads:
-        return _from_runs(plan, workplace, files, vectors, depth)
-    artifacts = workplace.artifacts(plan)
-    scores = partial(scores_of_model, plan, artifacts, workplace)
-    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, workplace)
+        return _from_runs(plan, session, files, vectors, depth)
+    artifacts = session.artifacts(plan)
+    scores = partial(scores_of_model, plan, artifacts, session)
+    return _mined(plan, artifacts[DATASET], artifacts[MINED], scores, session)
 
 
 def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
@@ -105,8 +105,8 @@ def _check(model: Any, files: Mapping[str, Path], vectors: Any) -> None:
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """The stages that encode, search and mine; mined: the last one's fields."""
-    from hardneg.api.adhoc_recipe import list_options
-    from hardneg.api.argument_values import stage
+    from hardneg.functions.adhoc_recipe import list_options
+    from hardneg.functions.argument_values import stage
 
     searched = stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
@@ -114,24 +114,24 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def _from_runs(
-    plan: "Plan", workplace: "Workplace", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
+    plan: "Plan", session: "Session", files: Mapping[str, Path], vectors: "QueryVectors | None", depth: int
 ) -> "MinedNegatives":
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
-    from hardneg.api.content_store import make_dataset, make_from
-    from hardneg.api.mined import scores_of_run
+    from hardneg.functions.content_store import make_dataset, make_from
+    from hardneg.functions.mined import scores_of_run
     from hardneg.records.types import SCORES
 
-    dataset = make_dataset(plan, workplace)
-    workplace.leave()
+    dataset = make_dataset(plan, session)
+    session.leave()
     if vectors is None:
         run = files["run"]
     else:
         name = f"{vectors.queries.name}.trec.gz"
-        run = vectors.kept_run(workplace, depth, name)[0].path / name
+        run = vectors.kept_run(session, depth, name)[0].path / name
     scores = {f"runs.{SCORES}": files["filter_by"]} if "filter_by" in files else {}
-    artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, workplace)
+    artifact, facts = make_from(plan, MINED, dataset, {"runs.run": run, **scores}, session)
     reads = [*files.values(), *(vectors.reads if vectors else [])]
-    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), workplace, reads), facts=facts)
+    return replace(_mined(plan, dataset, artifact, partial(scores_of_run, run), session, reads), facts=facts)
 
 
 def _mined(
@@ -139,13 +139,13 @@ def _mined(
     dataset: "Artifact",
     result: "Artifact",
     scores: "KnowsScores",
-    workplace: "Workplace",
+    session: "Session",
     reads: Sequence[Path] = (),
 ) -> "MinedNegatives":
-    from hardneg.api.mined import mined_in
-    from hardneg.api.results import TextSource
-    from hardneg.recipe.run_folder import inputs_of
+    from hardneg.functions.mined import mined_in
+    from hardneg.functions.results import TextSource
+    from hardneg.recipes.run_folder import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
-    source = TextSource.of(dataset, spec["split"], workplace.store, [*inputs_of(plan.recipe), *reads])
+    source = TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])
     return mined_in(spec["miner"].name, result.path, result.key, result.facts, source, scores)

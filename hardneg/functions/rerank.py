@@ -4,13 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
-from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.api.arguments import AnyRun, Arg, Dataset, Setting, Split, Where, spelled_out
+from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
+from hardneg.functions.arguments import AnyRun, Arg, Dataset, Setting, Split, Where, spelled_out
 from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.named_plugins import BM25
 
 if TYPE_CHECKING:
-    from hardneg.api.results import RankedRun
+    from hardneg.functions.results import RankedRun
 
 _RERANKED = "reranked"
 
@@ -37,24 +37,24 @@ def rerank(
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.content_store import make_dataset, make_from
-    from hardneg.api.dataset_argument import split_of
-    from hardneg.api.results import TextSource, run_of
-    from hardneg.api.run_argument import run_file
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.content_store import make_dataset, make_from
+    from hardneg.functions.dataset_argument import split_of
+    from hardneg.functions.results import TextSource, run_of
+    from hardneg.functions.run_argument import run_file
+    from hardneg.functions.session import Session
 
-    workplace, split = Workplace.of(where, rerank), split_of(dataset, split, "test")
+    session, split = Session.of(where, rerank), split_of(dataset, split, "test")
     reranked = stage("rerank", {"plugin": reranker, "split": split, "depth": depth}, {"plugin": "reranker"})
-    file, plugin = run_file(run, workplace.store), reranked["plugin"]
+    file, plugin = run_file(run, session.store), reranked["plugin"]
     stages = {  # the search only stands for the run that is given
         ENCODED: {"stage": "index", "backend": BM25},
         SEARCHED: {"stage": "search", "index": ENCODED, "split": split},
         _RERANKED: {**reranked, "run": SEARCHED},
     }
-    recipe = workplace.recipe(rerank, dataset, None, stages, {f"{_RERANKED}.plugin": "reranker"})
-    plan = workplace.begin(recipe, [file])
-    collection = make_dataset(plan, workplace)
-    artifact, facts = make_from(plan, _RERANKED, collection, {"run": file}, workplace)
-    source = TextSource.of(collection, split, workplace.store)
+    recipe = session.recipe(rerank, dataset, None, stages, {f"{_RERANKED}.plugin": "reranker"})
+    plan = session.begin(recipe, [file])
+    collection = make_dataset(plan, session)
+    artifact, facts = make_from(plan, _RERANKED, collection, {"run": file}, session)
+    source = TextSource.of(collection, split, session.store)
     return replace(run_of(str(plugin.get("source", plugin["name"])), artifact, source), facts=facts)

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.api.arguments import (
+from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
+from hardneg.functions.arguments import (
     Arg,
     Dataset,
     Model,
@@ -19,7 +19,7 @@ from hardneg.records.depths import LIST_DEPTH
 from hardneg.records.errors import UsageError
 
 if TYPE_CHECKING:
-    from hardneg.api.results import RankedRun
+    from hardneg.functions.results import RankedRun
 
 _LISTED, _LISTED_RUN = "candidates-index", "candidates"
 
@@ -52,20 +52,20 @@ def search(
 
     Example: hardneg search --index FOLDER --query-vectors queries.parquet --output run.trec.gz
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.dataset_argument import model_name, split_of
-    from hardneg.api.results import RankedRun, TextSource, run_of
-    from hardneg.api.run_argument import named_vectors
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.dataset_argument import model_name, split_of
+    from hardneg.functions.results import RankedRun, TextSource, run_of
+    from hardneg.functions.run_argument import named_vectors
+    from hardneg.functions.session import Session
     from hardneg.records.layout import RUN
 
-    workplace, searched = Workplace.of(where, search), stage("search", {"depth": depth})
+    session, searched = Session.of(where, search), stage("search", {"depth": depth})
     vectors = named_vectors("search", index, query_vectors, query_ids)
     _check(vectors, dataset, model, backend, candidates)
     if vectors:
-        workplace.begin(None, vectors.reads)
-        found, count = vectors.kept_run(workplace, depth)
-        return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, workplace.store, None)
+        session.begin(None, vectors.reads)
+        found, count = vectors.kept_run(session, depth)
+        return RankedRun(vectors.queries.stem, found.key, found.path / RUN, {"queries": count}, session.store, None)
     searched["split"] = split = split_of(dataset, split, "test")
     encoded: Any = {"stage": "encode"} if backend is None else stage("index", {"backend": backend})
     name = model_name(model) if backend is None else encoded["backend"]["name"]
@@ -74,9 +74,9 @@ def search(
         stages[_LISTED] = stage("index", {"backend": candidates}, {"backend": _LISTED_RUN})
         stages[_LISTED_RUN] = {**searched, "index": _LISTED}
         stages[SEARCHED]["candidates"] = _LISTED_RUN
-    recipe = workplace.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
-    artifacts = workplace.artifacts(workplace.begin(recipe))
-    return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, workplace.store))
+    recipe = session.recipe(search, dataset, model, stages, {f"{_LISTED}.backend": _LISTED_RUN})
+    artifacts = session.artifacts(session.begin(recipe))
+    return run_of(name, artifacts[SEARCHED], TextSource.of(artifacts["dataset"], split, session.store))
 
 
 def _check(vectors: Any, dataset: Any, model: Any, backend: Any, candidates: Any) -> None:

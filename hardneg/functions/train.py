@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-from hardneg.api.adhoc_recipe import MINED, TRAINED, training_stage
-from hardneg.api.arguments import TRAIN_OPTION, Arg, Dataset, Model, Setting, TrainSplit, Where, spelled_out
+from hardneg.functions.adhoc_recipe import MINED, TRAINED, training_stage
+from hardneg.functions.arguments import TRAIN_OPTION, Arg, Dataset, Model, Setting, TrainSplit, Where, spelled_out
 from hardneg.functions.mine import MinedDepth, Miner, mining_stages
 from hardneg.records.depths import MINED_DEPTH
 from hardneg.records.named_plugins import LOSS, MINER
 
 if TYPE_CHECKING:
-    from hardneg.api.results import TrainedModel
+    from hardneg.functions.results import TrainedModel
 
 
 @spelled_out
@@ -32,16 +32,16 @@ def train(
 
     Example: hardneg train --dataset beir:FOLDER --model NAME --train-option max_steps=500 --output model
     """
-    from hardneg.api.argument_values import mapping_of, stage
-    from hardneg.api.dataset_argument import model_name, split_of
-    from hardneg.api.results import TrainedModel
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import mapping_of, stage
+    from hardneg.functions.dataset_argument import model_name, split_of
+    from hardneg.functions.results import TrainedModel
+    from hardneg.functions.session import Session
     from hardneg.records.layout import MODEL_FOLDER
 
-    workplace = Workplace.of(where, train)
+    session = Session.of(where, train)
     mined = stage("mine", {"miner": miner, "split": split_of(dataset, split, "train")})
     trained = {**stage("train", {"loss": loss}), "negatives": MINED}
     stages = {**mining_stages(mined, depth), TRAINED: training_stage(trained, mapping_of("options", options))}
-    artifact = workplace.artifacts(workplace.begin(workplace.recipe(train, dataset, model, stages)))[TRAINED]
+    artifact = session.artifacts(session.begin(session.recipe(train, dataset, model, stages)))[TRAINED]
     name = f"{model_name(model)}-{TRAINED}"
     return TrainedModel(name, artifact.key, artifact.path / MODEL_FOLDER, artifact.facts)

@@ -5,17 +5,17 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 
-from hardneg.api.adhoc_recipe import ENCODED, SEARCHED
-from hardneg.api.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
+from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
+from hardneg.functions.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
 from hardneg.functions.rerank import Reranker
 from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Judgement, Membership, Side
 
 if TYPE_CHECKING:
-    from hardneg.api.results import WrittenQueries
-    from hardneg.api.workplace import Workplace
-    from hardneg.recipe.plan import Plan
+    from hardneg.functions.results import WrittenQueries
+    from hardneg.functions.session import Session
+    from hardneg.recipes.plan import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."
@@ -56,24 +56,24 @@ def write_queries(
 
     Example: hardneg write-queries --dataset D --writer '{name: chat, model: NAME}' --round-trip MODEL --output written
     """
-    from hardneg.api.argument_values import stage
-    from hardneg.api.workplace import Workplace
+    from hardneg.functions.argument_values import stage
+    from hardneg.functions.session import Session
 
-    workplace = Workplace.of(where, write_queries)
+    session = Session.of(where, write_queries)
     for name, differs in (("reranker", reranker is not None), ("first_k", first_k != RETURN_DEPTH)):
         if round_trip is None and differs:
             raise UsageError(f"write-queries: {{{name}}} goes with {{round_trip}}", name, "round_trip")
     fields = {"writers": writers, "per_passage": per_passage, "passages": passages, "dev_share": dev_share}
-    fields |= {"test_share": test_share, "split_by": split_by, "seed": workplace.seed}
+    fields |= {"test_share": test_share, "split_by": split_by, "seed": session.seed}
     stages = {_WRITTEN: stage("write-queries", fields)} | ({} if round_trip is None else _found(first_k, reranker))
     names = {f"{_KEPT}.depth": "first_k", f"{_RERANKED}.plugin": "reranker"}
-    plan = workplace.begin(workplace.recipe(write_queries, dataset, round_trip, stages, names))
-    return _result(list(stages)[-1], plan, workplace)
+    plan = session.begin(session.recipe(write_queries, dataset, round_trip, stages, names))
+    return _result(list(stages)[-1], plan, session)
 
 
 def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
     """The stages that keep the training queries whose passage is found again."""
-    from hardneg.api.argument_values import stage
+    from hardneg.functions.argument_values import stage
 
     kept = stage("round-trip", {"depth": first_k}, {"depth": "first_k"})
     searched, depth = SEARCHED, first_k if reranker is None else max(first_k, LIST_DEPTH)
@@ -89,14 +89,14 @@ def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
     return {**stages, _KEPT: {**kept, "run": searched, **split}}
 
 
-def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQueries":
-    from hardneg.api.content_store import keep_result
-    from hardneg.api.dataset_argument import write_beir
-    from hardneg.api.results import WrittenQueries
+def _result(last_stage: str, plan: "Plan", session: "Session") -> "WrittenQueries":
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.id_pairs import write_groups
+    from hardneg.functions.content_store import keep_result
+    from hardneg.functions.dataset_argument import write_beir
+    from hardneg.functions.results import WrittenQueries
 
-    artifacts = workplace.artifacts(plan)
+    artifacts = session.artifacts(plan)
     last = artifacts[last_stage]
 
     def write(folder: Path) -> None:
@@ -108,7 +108,7 @@ def _result(last_stage: str, plan: "Plan", workplace: "Workplace") -> "WrittenQu
             write_groups(folder / f"{side}-groups.tsv", starmap(Membership, collection.groups(side).items()))
 
     origin = {"stage": "beir-collection", "inputs": {"collection": last.key}, "name": "beir-collection"}
-    laid = keep_result(workplace.store, "beir-collection", origin, write)
+    laid = keep_result(session.store, "beir-collection", origin, write)
     return WrittenQueries(_WRITTEN, laid.key, laid.path, {**artifacts[_WRITTEN].facts, **last.facts})
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.checks import vector_blocks
-from hardneg.registry.protocols import DenseSearcher
+from hardneg.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """Starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.

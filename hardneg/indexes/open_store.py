@@ -14,10 +14,10 @@ from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
+from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import SHARDS, WEIGHTS
-from hardneg.registry.plugins import load_plugin
-from hardneg.registry.protocols import DenseSearcher, StoredSearcher
+from hardneg.registry import load_plugin
 from hardneg.runtime.progress import Progress
 
 

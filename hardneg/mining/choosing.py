@@ -14,10 +14,10 @@ from hardneg.formats.runs import QueryLists
 from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFilter, MiningTexts
 from hardneg.mining.miners.ranks import draw
 from hardneg.mining.miners.selection import refusal
+from hardneg.protocols import NegativeFilter, NegativeMiner
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
-from hardneg.registry.plugins import load_plugin
-from hardneg.registry.protocols import NegativeFilter, NegativeMiner
+from hardneg.registry import load_plugin
 from hardneg.runtime.seeding import generator
 
 FILLED = "random negatives"

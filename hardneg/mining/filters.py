@@ -15,10 +15,10 @@ from hardneg.formats.corpus import set_aside
 from hardneg.formats.qrels import positives
 from hardneg.mining.miners.selection import COMPARING, RULES, check_counts, check_threshold
 from hardneg.mining.miners.thresholds import judged
+from hardneg.protocols import FilterTexts
 from hardneg.records.errors import DataError, PluginError
 from hardneg.records.terms import terms
 from hardneg.records.types import SCORES, Candidates, Document
-from hardneg.registry.protocols import FilterTexts
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.mining.miners.ranks import shuffled
+from hardneg.protocols import Searcher
 from hardneg.records.types import Encoded, Hits, RankedList
-from hardneg.registry.protocols import Searcher
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import derive_seed, generator
 

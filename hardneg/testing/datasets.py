@@ -1,4 +1,4 @@
-"""The contract of dataset loaders (`hardneg.registry.protocols.DatasetLoader`) as tests."""
+"""The contract of dataset loaders (`hardneg.protocols.DatasetLoader`) as tests."""
 
 import time
 from itertools import zip_longest
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.formats.collection import write_collection
+from hardneg.protocols import HintsQueries
 from hardneg.records.types import Collection
-from hardneg.registry.protocols import HintsQueries
 from hardneg.runtime.progress import Silent
 from hardneg.testing.plugin_contract import PluginTests, rule
 

@@ -1,4 +1,4 @@
-"""The contract of index backends (`hardneg.registry.protocols.IndexBackend`) as tests."""
+"""The contract of index backends (`hardneg.protocols.IndexBackend`) as tests."""
 
 from collections.abc import Sequence
 from pathlib import Path

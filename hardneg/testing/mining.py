@@ -1,4 +1,4 @@
-"""The contracts of miners (`hardneg.registry.protocols.NegativeMiner`) and of filters (`NegativeFilter`) as tests."""
+"""The contracts of miners (`hardneg.protocols.NegativeMiner`) and of filters (`NegativeFilter`) as tests."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hardneg.records.types import Candidates
-from hardneg.registry.plugins import plugin_options
+from hardneg.registry import plugin_options
 from hardneg.store.digest import canonical
 from hardneg.store.identity import plugin_identity
 

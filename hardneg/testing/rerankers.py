@@ -1,4 +1,4 @@
-"""The contract of rerankers (`hardneg.registry.protocols.Reranker` and `TrainableReranker`) as tests."""
+"""The contract of rerankers (`hardneg.protocols.Reranker` and `TrainableReranker`) as tests."""
 
 from collections.abc import Sequence
 from pathlib import Path

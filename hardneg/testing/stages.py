@@ -1,4 +1,4 @@
-"""The contracts of verbs (`hardneg.verbs.shared.stage_spec.StageSpec`) and of analyses as tests."""
+"""The contracts of verbs (`hardneg.stages.shared.stage_spec.StageSpec`) and of analyses as tests."""
 
 import json
 import math
@@ -15,10 +15,10 @@ from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.records.errors import HardnegError
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
+from hardneg.stages.shared.stage_spec import RecipeView, Sizes, StageSpec
 from hardneg.store.digest import canonical
 from hardneg.testing.plugin_contract import HEAVY, check_light, rule
-from hardneg.verbs.shared.stage_spec import RecipeView, Sizes, StageSpec
 
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)
 _NAME = "tested"

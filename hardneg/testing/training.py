@@ -1,4 +1,4 @@
-"""The contract of losses (`hardneg.registry.protocols`) as tests."""
+"""The contract of losses (`hardneg.protocols`) as tests."""
 
 from dataclasses import replace
 from math import inf
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.plugins import needs_of
+from hardneg.registry import needs_of
 from hardneg.testing.plugin_contract import PluginTests, rule
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The contract of writers of queries (`hardneg.registry.protocols.QueryWriter`) as tests."""
+"""The contract of writers of queries (`hardneg.protocols.QueryWriter`) as tests."""
 
 from collections.abc import Iterable
 from pathlib import Path

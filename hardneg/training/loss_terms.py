@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.protocols import Regularizer
 from hardneg.records.errors import UsageError
 from hardneg.records.types import EncodedBatch, ScoreBatch, StoredPrecision
-from hardneg.registry.plugins import needs_of
-from hardneg.registry.protocols import Regularizer
+from hardneg.registry import needs_of
 from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked

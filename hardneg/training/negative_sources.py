@@ -13,9 +13,9 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.mining.listing import search_queries
+from hardneg.protocols import Searcher
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Encoded
-from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import barrier, gather, world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator

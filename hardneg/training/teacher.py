@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.corpus import Corpus
+from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records.errors import UsageError
 from hardneg.records.types import RankedList
-from hardneg.registry.protocols import DenseSearcher, StoredSearcher
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest, file_digest
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hardneg.registry.plugins import list_plugins, load_plugin
+from hardneg.registry import list_plugins, load_plugin
 from tests.analysis.small_files import OfSmallFiles
 
 RUNS = {"runs": {"a": "a.trec", "b": "b.trec"}}

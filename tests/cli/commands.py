@@ -3,7 +3,7 @@
 import typer
 
 from hardneg.cli.main import app
-from hardneg.registry.plugins import entry_points
+from hardneg.registry import entry_points
 
 
 def package_commands():

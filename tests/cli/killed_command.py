@@ -2,7 +2,7 @@
 
 import sys
 
-from verbs.killed import Killing
+from stages.killed import Killing
 
 from hardneg.cli import console
 from hardneg.cli.main import app

@@ -5,7 +5,7 @@ import sys
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cli.commands import every_command
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.cli.commands import commands as of_functions
 
@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 STAGES = ("encode", "index", "search", "mine", "train", "evaluate", "report")
 
 
-def test_the_page_from_a_beir_folder_to_a_report(workplace, tiny_model):
-    small_collection(workplace / "scifact")
+def test_the_page_from_a_beir_folder_to_a_report(session, tiny_model):
+    small_collection(session / "scifact")
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     commands = [line for block in blocks for line in block.split("\n")]
     lines = [line.replace("packaged:all-MiniLM-L6-v2", str(tiny_model)) for line in commands if line]

@@ -8,11 +8,11 @@ import typing
 import pytest
 from cli.commands import every_command
 from processes import loaded
-from recipe.recipes import NEEDS_PAPERS
+from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.yaml_load import named_recipes
+from hardneg.recipes.yaml_load import named_recipes
 
 COMPLETED = {
     *("--backend", "--candidates", "--dataset", "--device", "--force", "--form", "--from", "--loss", "--metric"),

@@ -3,7 +3,7 @@
 import json
 
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 
 def test_list_names_every_loader():

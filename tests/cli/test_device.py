@@ -48,7 +48,7 @@ def test_what_is_there_is_taken(gpus):
     assert known_devices() == ["cpu", "cuda", "cuda:0", "cuda:1"]
 
 
-def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, workplace):
+def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else(gpus, session):
     gpus(0)
     seen = 0
     for words, command in every_command().items():
@@ -59,7 +59,7 @@ def test_every_command_that_computes_refuses_it_before_it_looks_at_anything_else
         assert isinstance(result.exception, UsageError) and "--device cdua" in str(result.exception), words
         seen += 1
     assert seen > 11
-    assert not (workplace / "store").exists()
+    assert not (session / "store").exists()
 
 
 def _filled(option):

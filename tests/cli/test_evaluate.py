@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from command_line import call, hardneg
-from recipe.questions import questions
-from recipe.recipes import small_collection
+from recipes.questions import questions
+from recipes.recipes import small_collection
 
-from hardneg.api.run_argument import run_labels
+from hardneg.functions.run_argument import run_labels
 from hardneg.records.errors import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
@@ -121,8 +121,8 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
         ("--metrics answer", "it needs a cutoff and the answers of a dataset"),
     ],
 )
-def test_what_answers_need(files: Path, words: str, message: str, workplace: Path) -> None:
-    small_collection(workplace / "data")
+def test_what_answers_need(files: Path, words: str, message: str, session: Path) -> None:
+    small_collection(session / "data")
     error = call("evaluate", "--run", files / "first.trec", *words.split()).exception
     assert isinstance(error, HardnegError) and re.search(message, str(error))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from hardneg.api.workplace import usual_store
 from hardneg.cli.main import as_hardneg_error
+from hardneg.functions.session import usual_store
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.store.artifacts import Store
 

@@ -4,7 +4,7 @@ import typer
 
 from hardneg.cli.main import app
 from hardneg.formats.runs import read_run, write_run
-from hardneg.verbs.fuse import Fuse
+from hardneg.stages.fuse import Fuse
 from tests.run_lists import doc_lists, falling
 
 

@@ -3,10 +3,10 @@
 import json
 
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
-from hardneg.recipe.yaml_load import named_recipes
-from hardneg.registry.plugins import list_plugins
+from hardneg.recipes.yaml_load import named_recipes
+from hardneg.registry import list_plugins
 from hardneg.store.artifacts import Store
 
 

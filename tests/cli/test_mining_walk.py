@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 PAGE = Path(__file__).parents[2] / "docs" / "mine-for-sentence-transformers.md"
 
 
 @pytest.mark.slow
-def test_from_a_beir_folder_to_a_model_of_sentence_transformers(workplace, tiny_model, monkeypatch):
+def test_from_a_beir_folder_to_a_model_of_sentence_transformers(session, tiny_model, monkeypatch):
     pytest.importorskip("datasets")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(workplace / "cache"))
-    small_collection(workplace / "scifact")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(session / "cache"))
+    small_collection(session / "scifact")
     for language, block in re.findall(r"```(\w+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         if language == "yaml":  # stages of a recipe, which test_docs checks
             continue
@@ -32,18 +32,18 @@ def test_from_a_beir_folder_to_a_model_of_sentence_transformers(workplace, tiny_
                 hardneg(command, *arguments, *["--device", "cpu"] * (command != "export"))
     rows = {name: Path(name).read_bytes() for name in ("start.trec.gz", "trained.trec.gz")}
     assert rows["start.trec.gz"] != rows["trained.trec.gz"]
-    assert (workplace / "mined.json").stat().st_size > 1000
+    assert (session / "mined.json").stat().st_size > 1000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["triplet", "n-tuple", "labeled-list"])
-def test_the_forms_are_those_of_mine_hard_negatives(workplace, tiny_model, form):
+def test_the_forms_are_those_of_mine_hard_negatives(session, tiny_model, form):
     """The same columns in the same order, the same documents, and the same scores."""
     datasets = pytest.importorskip("datasets")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.util import mine_hard_negatives
 
-    small_collection(workplace / "data")
+    small_collection(session / "data")
     model = ["--dataset", "beir:data", "--model", tiny_model, "--set", "stages.index.precision=fp32"]
     what = ["--form", form, "--count", "3", "--scores", "--output", "ours.parquet", "--store", "store"]
     hardneg("mine", *model, *what, "--device", "cpu")

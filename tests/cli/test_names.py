@@ -61,7 +61,7 @@ def test_a_short_name_belongs_to_one_option():
         "analyze unjudged --qrels q --run a",
     ],
 )
-def test_metric_and_metrics_are_the_same_word_everywhere(line, workplace):
+def test_metric_and_metrics_are_the_same_word_everywhere(line, session):
     for name in ("--metric", "--metrics"):
         assert "No such option" not in call(line, name, "ndcg@10").stderr
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, UsageError
@@ -16,8 +16,8 @@ HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 @pytest.fixture
-def folder(workplace: Path) -> Path:
-    return small_collection(workplace / "data")
+def folder(session: Path) -> Path:
+    return small_collection(session / "data")
 
 
 def refused(*arguments: object) -> str:

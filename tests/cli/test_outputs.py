@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import hardneg
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 from hardneg.records.errors import ArtifactError, HardnegError, UsageError
 from hardneg.store.artifacts import Store

@@ -8,14 +8,14 @@ from string import Template
 import numpy as np
 import pytest
 from cli.analyze_command import call, printed
-from recipe.recipes import plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.runs import write_run
 from hardneg.records.errors import RecipeError
 from hardneg.records.types import RankedList
-from hardneg.registry.plugins import list_plugins
-from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import context, made
+from hardneg.registry import list_plugins
+from hardneg.stages.shared.context import ArtifactInput
+from tests.stages.analyzed import context, made
 
 POINTS = Template("[hardneg.analyses]\nlist-lengths = $module:ListLengths\n")
 

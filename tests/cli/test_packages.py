@@ -6,10 +6,10 @@ import pytest
 from command_line import call
 
 import hardneg
+from hardneg import registry
 from hardneg.cli import packages
 from hardneg.records.errors import MissingDependency
-from hardneg.registry import plugins
-from hardneg.registry.plugins import OUTSIDE
+from hardneg.registry import OUTSIDE
 
 
 @pytest.mark.parametrize("name", ["browse", "bench", "data fetch", "recipe verify"])
@@ -18,7 +18,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     group, _, last = name.rpartition(" ")
     assert f" {last} " in call(f"{group} --help").stdout
     monkeypatch.setattr(packages, "entry_points", lambda kind: EntryPoints(()))
-    monkeypatch.setattr(plugins, "entry_points", lambda kind: EntryPoints(()))
+    monkeypatch.setattr(registry, "entry_points", lambda kind: EntryPoints(()))
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception
         assert isinstance(told, MissingDependency)

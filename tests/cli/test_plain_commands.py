@@ -7,13 +7,13 @@ import command_line
 import numpy as np
 import pytest
 from pyarrow import parquet
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 import hardneg as hn
-from hardneg.api.workplace import Workplace
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.recipe.plan import Plan
+from hardneg.functions.session import Session
+from hardneg.recipes.plan import Plan
 from hardneg.records.errors import DataError, HardnegError, RecipeError, UsageError
 from tests.run_lists import doc_lists
 
@@ -157,7 +157,7 @@ def test_encode_and_search_write_what_others_open(hardneg, place):
 
 def test_search_ranks_the_candidates_of_an_index_over_texts(hardneg, place, monkeypatch):
     plans: list[Plan] = []
-    monkeypatch.setattr(Workplace, "make", lambda workplace, plan, *more: plans.append(plan) or 1 / 0)
+    monkeypatch.setattr(Session, "make", lambda session, plan, *more: plans.append(plan) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         hn.search("beir:data", "model", candidates="bm25", depth=9, store=place / "store")
     steps = plans[0].steps

@@ -1,10 +1,10 @@
 """A run says what each step is for, and a demo what to do next."""
 
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe
-from hardneg.verbs.search import Search
-from hardneg.verbs.shared.stage_spec import StageSpec
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.yaml_load import find_recipe
+from hardneg.stages.search import Search
+from hardneg.stages.shared.stage_spec import StageSpec
 
 
 def test_every_step_of_the_shipped_recipes_has_a_purpose():

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import call
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 
 @pytest.fixture

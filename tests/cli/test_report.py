@@ -2,7 +2,7 @@
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.records.errors import UsageError
 
@@ -12,16 +12,16 @@ SECOND = "q1 Q0 a 1 2.0 y\nq2 Q0 a 1 1.0 y\nq3 Q0 c 1 1.0 y\n"
 
 
 @pytest.fixture
-def report(workplace):
+def report(session):
     """Runs the command on two runs and gives the two pages."""
     for name, text in {"qrels.txt": QRELS, "first.trec": FIRST, "second.trec": SECOND}.items():
-        (workplace / name).write_text(text)
+        (session / name).write_text(text)
 
     def run(*words):
         command = ["report", "--qrels", "qrels.txt", "--run", "first.trec", "--run", "second.trec", "--output", "out"]
         names = hardneg(*command, *words).stdout.split()
         assert names == ["out/report.md", "out/report.html", "out/queries.tsv"]
-        return tuple((workplace / name).read_text() for name in names)
+        return tuple((session / name).read_text() for name in names)
 
     return run
 
@@ -56,14 +56,14 @@ def test_each_query_has_its_difference_and_its_passages(report):
     assert told.format("a", 2, 2, 1) in html and told.format("z", "–", 1, "–") in html
 
 
-def test_a_dataset_gives_the_texts_and_the_judgements(workplace):
-    small_collection(workplace / "data")
-    (workplace / "run.trec").write_text("q46 Q0 d5 1 2.0 x\nq46 Q0 d46 2 1.0 x\n")
+def test_a_dataset_gives_the_texts_and_the_judgements(session):
+    small_collection(session / "data")
+    (session / "run.trec").write_text("q46 Q0 d5 1 2.0 x\nq46 Q0 d46 2 1.0 x\n")
     command = ["report", "--dataset", "beir:data", "--run", "run.trec", "--metrics", "mrr@10", "--output"]
     hardneg(*command, "out")
-    page = (workplace / "out/report.html").read_text()
+    page = (session / "out/report.html").read_text()
     assert "<summary>heavy copper</summary>" in page and "the bright river was seen again near" in page
-    assert (workplace / "out/queries.tsv").read_text().splitlines()[0] == "query_id\tmrr@10 run.trec\ttext"
+    assert (session / "out/queries.tsv").read_text().splitlines()[0] == "query_id\tmrr@10 run.trec\ttext"
     assert "14 queries of split test of beir:data" in page
     assert "judged queries are not in the run and score 0" in page
     refused = call(*command, "data").exception

@@ -8,7 +8,7 @@ from pathlib import Path
 import command_line
 import forked
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import DataError, RecipeError, UsageError
@@ -18,12 +18,12 @@ RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 
 
 
 @pytest.fixture
-def hardneg(workplace, tiny_reranker, monkeypatch):
+def hardneg(session, tiny_reranker, monkeypatch):
     """Runs a command in a folder with a collection, a model and a run; gives what it printed."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(workplace / "cache"))
-    small_collection(workplace / "data")
-    (workplace / "model").symlink_to(tiny_reranker)
-    (workplace / "run.txt").write_text("\n".join(RUN) + "\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(session / "cache"))
+    small_collection(session / "data")
+    (session / "model").symlink_to(tiny_reranker)
+    (session / "run.txt").write_text("\n".join(RUN) + "\n")
     given = ["rerank", "--dataset", "beir:data", "--run", "run.txt", "--device", "cpu"]
     return lambda *arguments: command_line.hardneg(*given, *arguments).stdout
 

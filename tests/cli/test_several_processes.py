@@ -8,7 +8,7 @@ from pathlib import Path
 import forked
 import pytest
 from processes import TORCHRUN
-from recipe.recipes import large_collection
+from recipes.recipes import large_collection
 
 from hardneg.records.errors import UsageError
 from hardneg.runtime import distributed

@@ -3,7 +3,7 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipe.language import apply_settings
+from hardneg.recipes.language import apply_settings
 from hardneg.records.errors import RecipeError, UsageError
 from hardneg.records.wording import suggestion
 

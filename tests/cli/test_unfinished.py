@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from command_line import call as run
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg.training.loop
 from hardneg.store.artifacts import Store
@@ -18,10 +18,10 @@ COMMANDS = {
 
 
 @pytest.fixture
-def place(workplace: Path, tiny_model: Path) -> Path:
-    (workplace / "model").symlink_to(tiny_model)
-    write_recipe(workplace / "small.yaml", small_tree(small_collection(workplace / "data"), Path("model")))
-    return workplace
+def place(session: Path, tiny_model: Path) -> Path:
+    (session / "model").symlink_to(tiny_model)
+    write_recipe(session / "small.yaml", small_tree(small_collection(session / "data"), Path("model")))
+    return session
 
 
 @pytest.mark.parametrize("name", COMMANDS)

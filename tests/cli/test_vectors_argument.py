@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import ArtifactError, DataError, UsageError
@@ -25,9 +25,9 @@ def parquet(path: Path, prefix: str, vectors: np.ndarray) -> None:
 
 
 @pytest.fixture
-def vectors(workplace: Path) -> None:
-    parquet(workplace / "documents.parquet", "d", DOCUMENTS)
-    parquet(workplace / "queries.parquet", "q", QUERIES)
+def vectors(session: Path) -> None:
+    parquet(session / "documents.parquet", "d", DOCUMENTS)
+    parquet(session / "queries.parquet", "q", QUERIES)
 
 
 IMPORT = "index import --vectors documents.parquet --output index"

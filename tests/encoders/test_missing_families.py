@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from tiny import tiny_multi_vector, tiny_sparse_encoder
 
+from hardneg import registry
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import HardnegError, PluginError
 from hardneg.records.types import PluginSetting
-from hardneg.registry import plugins
 from hardneg.testing.forms import write_encoded
 from tests.encoders.test_pinned_models import pylate, stanford
 
@@ -21,15 +21,15 @@ TOLD = "in package hardneg-{0}, which is not installed: pip install ./plugins/ha
 
 @pytest.fixture(autouse=True)
 def without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = plugins.entry_points
+    found = registry.entry_points
     monkeypatch.setattr(
-        plugins,
+        registry,
         "entry_points",
         lambda kind: [point for point in found(kind) if point.name[:6] not in ("multi-", "sparse")],
     )
     assert not {"multi-vector", "multi-vector-pq", "sparse"} & {
-        *plugins.plugin_names("encoders"),
-        *plugins.plugin_names("indexes"),
+        *registry.plugin_names("encoders"),
+        *registry.plugin_names("indexes"),
     }
 
 

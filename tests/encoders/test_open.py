@@ -8,7 +8,7 @@ from types import FrameType
 from typing import ClassVar
 
 import pytest
-from recipe.recipes import recipe_in, small_tree
+from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
 from hardneg.encoders.families.dense.dense_family import Dense
@@ -17,10 +17,10 @@ from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
-from hardneg.registry.plugins import load_plugin
+from hardneg.registry import load_plugin
 
 MAKERS = {
     "dense": (tiny_encoder, Dense),
@@ -152,7 +152,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
     """Families that are installed beside those of hardneg."""
-    from hardneg.registry import plugins as registry
+    from hardneg import registry
 
     names, load = registry.plugin_names, registry.load_plugin
 

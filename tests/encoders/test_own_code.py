@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from typer.testing import CliRunner
 
 import hardneg as hn

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import Plan, make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import Plan, make_plan
+from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import ArtifactError, ModelError
 from hardneg.store.artifacts import Store
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Store
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipe.execute import Options, Outcome, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Outcome, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
 from hardneg.store.artifacts import MANIFEST, Store
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.store.artifacts import MANIFEST, Store
 
 TIMED = {"ir-metadata.yml", "report.html", "report.md"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import forked
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from waiting import wait_until
 
 from hardneg.training.refresh import provider

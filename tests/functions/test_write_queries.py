@@ -14,19 +14,19 @@ WRITING = {"writers": ["heading", "inverse-cloze"], "per_passage": 2, "dev_share
 
 
 @pytest.fixture
-def documents(workplace: Path) -> str:
+def documents(session: Path) -> str:
     """Eleven files with three sections each."""
-    (workplace / "docs").mkdir()
+    (session / "docs").mkdir()
     for file, word in enumerate(WORDS):
         sections = [
             f"## The {word} {other}\n\nHere the {other} is beside the {word} {file}. Who walks by the {word} rests.\n"
             for other in WORDS[file : file + 3] + ["well", "hill", "road"][: max(0, file - 8)]
         ]
-        (workplace / "docs" / f"f{file}.md").write_text(f"# {word}\n\n" + "\n".join(sections))
+        (session / "docs" / f"f{file}.md").write_text(f"# {word}\n\n" + "\n".join(sections))
     return "documents:docs"
 
 
-def test_the_result_is_a_dataset_with_splits_and_groups(documents, workplace, tiny_model):
+def test_the_result_is_a_dataset_with_splits_and_groups(documents, session, tiny_model):
     settings = ["dataset.min_words=0"]
     written = hn.write_queries(documents, **WRITING, settings=settings)
     queries = [json.loads(line) for line in (written.path / "queries.jsonl").read_text().splitlines()]
@@ -44,8 +44,8 @@ def test_the_result_is_a_dataset_with_splits_and_groups(documents, workplace, ti
     by_heading = written.facts["queries written by heading"]
     assert f"train: {sizes['train']} queries" in done and f"  queries written by heading: {by_heading}" in done
     for name in ("corpus.jsonl", "queries.jsonl", "qrels/train.tsv", "document-groups.tsv"):
-        assert (workplace / "w" / name).read_bytes() == (written.path / name).read_bytes()
-    assert not (workplace / "w" / "manifest.json").exists()
+        assert (session / "w" / name).read_bytes() == (written.path / name).read_bytes()
+    assert not (session / "w" / "manifest.json").exists()
 
 
 def test_the_round_trip_of_a_model_or_a_reranker(documents, tiny_model, tiny_reranker):

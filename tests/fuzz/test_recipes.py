@@ -7,11 +7,11 @@ import yaml
 from fuzz.fuzzing import NASTY, fuzzed, mangled, read_or_one_line, texts, values
 from hypothesis import given
 from hypothesis import strategies as st
-from recipe.recipes import small_collection, small_tree
+from recipes.recipes import small_collection, small_tree
 
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import lock_content
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import lock_content
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(12))
 YAML = [

@@ -7,7 +7,7 @@ from encoded_forms import drawn_documents, drawn_queries, write_encoded
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.records.types import PluginSetting
-from hardneg.registry.plugins import configure, plugin_names
+from hardneg.registry import configure, plugin_names
 from hardneg.runtime.progress import Silent
 
 TOKENS = [PluginSetting("multi-vector")]

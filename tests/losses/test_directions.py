@@ -11,7 +11,7 @@ from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.plugins import needs_of
+from hardneg.registry import needs_of
 from hardneg.store.identity import plugin_identity
 
 EVERY = ("query-document", "query-query", "document-query", "document-document")

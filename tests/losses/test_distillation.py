@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hardneg.formats.runs import strictly_decreasing
 from hardneg.losses.distillation import KL, MarginMSE
+from hardneg.protocols import Loss
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.protocols import Loss
 
 NAN = math.nan
 

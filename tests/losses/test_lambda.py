@@ -11,7 +11,7 @@ from hardneg.losses.pairs import positive_scores
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import PluginSetting, ScoreBatch
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
 from hardneg.testing import LossTests
 
 

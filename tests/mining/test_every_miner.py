@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from recipe.recipes import small_tree, stored_collection, write_recipe
+from recipes.recipes import small_tree, stored_collection, write_recipe
 from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.doors.trainer.refresher import mine_with
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
@@ -27,12 +26,13 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import candidates
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.formats.qrels import positives
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.integrations.refresher import mine_with
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import RecipeError, TrainingError, UsageError
 from hardneg.records.types import RankedList
-from hardneg.registry.plugins import configure, list_plugins, load_plugin
+from hardneg.registry import configure, list_plugins, load_plugin
 from hardneg.runtime.seeding import SEED, derive_seed
 from hardneg.store.artifacts import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
@@ -200,7 +200,7 @@ def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
             negatives.recipe.plan(str(tiny_model), 7)
         return
     recipe = replace(negatives.recipe, fill_to=None)
-    refresh = mine_with(recipe, recipe.plan(str(tiny_model), 7), negatives.workplace)
+    refresh = mine_with(recipe, recipe.plan(str(tiny_model), 7), negatives.session)
     assert refresh is not None
     mined, _ = refresh
     assert "queries with no scored positive" not in mined.facts
@@ -224,8 +224,8 @@ def test_filters_go_before_the_miner_in_all_three(tree, store, tmp_path, tiny_mo
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=7)
     given: Any = {"depth": 15, "store": store.root, "filters": filters}
     recipe = RefreshedNegatives(tree["dataset"], arguments, **given).recipe
-    workplace = RefreshedNegatives(tree["dataset"], arguments, **given).workplace
-    made = mine_with(recipe, recipe.plan(str(tiny_model), 7), workplace)
+    session = RefreshedNegatives(tree["dataset"], arguments, **given).session
+    made = mine_with(recipe, recipe.plan(str(tiny_model), 7), session)
     assert made is not None and made[0].facts["dropped as score"] > 0
     without = replace(recipe, filters=()).plan(str(tiny_model), 7).keys
     assert recipe.plan(str(tiny_model), 7).keys["negatives"] != without["negatives"]

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.mining.lists_of_file import LABEL, ListsOfFile
 from hardneg.mining.miners.ranks import TopK
-from hardneg.recipe.load import check_recipe
+from hardneg.recipes.load import check_recipe
 from hardneg.records.errors import DataError, RecipeError
 from hardneg.records.types import Negatives
 from hardneg.runtime.progress import Silent
-from hardneg.verbs.mine import Mine
-from hardneg.verbs.shared.context import ArtifactInput, StageContext
+from hardneg.stages.mine import Mine
+from hardneg.stages.shared.context import ArtifactInput, StageContext
 
 
 @pytest.fixture

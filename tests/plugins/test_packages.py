@@ -15,12 +15,12 @@ from zipfile import ZipFile
 
 import pytest
 from environments import PIP, ROOT, environment
-from recipe.questions import questions
-from recipe.recipes import small_collection, small_part, small_tree, write_recipe
+from recipes.questions import questions
+from recipes.recipes import small_collection, small_part, small_tree, write_recipe
 from sentence_transformers import CrossEncoder
 
 import hardneg
-from hardneg.registry.plugins import KINDS
+from hardneg.registry import KINDS
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("plugins/*/pyproject.toml"))
 _PAPERS = (ROOT / "plugins" / "hardneg-papers" / "pyproject.toml").read_text(encoding="utf-8")
@@ -103,7 +103,7 @@ sys.exit(pytest.main(sys.argv[2:]))
 EVERY_MODULE = """
 import importlib, importlib.util, pkgutil
 import hardneg
-from hardneg.registry.plugins import list_plugins
+from hardneg.registry import list_plugins
 names = [module.name for module in pkgutil.walk_packages(hardneg.__path__, "hardneg.")]
 imported = [importlib.import_module(name) for name in names if not name.endswith("__main__")]
 others = [name for name in sys.argv[2:] if importlib.util.find_spec(name)]

@@ -3,7 +3,7 @@
 from hardneg.datasets.held_out import half
 from hardneg.mining.filters import NearCopyFilter
 from hardneg.records.terms import term_spans, terms
-from hardneg.verbs.write_queries import Draft, kept
+from hardneg.stages.write_queries import Draft, kept
 
 
 def test_words_are_runs_of_letters_and_pairs_where_scripts_have_no_blanks():

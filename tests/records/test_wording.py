@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from hardneg.records.errors import PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.records.wording import complaint, counted
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
 
 
 class Spec(BaseModel):

@@ -5,16 +5,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
+from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
 from safetensors.torch import load_file, save_file
 from tiny import tiny_reranker as write_reranker
 from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.recipe import plan as planning
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes import plan as planning
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 

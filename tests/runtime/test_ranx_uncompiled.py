@@ -13,7 +13,7 @@ if before:
     import ranx
 import numba, numpy as np
 from hardneg.evaluation.metrics import evaluate
-from hardneg.fusion.methods import fused_by_ranx
+from hardneg.evaluation.fusion import fused_by_ranx
 from hardneg.records.types import RankedList
 lists = [RankedList(["a", "b"], np.array([2.0, 1.0], np.float32)), RankedList(["c"], np.array([3.0], np.float32))]
 scores = evaluate({"q": lists[0]}, {"q": {"b": 1}}, ["mrr@10"])

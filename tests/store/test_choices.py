@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from processes import launch
 
-from hardneg.recipe import execute
+from hardneg.recipes import execute
 from hardneg.runtime.distributed import barrier, join, world
 from hardneg.runtime.progress import Silent
+from hardneg.stages.shared.context import Local, StageContext
 from hardneg.store.choices import choose, noted
-from hardneg.verbs.shared.context import Local, StageContext
 
 
 def test_choices_are_noted_and_kept_to():

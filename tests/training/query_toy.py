@@ -16,7 +16,7 @@ from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss
-from hardneg.registry.protocols import DenseSearcher
+from hardneg.protocols import DenseSearcher
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn

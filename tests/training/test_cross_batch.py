@@ -18,7 +18,7 @@ from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.plugins import needs_of
+from hardneg.registry import needs_of
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, leave, world
 from hardneg.runtime.progress import Silent

@@ -1,7 +1,7 @@
 """Learning rates by kind of model: what a recipe takes that says none, and rates that are another kind's."""
 
 import pytest
-from recipe.recipes import recipe_in, small_tree
+from recipes.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec

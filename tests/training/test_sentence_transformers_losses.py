@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from torch import Tensor
 
 from hardneg.losses.infonce import InfoNCE
-from hardneg.registry.protocols import Loss
+from hardneg.protocols import Loss
 from hardneg.training.masks import GuidedMask, self_masked
 
 T = 0.05

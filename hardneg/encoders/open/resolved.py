@@ -47,7 +47,7 @@ from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records.errors import HardnegError, ModelError, PluginError
 from hardneg.records.layout import SPEC_FILE
 from hardneg.records.types import Lookup, PluginSetting
-from hardneg.registry.plugins import configure, load_plugin, plugin_names
+from hardneg.registry import configure, load_plugin, plugin_names
 from hardneg.runtime.seeding import FIXED, derive_seed
 from hardneg.store.digest import digest, file_digest, note_read
 from hardneg.store.identity import options_in_key

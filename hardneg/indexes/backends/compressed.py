@@ -12,9 +12,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_queries, check_rows, check_vectors, in_order, no_hits
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, Training, innermost, load_faiss
+from hardneg.protocols import RowLookup
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Encoded, Hits
-from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 

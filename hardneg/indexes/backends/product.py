@@ -21,8 +21,8 @@ from hardneg.indexes.kernels.exact.exact import to_device
 from hardneg.indexes.kernels.exact.top_k import BestRows
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
+from hardneg.protocols import RowLookup
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.registry.protocols import RowLookup
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
@@ -148,7 +148,7 @@ class OpqPq(Pq):
 
 @dataclass(frozen=True)
 class PqSearcher(CompressedSearcher):
-    """An opened index of product-quantised vectors (`hardneg.registry.protocols.ProductSearcher`)."""
+    """An opened index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
 
     @classmethod
     def open(cls, path: Path) -> Self:

@@ -10,9 +10,9 @@ from hardneg.formats.hash_index import ranges
 from hardneg.formats.queries import Queries
 from hardneg.indexes.kernels.checks import check_encoded, check_queries, in_order
 from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Encoded, EncodedRows, Hits, Negatives, RankedList
-from hardneg.registry.protocols import DenseSearcher, Searcher, StoredSearcher
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
 

@@ -73,7 +73,7 @@ def check_rows(rows: NDArray[np.int64], count: int) -> None:
 
 
 class DecodedRows:
-    """A searcher that returns rows of its `store` (`hardneg.registry.protocols.StoredSearcher`)."""
+    """A searcher that returns rows of its `store` (`hardneg.protocols.StoredSearcher`)."""
 
     store: Any
 

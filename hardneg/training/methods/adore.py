@@ -14,8 +14,8 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.protocols import DenseSearcher, StoredSearcher
 from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
 from hardneg.training.batches import ahead, in_parts, own_share

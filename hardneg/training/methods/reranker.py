@@ -13,9 +13,9 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.towers import evaluating
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY
+from hardneg.protocols import Loss
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.registry.protocols import Loss
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer
 from hardneg.runtime.distributed import gather, world

@@ -25,7 +25,7 @@ from hardneg.mining.choosing import Filters
 from hardneg.mining.filters import MiningTexts
 from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
 from hardneg.records.types import PluginSetting
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
 from hardneg.store.atomic_write import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData

@@ -19,11 +19,11 @@ from hardneg.indexes.open_store import open_store
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
 from hardneg.mining.listing import as_lists, search_queries, with_positives
 from hardneg.mining.miners.ranks import Sampled, TopK
+from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Candidates, Encoded, Negatives, RankedList
 from hardneg.records.wording import counted
-from hardneg.registry.protocols import IndexBackend, NegativeMiner, Searcher
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Seconds, Silent
 from hardneg.runtime.seeding import derive_seed

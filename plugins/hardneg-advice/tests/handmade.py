@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from hardneg_advice.finished_run import FinishedRun
-from recipe.recipes import recipe_in, small_tree
+from recipes.recipes import recipe_in, small_tree
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection

@@ -9,14 +9,14 @@ import pytest
 import yaml
 from hardneg_advice.bench import Protocol
 from hardneg_advice.bench_rows import as_markdown
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
-from hardneg.api.adhoc_recipe import AdhocRecipe
 from hardneg.cli.main import app
-from hardneg.recipe.load import load_recipe
+from hardneg.functions.adhoc_recipe import AdhocRecipe
+from hardneg.recipes.load import load_recipe
 from hardneg.records.errors import HardnegError
 
 QUICK = {"options": {"max_steps": 3, "batch_size": 8}, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}

@@ -6,8 +6,8 @@ import pytest
 from hardneg_advice.hardness import Hardness
 from hardneg_advice.miner_sweep import MinerSweep
 from hardneg_advice.positive_ranks import PositiveRanks
-from recipe.recipes import recipe_in
-from verbs.test_import_vectors import tree_of
+from recipes.recipes import recipe_in
+from stages.test_import_vectors import tree_of
 
 from hardneg.records.errors import RecipeError
 from tests.analysis.small_files import OfSmallFiles

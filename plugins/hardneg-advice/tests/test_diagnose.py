@@ -4,13 +4,13 @@ import json
 
 import pytest
 from command_line import call, hardneg
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg as hn
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import DataError, UsageError
 from hardneg.store.artifacts import Store
 

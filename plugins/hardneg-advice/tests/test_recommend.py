@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 from tiny import tiny_static
 from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.recipe.load import load_recipe
+from hardneg.recipes.load import load_recipe
 from hardneg.records.errors import HardnegError, RecipeError, UsageError
 
 

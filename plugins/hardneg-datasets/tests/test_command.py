@@ -5,7 +5,7 @@ import json
 import pytest
 from broken import FAULTS, write_broken
 from command_line import call, hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 
 def test_check_tells_all_faults_and_counts_what_it_does_not_print(tmp_path):

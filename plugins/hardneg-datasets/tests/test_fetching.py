@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.formats.text_lines import read_lines
 from hardneg.records.errors import DataError, UsageError
-from hardneg.registry.plugins import list_plugins
+from hardneg.registry import list_plugins
 from hardneg.runtime.progress import Silent
 
 

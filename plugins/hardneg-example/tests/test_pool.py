@@ -8,16 +8,16 @@ from hardneg_example.pool import POOL, Pool, pool
 
 from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import write_run
-from hardneg.recipe.load import Recipe, load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import names
+from hardneg.recipes.load import Recipe, load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import names
 from hardneg.records.errors import RecipeError
 from hardneg.records.layout import RUN
 from hardneg.records.types import PluginSetting, RankedList
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
 from hardneg.runtime.progress import Silent
+from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.testing import StageTests
-from hardneg.verbs.shared.context import ArtifactInput, StageContext
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "judging.yaml"
 

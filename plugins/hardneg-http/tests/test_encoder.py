@@ -15,7 +15,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
-from hardneg.registry.plugins import configure, load_plugin
+from hardneg.registry import configure, load_plugin
 from hardneg.runtime import model_server
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent

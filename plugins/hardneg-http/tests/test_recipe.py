@@ -12,10 +12,10 @@ from embedding_server import Served, serving, vector
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.needs import needs
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.needs import needs
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import RecipeError
 from hardneg.store.artifacts import Store
 

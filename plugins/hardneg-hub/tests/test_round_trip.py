@@ -9,7 +9,7 @@ import forked
 import pytest
 from fake_hub import FakeHub, asking
 from hub_server import TOKEN, hub_server
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.store.artifacts import Store
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from hardneg_judge.server import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
-from hardneg.registry.plugins import configure
+from hardneg.registry import configure
 from hardneg.store.identity import plugin_identity
 from hardneg.testing import FilterTests, RerankerTests
 

@@ -10,10 +10,10 @@ from test_judge import QUERIES, RELEVANT, TEXTS, tree_of
 from tiny_bert import tiny_bert
 
 from hardneg.formats.runs import read_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import publish
 from hardneg.store.artifacts import Store
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "distil-listwise.yaml"

@@ -11,9 +11,9 @@ import pytest
 from hardneg_judge.judge import JUDGEMENTS
 from test_judge import CHAT, tree_of, written
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.records.layout import DROPPED, NEGATIVES
 from hardneg.store.artifacts import Artifact, Store
 

@@ -16,9 +16,9 @@ from hardneg_judge.journal import AnswerJournal, request_key
 from test_writer import numbered
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.store.artifacts import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"

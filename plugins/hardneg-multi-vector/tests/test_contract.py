@@ -11,7 +11,7 @@ from hardneg_multi_vector.family import LateInteraction
 from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
 from hardneg_multi_vector.store import TokenStore
 from hardneg_multi_vector.testing import TokenIndexTests
-from recipe.recipes import artifacts_of, plan_in, small_collection, small_tree
+from recipes.recipes import artifacts_of, plan_in, small_collection, small_tree
 from tiny import tiny_encoder, tiny_multi_vector
 
 from hardneg.encoders.open.contract import BASE
@@ -19,8 +19,8 @@ from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.runs import read_run
 from hardneg.records.errors import UsageError
 from hardneg.records.types import PluginSetting
-from hardneg.verbs.index import BuildIndex
-from hardneg.verbs.shared.stage_spec import Sizes
+from hardneg.stages.index import BuildIndex
+from hardneg.stages.shared.stage_spec import Sizes
 from tests.encoders.test_kinds_contract import Kinds
 from tests.run_lists import doc_lists, score_lists
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from hardneg_multi_vector.family import LateInteraction
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipes.recipes import recipe_in, small_collection, small_tree
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hardneg.recipe.load import Recipe
+from hardneg.recipes.load import Recipe
 from hardneg.records.types import PluginSetting
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"

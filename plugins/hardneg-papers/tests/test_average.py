@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from hardneg_papers.average import check_alike
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 from safetensors.torch import load_file
 from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import ModelError, RecipeError, UsageError
 from hardneg.store.artifacts import Store
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from hardneg_papers.analyses.runs import Unjudged
-from recipe.recipes import with_a_paper_preset
+from recipes.recipes import with_a_paper_preset
 
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.recipe.language import expand
-from hardneg.recipe.load import Recipe, load_recipe
-from hardneg.recipe.needs import needs
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.yaml_load import find_recipe, head_comment
+from hardneg.recipes.language import expand
+from hardneg.recipes.load import Recipe, load_recipe
+from hardneg.recipes.needs import needs
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.yaml_load import find_recipe, head_comment
 
 for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
     pytest.importorskip(package)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from paper_settings import OF_RECIPES, UNTOLD, Group, Setting, read_groups, same, stands_in, told, value_here
-from recipe.recipes import paper_presets
+from recipes.recipes import paper_presets
 
-from hardneg.recipe.load import Recipe
+from hardneg.recipes.load import Recipe
 
 for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
     pytest.importorskip(package)

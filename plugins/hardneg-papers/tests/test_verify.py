@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.recipe.yaml_load import shipped_recipes
+from hardneg.recipes.yaml_load import shipped_recipes
 from hardneg.records.errors import DataError, UsageError
 from hardneg.records.layout import LOCK, METRICS
 

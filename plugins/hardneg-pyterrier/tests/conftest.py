@@ -17,7 +17,7 @@ for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
 @pytest.fixture
 def queries() -> pd.DataFrame:
     """Those of the small collection's test split."""
-    from recipe.recipes import TOPICS, WORDS
+    from recipes.recipes import TOPICS, WORDS
 
     texts = [f"{word} {topic}" for topic in TOPICS for word in WORDS]
     return pd.DataFrame([[f"q{row}", texts[row]] for row in range(46, 60)], columns=["qid", "query"])

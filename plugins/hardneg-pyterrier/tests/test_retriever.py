@@ -7,12 +7,12 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 from hardneg_pyterrier import Retriever, Run
-from recipe.recipes import plan_in, small_collection
+from recipes.recipes import plan_in, small_collection
 from tiny import tiny_encoder
 
 from hardneg.formats.runs import read_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import DataError, PluginError, UsageError
 from hardneg.store.artifacts import Store
 

@@ -10,20 +10,20 @@ from typing import Any
 import forked
 import pytest
 from hardneg_reader.read import exact_match, f1
-from recipe.questions import questions
-from recipe.recipes import plan_in, small_collection, small_tree, write_recipe
+from recipes.questions import questions
+from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import stream_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import RecipeError
 from hardneg.store.artifacts import Artifact, Store
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 
-KILLED = Path(__file__).parents[3] / "tests" / "verbs" / "killed.py"
+KILLED = Path(__file__).parents[3] / "tests" / "stages" / "killed.py"
 FILES = {
     "reader": ["model/model.safetensors", "model/selection.safetensors"],
     "read-train": ["answers.jsonl", "metrics.json"],

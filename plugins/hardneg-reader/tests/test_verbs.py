@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recipe.recipes import recipe_in, small_collection, small_tree
+from recipes.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.contract import BASE
-from hardneg.recipe.estimate import estimate
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import names
+from hardneg.recipes.estimate import estimate
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import names
 from hardneg.records.errors import RecipeError
 from hardneg.store.artifacts import Store
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import call
-from doors.trainer import test_other_trainers as trainers
-from recipe.recipes import small_collection
+from integrations.trainer import test_other_trainers as trainers
+from recipes.recipes import small_collection
 from sparse_lists import write
 from tiny import tiny_sparse_encoder
 from trainer_toy import write_toy

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from hardneg_sparse.store import SparseStore
-from recipe.recipes import plan_in, small_collection
+from recipes.recipes import plan_in, small_collection
 from safetensors.torch import load_file
 
-from hardneg.doors.pyserini.openings import openings
 from hardneg.formats.runs import read_run
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.run_folder import publish
+from hardneg.integrations.pyserini import openings
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.run_folder import publish
 from hardneg.store.artifacts import Store
 from tests.tiny import tiny_masked_lm
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from recipe.recipes import artifacts_of, plan_in, recipe_in, small_collection
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection
+from stages.test_dual_training import tree_of as training_tree
 from tiny import tiny_sparse_encoder
-from verbs.test_dual_training import tree_of as training_tree
 
 from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.formats.runs import read_run

@@ -12,8 +12,8 @@ from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import Binary
 from hardneg.indexes.open_store import DenseIndex
+from hardneg.protocols import DenseSearcher, ProductSearcher
 from hardneg.records.errors import UsageError
-from hardneg.registry.protocols import DenseSearcher, ProductSearcher
 from hardneg.runtime.progress import Silent
 from hardneg.store.digest import tree_digest
 

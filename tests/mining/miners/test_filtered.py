@@ -8,7 +8,7 @@ from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
-from hardneg.registry.plugins import configure, plugin_options
+from hardneg.registry import configure, plugin_options
 from hardneg.testing import MinerTests
 from tests.run_lists import ranked
 

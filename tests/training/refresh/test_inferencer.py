@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipe.recipes import stored_collection
+from recipes.recipes import stored_collection
 from waiting import wait_until
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec

@@ -172,7 +172,7 @@ def test_a_full_disk_gives_its_room_back(encoder, toy_folder, tmp_path, monkeypa
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """9,000 documents: nine blocks."""
-    from recipe.recipes import large_collection
+    from recipes.recipes import large_collection
 
     from hardneg.datasets.beir import Beir
     from hardneg.formats.collection import write_collection

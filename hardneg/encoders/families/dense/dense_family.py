@@ -10,7 +10,7 @@ from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import Precision
 from hardneg.records.errors import ModelError
-from hardneg.registry.plugins import not_installed
+from hardneg.registry import not_installed
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

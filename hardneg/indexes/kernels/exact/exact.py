@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
+from hardneg.faster import Rough, RoughSearch, faster_search
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, check_queries, merged_lists, one_ahead, vector_blocks
 from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
+from hardneg.protocols import Searcher
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
-from hardneg.registry.faster import Rough, RoughSearch, faster_search
-from hardneg.registry.protocols import Searcher
 from hardneg.runtime.distributed import world
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent, Task

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated, Any, Unpack
 
 from hardneg.plugin import (
+    Session,
     StoredCollection,
     UsageError,
-    Workplace,
     argument_values,
     arguments,
     atomic_write,
@@ -90,7 +90,7 @@ def bench(
 
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
-    workplace, files = Workplace.of(where, bench), _files(negatives)
+    session, files = Session.of(where, bench), _files(negatives)
     given = argument_values.mapping_of("options", options)
     tried = sorted({float(rate) for rate in ([rates] if isinstance(rates, int | float) else rates)})
     if not all(0 < rate < float("inf") for rate in tried):
@@ -101,18 +101,18 @@ def bench(
         raise UsageError("bench: each arm's learning rate is chosen: give {rates} to choose from", "rates")
     protocol = Protocol(files, form, given, int(seeds))
     reading = {f"{protocol.negatives_of(label)}.file": "negatives" for label in files}
-    recipe = workplace.recipe(bench, dataset, model, protocol.tree, reading)
+    recipe = session.recipe(bench, dataset, model, protocol.tree, reading)
     protocol = replace(protocol, recipe=recipe)
-    plan = workplace.begin(protocol.filled, [*files.values()])
-    collection = StoredCollection.open(workplace.make(plan, "dataset").artifacts["dataset"].path)
+    plan = session.begin(protocol.filled, [*files.values()])
+    collection = StoredCollection.open(session.make(plan, "dataset").artifacts["dataset"].path)
     faults = {label: file_faults(path, form, collection) for label, path in files.items()}
     if not tried:
         static = getattr(resolve_model(plan.recipe.model, fetch=True).family, "tables", False)
         tried = [*(STATIC_RATES if static else OTHER_RATES)]
-    tuning, on_dev = _tuned(protocol, tried, workplace)
+    tuning, on_dev = _tuned(protocol, tried, session)
     final = replace(protocol, rates={label: max(means, key=means.__getitem__) for label, means in on_dev.items()})
-    chosen = final.filled.plan(workplace.tell)
-    artifacts = workplace.make_later("bench", chosen, REPORT).artifacts
+    chosen = final.filled.plan(session.tell)
+    artifacts = session.make_later("bench", chosen, REPORT).artifacts
     steps = ["dataset", SCORES, HARDNESS, REPORT, *map(final.negatives_of, files)]
     origin = {
         "stage": "bench",
@@ -133,7 +133,7 @@ def bench(
     mined = {label: artifacts[final.negatives_of(label)].facts for label in files}
     rows = {label: {"file": faults[label], "facts": mined[label]} for label in files}
     write = partial(_write, chosen.recipe.tree, artifacts, {"protocol": shared}, rows, on_dev)
-    artifact = keep_result(workplace.store, "bench", origin, write)
+    artifact = keep_result(session.store, "bench", origin, write)
     return BenchResult("bench", artifact.key, artifact.path, artifact.facts)
 
 
@@ -237,13 +237,13 @@ class Protocol:
 
 
 def _tuned(
-    protocol: Protocol, rates: Sequence[float], workplace: Workplace
+    protocol: Protocol, rates: Sequence[float], session: Session
 ) -> tuple[dict[str, str], dict[str, dict[float, float]]]:
     """The key of the scores of each rate on the dev queries, with one seed; the mean by arm and rate."""
     keys, on_dev = dict[str, str](), dict[str, dict[float, float]]()
     for rate in rates:
         tried = replace(protocol, rates=dict.fromkeys(protocol.stages, rate), tuning=True)
-        scores = workplace.make_later("bench", tried.filled.plan(workplace.tell), SCORES).artifacts[SCORES]
+        scores = session.make_later("bench", tried.filled.plan(session.tell), SCORES).artifacts[SCORES]
         keys[str(rate)], results = scores.key, read_metrics(scores.path / "metrics.json").results
         for label in protocol.stages:
             on_dev.setdefault(label, {})[rate] = means(results[label])[METRIC]

@@ -36,10 +36,10 @@ class RecommendCommand(Command):
             raise UsageError(f"{args['output']}: is to be a recipe; give a name that ends in .yaml")
         return [Target(args["output"])]
 
-    def write(self, args: Mapping[str, Any], result: Any, workplace: Any) -> None:
+    def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
         """Write it, and tell what was chosen, and why."""
         output = args["output"]
-        with replace(workplace.outputs, keys=result.keys).laid_out():
+        with replace(session.outputs, keys=result.keys).laid_out():
             atomic_write.replace_text(output, result.recipe(output))
         if args["as_json"]:
             return say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))

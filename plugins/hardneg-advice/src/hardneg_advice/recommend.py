@@ -14,8 +14,8 @@ from hardneg.plugin import (
     MissingDependency,
     ModelSpec,
     Section,
+    Session,
     UsageError,
-    Workplace,
     argument_values,
     arguments,
     atomic_write,
@@ -65,15 +65,15 @@ def recommend(
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
     """
-    workplace, options = Workplace.of(where, recommend), argument_values.mapping_of("train_options", train_options)
+    session, options = Session.of(where, recommend), argument_values.mapping_of("train_options", train_options)
     steps = argument_values.whole_number("train", train)
     if split == "test":
         raise UsageError("{split} test is what systems are measured on in the end; choose by another", "split")
     trials = Trials(split, steps and options.get("max_steps", steps), options)
-    recipe = workplace.recipe(recommend, dataset, model, trials.stages())
+    recipe = session.recipe(recommend, dataset, model, trials.stages())
     trials = trials.fitted(recipe.check(lambda note: None).model)  # its plan tells the notes
-    plan = workplace.begin(replace(recipe, stages=trials.stages()))
-    artifacts = workplace.make(plan).artifacts
+    plan = session.begin(replace(recipe, stages=trials.stages()))
+    artifacts = session.make(plan).artifacts
     ranks = json.loads((artifacts["ranks"].path / "positive-ranks.json").read_text("utf-8"))
     rows = None
     if steps:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import typer
 
-from hardneg.plugin import Target, Workplace, flags_named, progress_bars, say, store_outputs
+from hardneg.plugin import Session, Target, flags_named, progress_bars, say, store_outputs
 from hardneg_browse.application import export_page
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.marks import Marks
@@ -46,7 +46,7 @@ def browse(
     """
     with flags_named(lambda name: "--run" if name == "runs" else f"--{name.replace('_', '-')}"):
         bars = progress_bars()
-        sources = path_sources(paths, dataset, split, Workplace.of({"store": store, "progress": bars}))
+        sources = path_sources(paths, dataset, split, Session.of({"store": store, "progress": bars}))
         sources = with_others(sources, run, dropped)
         written = Marks(marks or sources.marks)
         with opened(sources, bars) as browsed:

@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from hardneg.plugin import Progress, UsageError, Workplace, run_file
+from hardneg.plugin import Progress, Session, UsageError, run_file
 from hardneg_browse.application import Site, application
 from hardneg_browse.browsed import Browsed, opened
 from hardneg_browse.guard import HOST, Access
@@ -121,16 +121,16 @@ def browse(
         UsageError: arguments do not go together, or the port is taken.
         DataError, ArtifactError: a file is missing or malformed.
     """
-    workplace = Workplace.of({"store": store, "progress": progress})
+    session = Session.of({"store": store, "progress": progress})
     if isinstance(what, str | Path | Sequence):
         paths = [what] if isinstance(what, str | Path) else what
-        sources = path_sources([Path(path) for path in paths], dataset, split, workplace)
+        sources = path_sources([Path(path) for path in paths], dataset, split, session)
     else:
         sources = mined_sources(what)
-    listed = [run_file(each, workplace.store) for each in runs]
+    listed = [run_file(each, session.store) for each in runs]
     sources = with_others(sources, listed, Path(dropped) if dropped else None)
     with ExitStack() as stack:
-        browsed = stack.enter_context(opened(sources, workplace.progress))
+        browsed = stack.enter_context(opened(sources, session.progress))
         page = stack.enter_context(listening(browsed, Marks(Path(marks or sources.marks)), port))
         stack.enter_context(page.beside())
         page._held = stack.pop_all()

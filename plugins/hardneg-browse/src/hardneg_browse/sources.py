@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.plugin import (
+    Session,
     Store,
     StoredCollection,
     UsageError,
-    Workplace,
     artifacts_of,
     checked_tree,
     layout,
@@ -130,7 +130,7 @@ def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path
     return replace(sources, runs={**sources.runs, **more.runs})
 
 
-def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workplace: Workplace) -> BrowseSources:
+def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: Session) -> BrowseSources:
     """The files of a finished recipe's folder, or these files.
 
     Raises:
@@ -144,16 +144,16 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, workpla
         if dataset is None:
             return files
         stages = {"negatives": {"stage": "mine", "miner": "random"}}  # which is never made: a recipe has one at least
-        tree = {"dataset": named_dataset(dataset, workplace.store), "model": {"name": "none"}, "stages": stages}
+        tree = {"dataset": named_dataset(dataset, session.store), "model": {"name": "none"}, "stages": stages}
         plan = make_plan(checked_tree(tree, (), "hardneg browse"))
-        return replace(files, dataset=workplace.make(plan, _DATASET).artifacts[_DATASET].path)
+        return replace(files, dataset=session.make(plan, _DATASET).artifacts[_DATASET].path)
     if len(paths) > 1:
         raise UsageError("browse: give one folder alone, or files; to compare with a run, add {runs}", "runs")
     if dataset is not None:
         raise UsageError("{dataset}: a finished recipe's folder knows its own; leave it out", "dataset")
     if not (folders[0] / _LOCK).is_file():
         raise UsageError(f"{folders[0]}: holds no finished recipe; give the folder that `recipe run` wrote, or files")
-    return of_run_folder(folders[0], workplace.store, split)
+    return of_run_folder(folders[0], session.store, split)
 
 
 def mined_sources(mined: Any) -> BrowseSources:

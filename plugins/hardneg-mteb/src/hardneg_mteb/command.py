@@ -16,8 +16,8 @@ from hardneg.plugin import (
     DataError,
     HardnegError,
     PluginSetting,
+    Session,
     UsageError,
-    Workplace,
     plugin_options,
     progress_bars,
     say,
@@ -53,9 +53,9 @@ def mteb(
     """
     if option and backend is None:
         raise UsageError("mteb: --option goes with --backend NAME")
-    workplace = Workplace.of({"store": store, "device": device, "settings": settings, "progress": progress_bars()})
+    session = Session.of({"store": store, "device": device, "settings": settings, "progress": progress_bars()})
     index = None if backend is None else PluginSetting(backend, plugin_options(option))
-    searchers = {name: task_searcher(name, index, workplace) for name in model}
+    searchers = {name: task_searcher(name, index, session) for name in model}
     rows = [("task", "model", "split", "measure", "score")]
     for task in _known_tasks(tasks):
         for name, searcher in searchers.items():

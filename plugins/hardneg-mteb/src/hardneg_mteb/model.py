@@ -13,8 +13,8 @@ from hardneg.plugin import (
     ModelError,
     PluginSetting,
     Progress,
+    Session,
     UsageError,
-    Workplace,
     make_plan,
     rank_candidates,
 )
@@ -57,22 +57,22 @@ def mteb_model(
     if index is not None and (not isinstance(name, str) or not name):
         raise UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
     chosen = PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
-    workplace = Workplace.of({"settings": settings, "store": store, "device": device, "progress": progress})
-    searcher = task_searcher(str(model), chosen, workplace)
+    session = Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
+    searcher = task_searcher(str(model), chosen, session)
     if searcher.system.model is None and chosen is not None:
         raise UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return searcher
 
 
-def task_searcher(model: str, index: PluginSetting | None, workplace: Workplace) -> "TaskSearcher":
-    """The searcher of a model, or of an index of texts (without `index`), with the settings of a workplace.
+def task_searcher(model: str, index: PluginSetting | None, session: Session) -> "TaskSearcher":
+    """The searcher of a model, or of an index of texts (without `index`), with the settings of a session.
 
     Raises:
         ModelError, RecipeError: as `mteb_model`.
     """
-    system = TaskSystem.named(model, index, tuple(workplace.settings))
+    system = TaskSystem.named(model, index, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
-    return TaskSearcher(system, workplace)
+    return TaskSearcher(system, session)
 
 
 @dataclass
@@ -80,7 +80,7 @@ class TaskSearcher:
     """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
 
     system: TaskSystem
-    workplace: Workplace
+    session: Session
     _plan: Any = None
     _outcome: Any = None
     _doc_ids: Sequence[str] = ()  # mteb's, by row
@@ -102,7 +102,7 @@ class TaskSearcher:
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         self._plan = make_plan(self.system.recipe(task_metadata, texts))
-        self._outcome, self._doc_ids = self.workplace.make(self._plan), list(corpus["id"])
+        self._outcome, self._doc_ids = self.session.make(self._plan), list(corpus["id"])
 
     def search(
         self,
@@ -129,8 +129,8 @@ class TaskSearcher:
             raise UsageError("search: an index of texts ranks no listed documents: name a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
-        searcher = self.workplace.open_index(self._plan.steps[self.system.last], self._outcome)
-        encode: Any = list if self.system.model is None else self.workplace.query_encoder(self._plan)
+        searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
+        encode: Any = list if self.system.model is None else self.session.query_encoder(self._plan)
         row_of = {} if top_ranked is None else {doc_id: row for row, doc_id in enumerate(self._doc_ids)}
         for start in range(0, len(texts), _AT_ONCE):
             some, wanted = query_ids[start : start + _AT_ONCE], encode(list(texts[start : start + _AT_ONCE]))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cli.analyze_command import call, printed, run_files
 from command_line import hardneg
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from recipe.recipes import small_collection
+from recipes.recipes import small_collection
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.held_out import Withheld, WithheldCollection
@@ -13,8 +13,8 @@ from hardneg.mining.miners.thresholds import Denoised
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Candidates, RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import analyze, content, context, made
+from hardneg.stages.shared.context import ArtifactInput
+from tests.stages.analyzed import analyze, content, context, made
 
 DENSE = {f"q{number}": ["d0", "d1", "d2", "d3", "d4", "d5"] for number in range(4)}
 SCORES = {"d0": 0.9, "d1": 0.8, "d2": 0.7, "d3": 0.05, "d4": 0.02, "d5": 0.01}

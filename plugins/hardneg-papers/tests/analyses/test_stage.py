@@ -1,17 +1,17 @@
 import json
 
 import pytest
-from recipe.recipes import small_collection, small_tree, write_recipe
+from recipes.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.recipe.execute import Options, Watcher, execute
-from hardneg.recipe.load import load_recipe
-from hardneg.recipe.plan import make_plan
-from hardneg.recipe.run_folder import publish
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.recipes.run_folder import publish
 from hardneg.records.errors import UsageError
+from hardneg.stages.shared.context import ArtifactInput
 from hardneg.store.artifacts import Store
-from hardneg.verbs.shared.context import ArtifactInput
-from tests.verbs.analyzed import context, refused
-from tests.verbs.analyzed import made as made_alone
+from tests.stages.analyzed import context, refused
+from tests.stages.analyzed import made as made_alone
 
 pytestmark = pytest.mark.slow
 

@@ -1,1 +1,0 @@
-"""What opens hardneg to others: trainers, Pyserini."""

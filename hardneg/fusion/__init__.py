@@ -1,1 +1,0 @@
-"""Fusion of the ranked lists of several runs."""

@@ -1,0 +1,126 @@
+"""A loss for sentence-transformers' trainer whose negatives are searched for in each step: ADORE."""
+
+import shutil
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+
+from hardneg.encoders.representation import list_products
+from hardneg.formats.collection import StoredCollection
+from hardneg.functions.argument_values import at_least_one
+from hardneg.functions.dataset_argument import named_dataset
+from hardneg.functions.session import Session, usual_store
+from hardneg.indexes.kernels.exact.exact import ExactOptions
+from hardneg.indexes.open_store import open_store
+from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
+from hardneg.integrations.rows import judged_queries
+from hardneg.protocols import DenseSearcher
+from hardneg.records.depths import TOP_DEPTH
+from hardneg.records.errors import UsageError
+from hardneg.records.named_plugins import LAMBDA
+from hardneg.records.types import PluginSetting
+from hardneg.registry import configure, needs_of
+from hardneg.runtime.distributed import barrier, world
+from hardneg.training.examples import Examples, TrainingData
+from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
+
+FOLDER = "adore"
+
+
+class AdoreLoss(nn.Module):
+    """Each query against the documents that a fixed index finds for it, as the model encodes it in this step.
+
+    The index is that of the model as it is when this is made; only queries are encoded from then on, with gradients.
+    So the trained model is for queries, and that index, or its model, for documents.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        dataset: Any,
+        arguments: Any,
+        *,
+        depth: int = TOP_DEPTH,
+        loss: str | Mapping[str, Any] = LAMBDA,
+        forced: Forced = FORCED,
+        split: str = "train",
+    ) -> None:
+        """Encodes the corpus, unless the store has that already.
+
+        Args:
+            model: a SentenceTransformer, as training begins with it.
+            dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
+            arguments: those of the trainer; the index goes to `adore/` in its `output_dir`.
+            depth: how many documents are searched for each query.
+            loss: a loss that needs no teacher, or its options with its `name`; `lambda` has `cut` = `depth` if not set.
+            forced: which known positives are added to the lists. split: whose queries are trained on.
+
+        Raises:
+            UsageError: an argument makes no sense, the loss needs what it has not, or texts have several vectors.
+        """
+        super().__init__()
+        if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
+            raise UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
+        at_least_one("depth", depth)
+        self.model, self.depth, self.forced = model, depth, forced
+        self._cosine = model.similarity_fn_name == "cosine"
+        named = {"name": loss} if isinstance(loss, str) else dict(loss)
+        name = str(named.pop("name", LAMBDA))
+        chosen = {**({"cut": depth} if name == LAMBDA else {}), **named}
+        self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
+        self._loss = configure("losses", PluginSetting(name, chosen))
+        if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
+            raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
+        folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
+        session = Session(usual_store(folder / "store"), device)
+        recipe = RefreshRecipe(named_dataset(dataset, session.store), split=split)
+        plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
+        artifacts = session.execute(plan, ENCODED).artifacts
+        barrier()  # one that finds all in the store may be done before another has read the model
+        if world().first:
+            shutil.rmtree(folder / "model", ignore_errors=True)
+        self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
+        searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
+        if not isinstance(searcher, DenseSearcher):
+            raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
+        self._searcher = searcher
+
+    @cached_property
+    def _examples(self) -> Examples:
+        """Of the queries that have a positive."""
+        return Examples(TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split)), 0, 0)
+
+    @property
+    def dataset(self) -> Dataset:
+        """The training data: the queries as `anchor`, and their positions as `label`, which identify the positives."""
+        _, texts, _ = judged_queries(self._collection, self._split)
+        return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
+
+    def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
+        """The loss, a scalar; labels: int64 [B], positions of the queries."""
+        queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
+        queries = nn.functional.normalize(queries) if self._cosine else queries
+        batch = self._examples.of(labels.cpu().numpy())
+        lists = self._searcher.search(queries.detach().cpu().numpy(), self.depth).rows
+        listed = label(lists, batch, self._collection.corpus.content_hash, self.forced)
+        vectors = self._searcher.vectors(np.maximum(listed.rows, 0).reshape(-1))
+        stored = torch.from_numpy(vectors).to(queries.device)
+        loss: Tensor = self._loss(score_batch(list_products(queries, stored), listed, lists.shape[1], live=True))
+        return loss
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """The settings for the model's card."""
+        return dict(self.settings)
+
+    @property
+    def citation(self) -> str:
+        """For the model's card."""
+        return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"

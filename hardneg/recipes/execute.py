@@ -1,0 +1,290 @@
+"""Runs a plan's steps: what the store has is taken, the rest is made, one lock a step; what each took is noted."""
+
+import gc
+import os
+import re
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hardneg.fields import Trait
+from hardneg.recipes.needs import check_packages
+from hardneg.recipes.plan import Plan, Step, cached
+from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
+from hardneg.records.layout import DATASET, START
+from hardneg.registry import plugin_errors
+from hardneg.runtime.devices import cpu_name
+from hardneg.runtime.distributed import from_first, world
+from hardneg.runtime.progress import Progress, Silent
+from hardneg.stages.shared.context import ArtifactInput, Engine, Local, StageContext, empty
+from hardneg.stages.shared.stage_spec import StageSpec
+from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
+from hardneg.store.choices import noted
+
+_WORK, _DONE = "work", "done"
+_PATIENCE = 90.0  # seconds, for another process's artifact to be seen
+
+
+@dataclass(frozen=True)
+class Options:
+    """until: the last step to make. force: steps to make again, with all that need them. device: `cpu`, `cuda`, ..."""
+
+    until: str | None = None
+    force: tuple[str, ...] = ()
+    device: str | None = None
+    engine: Engine = field(default_factory=Local)
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Callbacks while a plan runs: before a step, and after it (with seconds; None when it was in the store)."""
+
+    begins: Callable[[Step], None] = lambda step: None
+    ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
+    progress: Progress = field(default_factory=Silent)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The artifacts of all requested steps, and the names of those that ran."""
+
+    artifacts: Mapping[str, Artifact]
+    ran: tuple[str, ...]
+
+
+def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
+    """Makes every step that is not in the store, in order.
+
+    Of several processes each calls this. The first one looks into the store, holds the locks and commits; the others
+    help with the stages that run in every process, wait for the rest, and take what is finished.
+
+    Raises:
+        UsageError: several processes, and a stage that trains in one only; or the recipe names a device
+            that is not there.
+        MissingDependency: an optional part that a step ahead needs is not installed.
+        RecipeError: the collection lacks what a stage needs.
+        HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
+    """
+    steps = plan.until(options.until)
+    again = {step.name for name in options.force for step in plan.dependents(name)}
+    artifacts: dict[str, Artifact] = {}
+    ran: list[str] = []
+    for step in steps if world().size > 1 else ():
+        if step.spec.artifact_type == "model" and not step.spec.every_process:
+            reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
+            raise UsageError(reason, "processes")
+    ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
+    check_packages(ahead, plan)
+    if not world().first:
+        return _help(steps, plan, store, options)
+    for step in steps:
+        artifact = None if step.name in again else store.whole(step.key, watcher.progress.note)
+        if artifact is not None:
+            watcher.ends(step, artifact, None)
+        else:
+            artifact, seconds = _make(step, plan, store, artifacts, _Run(options, watcher, step.name in again))
+            ran += [step.name] if seconds is not None else []
+            watcher.ends(step, artifact, seconds)
+        from_first(_DONE)
+        artifacts[step.name] = artifact
+        _check_collection(step, steps, artifact, plan)
+        expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
+        if step.name == DATASET and expected not in (0, actual):
+            size = f"where the recipe's sizes.documents is {expected:,}"
+            watcher.progress.note(f"{actual:,} documents, {size}: is all of it there?")
+    return Outcome(artifacts, tuple(ran))
+
+
+def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
+    """What all processes but the first do."""
+    artifacts: dict[str, Artifact] = {}
+    ran: list[str] = []
+    for step in steps:
+        message = from_first(None)
+        if message != _DONE:
+            ran.append(step.name)
+            context = _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options)
+            _run_stage(step, context, options.engine)
+            from_first(None)
+        artifacts[step.name] = _appears(step, store)
+        _check_collection(step, steps, artifacts[step.name], plan)
+    return Outcome(artifacts, tuple(ran))
+
+
+def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
+    """As soon as the collection is there: whether it has what the other steps need of it."""
+    from hardneg.stages.shared.inputs import no_queries
+
+    if done.spec.artifact_type != "collection":
+        return
+    readers = [step for step in steps if step.inputs.get(DATASET) == done.name]
+    of_splits = [step for step in readers if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
+    problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
+    if problems:
+        raise RecipeError(str(plan.recipe.source), problems)
+    asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
+    if asking is not None and not artifact.facts["splits"]:
+        advice = "write some: stage write-queries"
+        raise DataError(f"{asking.name}: the dataset has documents and no queries; {advice}")
+    empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
+    if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
+        raise no_queries(asking.name, getattr(asking.spec, "split", ""))
+
+
+def _appears(step: Step, store: Store) -> Artifact:
+    """What another process has finished; on a network file system it may take a minute until it is seen."""
+    end = time.monotonic() + _PATIENCE
+    while not (artifact := cached(step, store)):
+        if time.monotonic() > end:
+            raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
+        time.sleep(0.2)
+    return artifact
+
+
+@dataclass(frozen=True)
+class _Run:
+    options: Options
+    watcher: Watcher
+    forced: bool
+
+
+def _make(
+    step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], run: _Run
+) -> tuple[Artifact, float | None]:
+    def waiting() -> None:
+        run.watcher.progress.note(f"{step.name}: another process is making it; waiting")
+
+    with store.lock(step.key, waiting):
+        if not run.forced:
+            store.recover(step.key)
+        if not run.forced and (artifact := cached(step, store)):
+            return artifact, None
+        if run.forced or store.path(step.key).exists():
+            store.discard(step.key)
+        step.check_contents()
+        run.watcher.begins(step)
+        started = time.monotonic()
+        folder = store.workspace(step.key)
+        if not (step.spec.resumes or step.in_blocks):
+            empty(folder)
+        if world().size > 1 and step.spec.every_process:
+            from_first(_WORK)
+        with usage(world().size) as used, noted() as choices:
+            context = _context(step, folder, plan, artifacts, run.watcher, run.options)
+            facts = _run_stage(step, context, run.options.engine)
+        seconds = time.monotonic() - started
+        facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
+        facts |= {"choices": choices} if choices else {}
+        facts |= plan.recipe.models.of(plan.recipe.model, fetched=True).facts if START in step.inputs.values() else {}
+        try:
+            step.check_contents()
+        except HardnegError:
+            store.discard(step.key)  # no run may go on from it
+            raise
+        return store.commit(step.key, step.spec.artifact_type, facts, {**step.origin, "name": step.name}), seconds
+
+
+def _context(
+    step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
+) -> StageContext[StageSpec]:
+    inputs, models = _inputs(step, plan, artifacts), plan.recipe.models
+    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
+
+
+def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
+    try:
+        going_on = noted(file=context.folder / SCRATCH / CHOICES)
+        behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
+        plugins = [*context.plugins.values(), context.spec, *behind]
+        with _freed(), disk_errors(context.folder), plugin_errors([*plugins, engine]), going_on:
+            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
+    except Exception as error:
+        _check_inputs(context, error)
+        if isinstance(error, OSError):
+            raise ArtifactError(f"{step.name}: {error}") from error
+        raise
+
+
+@contextmanager
+def _freed() -> Iterator[None]:
+    """Frees what a stage leaves: a model is in cycles of references, and would stay while the next loads its own.
+
+    What was there before the stage, a few hundred thousand objects of libraries, is not looked through.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.collect()
+        gc.unfreeze()
+
+
+def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
+    """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
+    expected = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
+    if expected or getattr(error.__cause__ or error, "errno", None):
+        return
+    for item in context.inputs.values():
+        if item.path is not None and (problem := damage(item.path)):
+            advice = f"hardneg artifacts check --repair --store {item.path.parent}"
+            raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
+
+
+def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:
+    inputs = {}
+    for path, name in step.inputs.items():
+        if name == START:
+            inputs[path] = ArtifactInput(START, plan.start, None, model=plan.recipe.model)
+        else:
+            done, spec, plugins = artifacts[name], plan.steps[name].spec, plan.steps[name].plugins
+            traits = frozenset(spec.traits(plan.recipe.view(name)))
+            inputs[path] = ArtifactInput(
+                name, done.key, done.path, spec, facts=done.facts, plugins=plugins, traits=traits
+            )
+    return inputs
+
+
+_PROC = Path("/proc/self")
+
+
+@contextmanager
+def usage(processes: int) -> Iterator[dict[str, Any]]:
+    """Measures a block in the first of `processes` processes; the dict it gives is filled when the block ends.
+
+    device: the GPU's name where one held something, else `cpu`. processor: the CPU and its threads. peak_memory: bytes,
+    the most that this process held in main memory meanwhile (where the system cannot tell, since it began).
+    peak_gpu_memory: bytes, on a GPU only.
+    """
+    facts: dict[str, Any] = {}
+    with suppress(OSError):
+        (_PROC / "clear_refs").write_text("5", encoding="ascii")
+    if gpu := _cuda():
+        gpu.reset_peak_memory_stats()
+    yield facts
+    said = os.environ.get("OMP_NUM_THREADS", "")  # threads that networks compute in, by default all cores
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = said if re.fullmatch(r"[1-9]\d{0,3}", said) else own
+    processor, peak = f"{cpu_name()}, {threads} threads", _peak_memory()
+    facts |= {"processes": processes, "device": "cpu", "processor": processor, "peak_memory": peak}
+    if (cuda := _cuda()) and (peak := int(cuda.max_memory_allocated())):
+        facts |= {"device": str(cuda.get_device_name()), "peak_gpu_memory": peak}
+
+
+def _peak_memory() -> int:
+    try:
+        lines = (_PROC / "status").read_text(encoding="ascii", errors="replace").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+    except (OSError, StopIteration):
+        scale = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
+
+
+def _cuda() -> Any:
+    """torch's own module, if it is loaded and a GPU is in use; nothing is loaded for this."""
+    torch = sys.modules.get("torch")
+    return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

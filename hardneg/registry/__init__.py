@@ -1,1 +1,0 @@
-"""Plugins: their protocols, those that are installed, and their help."""

@@ -1,0 +1,286 @@
+"""Verb `report`: an evaluation, trainings, analyses and readings as pages to read, with what each row took."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from hardneg.evaluation.metrics import means
+from hardneg.evaluation.metrics_json import Measured, read_metrics
+from hardneg.fields import LATER, SECTION, Name, Reference, Trait
+from hardneg.formats.collection import StoredCollection
+from hardneg.records import layout
+from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
+from hardneg.records.wording import counted, suggestion
+from hardneg.report.content import ReportContent
+from hardneg.report.cost_section import SystemCosts, costs_section
+from hardneg.report.curve import mean_history
+from hardneg.report.page import write_report
+from hardneg.report.query_section import Passages
+from hardneg.report.table import Section, Table
+from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
+from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
+from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
+from hardneg.training.history import History, Record
+
+_ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
+_Rows = Mapping[str, BySeed]
+_LABELLED = ("training", "analyses", "reading")
+_WRITTEN = "It was trained on queries that were written from the passages, which nobody has asked."
+
+
+class Report(StageSpec):
+    """Writes one HTML page: figures of what was compared, then tables, training curves, analyses, what was read.
+
+    Each query has its passages there. It is there as Markdown too, and the scores by query as `queries.tsv`.
+    about: the row that it is about; by default that of the model which the recipe hands out.
+    """
+
+    version = 4
+    artifact_type = "report"
+    purpose = "put tables and figures on a page"
+    needs_dataset = True
+    stage: Literal["report"]
+    evaluation: Annotated[Name, Reference(("metrics",))]
+    training: Annotated[dict[str, BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
+    analyses: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    reading: Annotated[dict[str, BySeed], Reference((SECTION,))] = Field(default_factory=dict)
+    title: str = ""
+    about: str = Field(default="", json_schema_extra=LATER)
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
+        """The row of the recipe's model, where no other is named."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        about = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
+        return self.model_copy(update={"about": about})
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """A system that the evaluation does not have."""
+        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
+        if self.about and self.about not in rows:
+            yield f"about: no row {self.about!r} in {self.evaluation!r}{suggestion(self.about, rows)}"
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The runs that were evaluated, as `runs.LABEL`, all steps that made them, `behind.NUMBER`; their dataset."""
+        evaluation = recipe.stages.get(self.evaluation)
+        references = evaluation.references() if evaluation is not None else ()
+        runs = {path: target for path, target, need in references if "run" in need.artifact_types}
+        if evaluation is not None and evaluation.dataset and self.dataset is None:
+            runs["dataset"] = evaluation.dataset
+        return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
+
+    def over_seeds(self, seeds: SeededStages) -> "Report":
+        """All seeds' trainings, analyses and readings under the label of each."""
+        changed: dict[str, dict[str, BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
+        for named in changed.values():
+            named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
+        return self.model_copy(update=changed)
+
+    def estimate(self, sizes: Sizes) -> Row:
+        return Row(1, "page", 4_000_000)
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """The pages, and the scores by query: under the stage's own name where another report has the usual ones."""
+        if recipe.report in (None, recipe.name):
+            return {name: name for name in (REPORT_HTML, REPORT_MARKDOWN, QUERY_TABLE)}
+        own = {f"{recipe.name}{Path(name).suffix}": name for name in (REPORT_HTML, REPORT_MARKDOWN)}
+        return {**own, f"{recipe.name}-{QUERY_TABLE}": QUERY_TABLE}
+
+    def make(self, context: "StageContext[Report]") -> Facts:
+        """Writes `report.md`, `report.html` and `queries.tsv`."""
+        evaluation, dataset, trained = (
+            context.inputs["evaluation"],
+            context.inputs["dataset"],
+            _by_label(context, "training"),
+        )
+        measured, split = read_metrics(evaluation.folder / layout.METRICS), getattr(evaluation.spec, "split", "test")
+        rows, behind = getattr(evaluation.spec, "runs", {}), context.inputs_of("behind")
+        labels, runs = by_label(rows), dict[str, list[ArtifactInput]]()  # of each row, several with several seeds
+        for path, source in context.inputs_of("runs").items():
+            runs.setdefault(labels[path][0] if path in labels else path, []).append(source)
+        stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
+        written = any(Trait.WRITTEN_QUERIES in item.traits for item in behind.values())
+        queries = counted(evaluation.count("queries"), f"{'written ' * (Trait.WRITTEN_QUERIES in dataset.traits)}query")
+        content = ReportContent.of(
+            self.title or "Results",
+            measured,
+            histories=_histories(trained),
+            settings=_settings(evaluation, trained),
+            notes=[*measured.notes, *([_WRITTEN] if written else [])],
+            costs=_costs(measured, runs, {item.name: item for item in behind.values()}),
+            settings_tables=[_steps([dataset, *context.inputs.values()])],
+            over=f"{queries} of split {split}, over {counted(evaluation.count('passages'), 'passage')}",
+            system=self.about,
+            began=began_from(self.about, rows, stages) if self.about in rows else "",
+            browse=f"hardneg browse . --split {split} (in the folder of this page)",
+            sections=_sections(_by_label(context, "analyses")) + _sections(_by_label(context, "reading")),
+        )
+        collection = StoredCollection.open(dataset.folder)
+        shown = {label: sources[0].folder / RUN for label, sources in runs.items()}
+        write_report(context.folder, content, measured, Passages(shown, collection.qrels(split), collection, split))
+        return {}
+
+
+def _by_label(context: StageContext[Report], field: str) -> dict[str, dict[int | None, ArtifactInput]]:
+    """The inputs of a field by label and seed; the seed is None where there is one alone."""
+    labels, inputs = by_label(getattr(context.spec, field)), dict[str, dict[int | None, ArtifactInput]]()
+    for path, source in context.inputs_of(field).items():
+        label, seed = labels[path]
+        inputs.setdefault(label, {})[seed] = source
+    return inputs
+
+
+def _costs(
+    measured: Measured, runs: Mapping[str, list[ArtifactInput]], behind: Mapping[str, ArtifactInput]
+) -> Section | None:
+    """What each row took, beside its mean by the first metric."""
+    metric = next((name for scores in measured.results.values() for name in scores), "")
+    values = {label: means(scores)[metric] for label, scores in measured.results.items() if metric in scores}
+    costs = {label: system_costs([item.name for item in items], behind) for label, items in runs.items()}
+    return costs_section(costs, values, metric)
+
+
+def _steps(inputs: Sequence[ArtifactInput]) -> Table:
+    """Every step that led to the page, with its key and what it took."""
+    rows = {}
+    for item in inputs:
+        if item.spec is not None:
+            seconds = item.facts.get("seconds")
+            told = f"{seconds:,.1f}" if isinstance(seconds, int | float) else "–"
+            rows[item.name] = [item.name, item.spec.verb, item.key, told]
+    return Table(["step", "verb", "key", "seconds"], list(rows.values()), words=3)
+
+
+def _histories(trained: _ByLabel) -> dict[str, list[Record]]:
+    """The learning curve of each label; that of several seeds is the mean."""
+    curves = {}
+    for label, inputs in trained.items():
+        histories = [History(item.folder / layout.HISTORY).read() for item in inputs.values()]
+        name = label if len(histories) == 1 else f"{label} (mean of {len(histories)} seeds)"
+        curves[name] = mean_history(histories)
+    return curves
+
+
+def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
+    """What one needs to know to judge the table, name by name; of trainings with the label before."""
+    settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    for label, inputs in trained.items():
+        by_seed = [source.spec.settings(source) if source.spec else {} for source in inputs.values()]
+        for name in dict.fromkeys(name for settings in by_seed for name in settings):
+            values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
+            settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
+    return settings_of
+
+
+def _sections(sources: _ByLabel) -> list[Section]:
+    """What the verbs that made the artifacts show of them, each of all of its own at once."""
+    by_verb: dict[str, tuple[StageSpec, dict[str, ArtifactInput]]] = {}
+    for label, inputs in sources.items():
+        for seed, source in inputs.items():
+            if source.spec is not None:
+                named = label if seed is None else f"{label}, seed {seed}"
+                by_verb.setdefault(source.spec.verb, (source.spec, {}))[1][named] = source
+    return [section for spec, inputs in by_verb.values() for section in spec.sections(inputs)]
+
+
+def row_of(model: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+    """The row of a model, by the fewest steps between its run and the model; empty where there is none."""
+    nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
+    own = {label: steps for label, (name, steps) in nearest.items() if name == model}
+    return min(own, key=own.__getitem__, default="")
+
+
+def began_from(label: str, rows: _Rows, stages: Mapping[str, StageSpec]) -> str:
+    """The row of the model that a row's own was trained from; empty where there is none."""
+    trained = stages.get(nearest_model(rows[label], stages)[0])
+    start = getattr(trained, "model", None) or START
+    return row_of(start, rows, stages) if trained is not None else ""
+
+
+def nearest_model(run: BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
+    """The model that a run was made from by the fewest steps, and how many; empty where there is none."""
+    seen, level, steps = {DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
+    while level:
+        if models := [name for name in level if name == START or (name in stages and "model" in stages[name].parts)]:
+            return models[0], steps
+        seen |= {*level}
+        known = [stages[name] for name in level if name in stages]
+        references = (each for spec in known for each in spec.references())
+        level = [target for path, target, _ in references if path != DATASET and target not in seen]
+        steps += 1
+    return "", 0
+
+
+def steps_behind(names: Iterable[str], stages: Mapping[str, StageSpec]) -> Iterator[str]:
+    """The stages that these come of, and these themselves, each once; the collection is none of them."""
+    seen = {DATASET}
+    waiting = list(names)[::-1]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen and name in stages:
+            seen.add(name)
+            yield name
+            waiting += [target for path, target, _ in stages[name].references() if path != DATASET][::-1]
+
+
+def system_costs(runs: Sequence[str], inputs: Mapping[str, ArtifactInput]) -> SystemCosts:
+    """What a row's run took, or each of its runs with several seeds on average; made: all steps behind them."""
+    costs = [_run_costs(name, inputs) for name in runs]
+    devices = dict.fromkeys(device for _, devices in costs for device in devices)
+    values = {name: [numbers[name] for numbers, _ in costs] for name in costs[0][0]}
+    known = {name: [value for value in each if value is not None] for name, each in values.items()}
+    means = {name: fmean(each) if each and len(each) == len(costs) else None for name, each in known.items()}
+    return SystemCosts(**means, devices=tuple(devices))
+
+
+def _run_costs(run: str, inputs: Mapping[str, ArtifactInput]) -> tuple[dict[str, float | None], list[str]]:
+    """The numbers of `SystemCosts` by name, None where one is not known, and the devices."""
+    specs = {name: item.spec for name, item in inputs.items() if item.spec is not None}
+
+    def made_from(items: Iterable[ArtifactInput]) -> list[str]:
+        return [target for item in items for _, target, _ in specs[item.name].references()]
+
+    def linked(names: Iterable[str], artifact_type: str) -> list[ArtifactInput]:
+        """Those of a type among the names, and those of the same type that they are made from, each once."""
+        found, waiting = dict[str, ArtifactInput](), list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in specs and specs[name].artifact_type == artifact_type and name not in found:
+                found[name] = inputs[name]
+                waiting += made_from([inputs[name]])
+        return list(found.values())
+
+    def total(fact: str, items: Sequence[ArtifactInput]) -> float | None:
+        values = [item.facts.get(fact) for item in items]
+        known = [float(value) for value in values if isinstance(value, int | float)]
+        return sum(known) if known and len(known) == len(values) else None
+
+    behind, searches = [inputs[name] for name in steps_behind([run], specs)], linked([run], "run")
+    indexes, named = linked(made_from(searches), "index"), made_from(searches)
+    trained = [
+        item for item in behind if specs[item.name].artifact_type in ("model", "reranker") and "steps" in item.facts
+    ]
+    milliseconds = [
+        1000 * seconds / queries
+        for item in searches
+        if (seconds := total("seconds", [item])) is not None and (queries := total("queries", [item]))
+    ]
+    costs = {
+        "training": total("seconds", trained),
+        "indexing": total("seconds", indexes),
+        "size": total("bytes", [item for item in indexes if item.name in named]),
+        "query": sum(milliseconds) if milliseconds and len(milliseconds) == len(searches) else None,
+        "steps": total("seconds", behind),
+    }
+    return costs, list(dict.fromkeys(filter(None, map(_device, behind))))
+
+
+def _device(item: ArtifactInput) -> str | None:
+    used = item.facts.get("usage")
+    if not isinstance(used, Mapping) or "device" not in used:
+        return None
+    name = used["device"] if used["device"] != "cpu" else used.get("processor", "cpu")
+    device, count = str(name), used.get("processes", 1)
+    return f"{count} × {device}" if isinstance(count, int) and count > 1 else device

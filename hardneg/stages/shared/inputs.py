@@ -1,0 +1,178 @@
+"""The inputs of a running stage, opened: collection, queries, the encoder of a model, the searcher of an index."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardneg.encoders.open.resolved import learner, load_encoder
+from hardneg.encoders.protocol import EncodeOptions, TextEncoder
+from hardneg.encoders.spec import Precision, Side
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.queries import Queries
+from hardneg.formats.vectors.mmap import map_array
+from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
+from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.records.errors import DataError, ModelError, UsageError
+from hardneg.records.layout import MODEL_FOLDER, QUERIES
+from hardneg.runtime.distributed import from_first, world
+from hardneg.stages.shared.context import ArtifactInput, StageContext
+from hardneg.stages.shared.stage_spec import IndexSpec, StageSpec
+from hardneg.store.artifacts import SCRATCH
+from hardneg.store.atomic_write import link_file, replacing
+from hardneg.store.blocks import BlockResult, BlockStore
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+    from hardneg.protocols import Searcher
+    from hardneg.runtime.progress import Progress
+
+
+def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:
+    """The recipe's own model, or the one a training stage made; precision: what it encodes in, None to train."""
+    return load_encoder(source.model or source.folder / MODEL_FOLDER, device, precision)
+
+
+def open_prompted(
+    context: StageContext[StageSpec], side: Side, prompt: str | None, precision: Precision | None
+) -> TextEncoder:
+    """The stage's model, with another prompt of a side where there is one.
+
+    Raises:
+        UsageError: its network does not run here, so that nobody can change its prompt.
+    """
+    from hardneg.encoders.encoder import Encoder
+
+    encoder = open_encoder(context.inputs["model"], context.device, precision)
+    if prompt is None:
+        return encoder
+    if not isinstance(encoder, Encoder):
+        raise UsageError(f"{context.name}.{side}_prompt: the model's prompts cannot be changed here: leave it out")
+    return encoder.prompted(side, prompt)
+
+
+def open_learner(context: StageContext[StageSpec], device: str | None) -> "Encoder":
+    """The model that a stage trains further.
+
+    Raises:
+        ModelError: it cannot learn.
+        UsageError: the stage's loss is made for scores of another similarity.
+    """
+    encoder, loss = learner(open_encoder(context.inputs["model"], device)), type(context.plugins["loss"])
+    if (wanted := getattr(loss, "similarity", encoder.spec.similarity)) != encoder.spec.similarity:
+        mismatch = f"{loss.__name__} is made for similarity {wanted}, and the model's is {encoder.spec.similarity}"
+        raise UsageError(f"{context.name}: {mismatch}: say model.similarity: {wanted}, or take another loss")
+    return encoder
+
+
+def open_collection(source: ArtifactInput) -> StoredCollection:
+    """The collection that the dataset stage stored."""
+    return StoredCollection.open(source.folder)
+
+
+def open_corpus(context: StageContext[StageSpec]) -> Corpus:
+    """The corpus of the stage's dataset. Raises DataError where there is no document in it."""
+    corpus = open_collection(context.inputs["dataset"]).corpus
+    if not len(corpus):
+        raise DataError(f"{context.name}: the corpus has no documents")
+    return corpus
+
+
+def open_queries(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of a split. Raises DataError where there are none."""
+    queries = collection.queries(split)
+    if not len(queries):
+        raise no_queries(context.name, split)
+    return queries
+
+
+def no_queries(name: str, split: str) -> DataError:
+    """The error of a stage whose split is empty."""
+    return DataError(f"{name}: split {split} has no queries; only those are read that its judgements name")
+
+
+def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
+    """The queries of the input `run`: those that stand beside it, or those of a split."""
+    return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
+
+
+def own_queries(source: ArtifactInput | None) -> Queries | None:
+    """The queries that stand beside an artifact; None where it is of a split."""
+    path = None if source is None else source.folder / QUERIES
+    return Queries.open(path) if path is not None and path.exists() else None
+
+
+def pass_on(context: StageContext[StageSpec]) -> None:
+    """Has the queries of the input `run`, if they are of a file, stand beside what is made of it."""
+    if (path := context.inputs["run"].folder / QUERIES).exists():
+        link_file(path, context.folder / QUERIES)
+
+
+def open_vector_files(vectors: str, ids: str | None) -> VectorFile:
+    """The vectors in a file that a stage names, and in another one their ids. Raises DataError as `open_vectors`."""
+    return open_vectors(Path(vectors).expanduser(), None if ids is None else Path(ids).expanduser())
+
+
+def open_searcher(
+    source: ArtifactInput,
+    collection: StoredCollection,
+    device: str | None,
+    progress: "Progress | None",
+    few: bool = False,
+    expected: int = 0,
+) -> "Searcher":
+    """The searcher of an index, as the stage that made it opens it; it gives documents.
+
+    An index of segments is no `DenseSearcher`: a document has no vector of its own there.
+
+    few: a flat index is to be searched again and again with a hundred queries or less, as a training loop does; it then
+    stays on a GPU that has room for it. expected: how many queries it is searched with in all.
+    """
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+
+    if not isinstance(source.spec, IndexSpec):
+        raise UsageError(f"{source.name} is no index")
+    options = ExactOptions(device=device, expected=expected)
+    searcher = source.spec.open_index(source, collection, options.for_few() if few else options, progress)
+    return pooled(searcher, source.part("index"), collection.corpus.doc_ids)
+
+
+def encoded_queries(
+    context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
+) -> NDArray[np.float32]:
+    """float32 [Q, d], mapped: Q texts as queries of a model.
+
+    The first process encodes the blocks that a stopped run has not; the others wait.
+
+    Args:
+        context: the stage at work; the file is in its scratch folder, under `name`.
+        model: what encodes, the recipe's own model or a stage's.
+
+    Raises:
+        ModelError: the model makes something else of a text than one vector.
+    """
+    path = context.folder / SCRATCH / f"{name}.npy"
+    if world().first and not path.exists():
+        encoder = open_encoder(model, context.device, "fp32")
+        store, options = BlockStore(path.with_suffix("")), EncodeOptions(precision="fp32")
+        starts = range(0, len(texts), options.window)
+        store.begin([len(texts[start : start + options.window]) for start in starts])
+        for number in sorted(set(range(len(starts))) - store.finished()):
+            some = list(texts[starts[number] : starts[number] + options.window])
+            part = encoder.encode(some, "query", options, context.progress)
+            if not isinstance(part, np.ndarray):
+                problem = "makes more than one vector of a text: name one that makes one"
+                raise ModelError(f"{context.name}: model {encoder.spec.name!r} {problem}")
+            store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
+        with replacing(path) as file:
+            header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
+            np.lib.format.write_array_header_1_0(file, header)
+            file.writelines(store.read(number, "vectors")["vectors"].data for number in range(len(starts)))
+        shutil.rmtree(store.folder)
+    shape = from_first(np.load(path, mmap_mode="r").shape if world().first else None)
+    vectors: NDArray[np.float32] = map_array(path, tuple(shape), np.float32)
+    return vectors

@@ -1,0 +1,342 @@
+"""The base of every verb: the model that a recipe's mapping is checked by, and what the verb says of itself."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from hardneg.encoders.open.contract import BASE, Shape
+from hardneg.encoders.open.resolved import ResolvedModels
+from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
+from hardneg.formats.segments import Segments
+from hardneg.records.layout import RUN
+from hardneg.records.types import PluginSetting
+from hardneg.records.wording import not_finite
+from hardneg.store.identity import options_in_key
+
+if TYPE_CHECKING:
+    from hardneg.formats.collection import StoredCollection
+    from hardneg.indexes.kernels.exact.exact import ExactOptions
+    from hardneg.protocols import Searcher
+    from hardneg.report.table import Section
+    from hardneg.runtime.progress import Progress
+    from hardneg.stages.shared.blocks import StageBlocks
+    from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
+    from hardneg.stages.shared.seeded import SeededStages
+
+
+_FULL = 0.6  # of the tokens of a document that are read at most, those that it has in the mean
+_TERMS = 120  # what a learned sparse encoder keeps of a passage
+
+
+@dataclass(frozen=True)
+class Row:
+    """A stage's estimate: how many items of `unit` there are to go through, and bytes of disk."""
+
+    items: int
+    unit: str
+    disk: int = 0
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a stage's estimate is made from.
+
+    splits: queries by split. model, shape: of the recipe's own model. network: that of the reranker or reader which the
+    stage has or uses. form: what the model makes of a text. collections: those that the stage reads, by the paths of
+    its inputs.
+    """
+
+    documents: int
+    splits: Mapping[str, int]
+    model: FullSpec
+    shape: Shape
+    network: Shape = BASE
+    form: str = "vectors"
+    collections: Mapping[str, "Sizes"] = field(default_factory=dict)
+
+    def queries(self, split: str) -> int:
+        """How many queries a split has; a tenth of the documents where nothing says it."""
+        return self.splits.get(split, max(1, self.documents // 10))
+
+    @property
+    def dimension(self) -> int:
+        width = self.model.projection or self.shape.vector or self.shape.hidden
+        return min(width, self.model.truncate_dim or width)
+
+    @property
+    def stored(self) -> int:
+        """Bytes that a text of a document takes in an index, its id left out."""
+        tokens = round(_FULL * self.model.document_length)
+        by_form = {"weights": _TERMS * 8 + 8, "token-vectors": tokens * self.dimension * 4}
+        return by_form.get(self.form, self.dimension * 4)
+
+
+def encoding(cut: Segments | None, sizes: Sizes) -> Row:
+    """What it takes to encode the corpus."""
+    rows = 1 if cut is None else cut.count
+    copies = 2 if sizes.form == "weights" else 1  # blocks, and what they are put together to
+    disk = sizes.documents * rows * (copies * sizes.stored + 20)
+    return Row(sizes.documents, "passages", disk)
+
+
+FORM_WORDS = {"vectors": "one vector a text", "weights": "weights of terms", "token-vectors": "a vector a token"}
+"""What encoders make, in words."""
+FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
+"""What an encode stage tells of its artifact, by the form that its model gives texts; of one vector a text nothing."""
+_ANOTHER = "name an encode stage of a model with one vector a text"
+NOT_ONE_VECTOR: Mapping[str, str] = {
+    Trait.TEXTS: _ANOTHER,
+    Trait.WEIGHTS: _ANOTHER,
+    Trait.TOKEN_VECTORS: _ANOTHER,
+    Trait.IMPORTED: "no model is known that would encode the queries: name an encode stage",
+}
+"""What an index must not be whose model encodes the queries, each with what to do instead."""
+
+
+@dataclass(frozen=True)
+class RecipeView:
+    """A recipe as its stage `name` sees it.
+
+    plugins: all that could be configured, by stage and field. models: those that were resolved. trail: the
+    stages through which it was asked.
+    """
+
+    name: str
+    stages: Mapping[str, "StageSpec"]
+    plugins: Mapping[tuple[str, str], object]
+    model: ModelSpec
+    models: ResolvedModels = field(default_factory=ResolvedModels, repr=False, compare=False)
+    trail: frozenset[str] = frozenset()
+
+    def at(self, name: str) -> "RecipeView":
+        """The same recipe as another of its stages sees it."""
+        return replace(self, name=name, trail=self.trail | {self.name})
+
+    def plugin(self, field_name: str) -> object:
+        """The stage's configured plugin; None where it could not be configured."""
+        return self.plugins.get((self.name, field_name))
+
+    def list_length(self, run: str) -> int | None:
+        """The most documents that a run has of a query; None where its stage does not tell."""
+        stage = self._stage(run)
+        return stage.list_length(self.at(run)) if isinstance(stage, RunSpec) else None
+
+    def model_of(self, name: str) -> ModelSpec:
+        """The model that a stage brings in or trains from; the recipe's own for `start`."""
+        stage = self._stage(name)
+        return self.model if stage is None else stage.began_with(self.at(name))
+
+    def traits(self, name: str) -> Mapping[str, str]:
+        """The traits of what a stage makes, each with the stage that it comes from; none where there is no such."""
+        stage = self._stage(name)
+        return {} if stage is None else stage.traits(self.at(name))
+
+    def _stage(self, name: str) -> "StageSpec | None":
+        return self.stages.get(name) if name not in self.trail else None
+
+    @property
+    def report(self) -> str | None:
+        """The report that a run's folder has under the usual names: stage `report`, or else the first one."""
+        reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
+        return "report" if "report" in reports else next(iter(reports), None)
+
+    def query_model(self, index: str) -> str | None:
+        """The stage whose model encodes the queries of an index; None where it is searched with texts."""
+        stage = self._stage(index)
+        return stage.query_model(self.at(index)) if isinstance(stage, IndexSpec) else None
+
+
+class StageSpec(BaseModel):
+    """What every stage has: the fields of its mapping in a recipe, and the hooks by which the rest asks it.
+
+    version: raised when the same spec and inputs give another result. artifact_type: what the stage makes, in
+    `artifact_folder` of its artifact. parts: the types that a reference to it may ask for, each with its folder.
+    query_disk: bytes that it makes of all, and of each query of its split, where that is all of its estimate. purpose:
+    what it does and why, in plain words that a run prints beside it. resumes: it goes on from what a stopped run left
+    in its folder; the others find it empty. every_process: several processes run it together. inherits: fields that
+    have the recipe's value where the stage does not say it. teaches: the field of the plugin whose network it trains;
+    other networks must have been trained.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    dataset: Annotated[str | None, Reference(("collection",))] = Field(
+        default=None, description="A stage that makes a collection, read in place of the recipe's dataset."
+    )
+
+    version: ClassVar[int]
+    artifact_type: ClassVar[str]
+    artifact_folder: ClassVar[str] = "."
+    query_disk: ClassVar[tuple[int, int] | None] = None
+    needs_dataset: ClassVar[bool] = False
+    purpose: ClassVar[str] = ""
+    teaches: ClassVar[str] = ""
+    resumes: ClassVar[bool] = False
+    every_process: ClassVar[bool] = False
+    inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
+
+    @model_validator(mode="after")
+    def _reads_dataset(self) -> Self:
+        if self.dataset is not None and not self.needs_dataset:
+            raise ValueError("dataset: this stage reads none; leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _finite(self) -> Self:
+        """Numbers are part of keys, which no endless one can be."""
+        if lines := [f"{path}: must be a finite number (got {value})" for path, value in not_finite(vars(self))]:
+            raise ValueError("; ".join(lines))
+        return self
+
+    @property
+    def verb(self) -> str:
+        return str(self.stage)  # type: ignore[attr-defined]
+
+    def why(self) -> str:
+        """What a run prints beside the stage: its verb's purpose; empty where that says none."""
+        return self.purpose
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """The types of artifact that a reference to this stage may ask for, and the folder of each in its artifact."""
+        return {self.artifact_type: self.artifact_folder}
+
+    @property
+    def makes(self) -> tuple[str, ...]:
+        """What a reference to this stage may ask for: its parts, and a section where its verb has one for a report."""
+        shown = type(self).sections is not StageSpec.sections
+        return (*self.parts, *((SECTION,) if shown else ()))
+
+    def references(self) -> Iterator[tuple[str, str, Reference]]:
+        """Every reference: its path in this spec, the stage it names, and what it needs."""
+        return marked_references(self)
+
+    def plugins(self) -> Iterator[tuple[str, str, PluginSetting]]:
+        """Every plugin setting: its field, in a list with its place there, its kind, its value."""
+        for name, mark, value in marked_fields(self, PluginKind):
+            if isinstance(value, tuple):
+                yield from ((f"{name}.{number}", mark.kind, each) for number, each in enumerate(value))
+            elif value is not None:
+                yield name, mark.kind, value
+
+    def identity(self) -> dict[str, object]:
+        """The fields that may change the result; references, plugins and files count by their content, not here."""
+        by_content = [name for mark in (Reference, PluginKind, InputFile) for name, _, _ in marked_fields(self, mark)]
+        return options_in_key(self, {"stage", *by_content})
+
+    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
+        """What else counts: by its name in the key, what finds its digest, or raises a HardnegError."""
+        return {}
+
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        """What is wrong with this stage beside the others: `field: what; what to do`, one line each."""
+        yield from ()
+
+    def remarks(self, recipe: RecipeView) -> Iterator[str]:
+        """What may surprise where nothing is wrong: `field: what; what to do`, one line each."""
+        yield from ()
+
+    def missing(self, collection: Mapping[str, object]) -> Iterator[str]:
+        """What this stage asks of the collection in vain, one line each; `collection` is what stage `dataset` told."""
+        yield from ()
+
+    def implied(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Inputs that need not be written: the stage of each by its path; here the models of references that ask."""
+        models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
+        return {f"{path}.model": model for path, model in models if model is not None}
+
+    def traits(self, recipe: RecipeView) -> Mapping[str, str]:
+        """What may be told of the artifact, each with the stage it comes from: here what references pass on."""
+        passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
+        pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
+        return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
+
+    def over_seeds(self, seeds: "SeededStages") -> Self:
+        """For verbs that read what others make with all seeds: the same stage, naming all of it."""
+        return self
+
+    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
+        """For verbs that are about what the recipe hands out: the same stage, knowing it."""
+        return self
+
+    def began_with(self, recipe: RecipeView) -> ModelSpec:
+        """The model that this one encodes with or trains from, as it was before any training: here the recipe's own."""
+        return recipe.model
+
+    def network(self, recipe: RecipeView) -> ModelSpec | None:
+        """The network that this stage brings beside the recipe's model, for estimates and to be looked up."""
+        return None
+
+    def estimate(self, sizes: Sizes) -> Row:
+        """What the stage will take, roughly: here by `query_disk`."""
+        if self.query_disk is None:
+            return Row(1, "stage")
+        count = sizes.queries(str(vars(self)["split"]))
+        return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
+
+    def collection_sizes(self, sizes: Sizes) -> Sizes:
+        """Of a verb that makes a collection: what this has, by the sizes of the one that it reads; roughly."""
+        return sizes
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        """Place in the run folder to a file of the artifact, or to a folder, which has no suffix and may be missing."""
+        return {}
+
+    def sections(self, sources: "Mapping[str, ArtifactInput]") -> "list[Section]":
+        """The sections of a report on artifacts of this verb, by label."""
+        return []
+
+    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
+        """What a report says of how an artifact of this stage was made, name by name."""
+        return {}
+
+    def make(self, context: "StageContext[Self]") -> "Facts":
+        """Makes the artifact in the context's folder, here in blocks; returns what its manifest tells."""
+        from hardneg.stages.shared.blocks import make_blocks
+
+        return make_blocks(context)
+
+    def blocks(self, context: "StageContext[Self]", first: bool = True) -> "StageBlocks":
+        """The work in blocks, as one of several processes opens it; the first one writes what all of them read."""
+        raise NotImplementedError(f"stage {self.verb} makes nothing")
+
+
+class IndexSpec(StageSpec):
+    """What the stages that make an index have in common."""
+
+    def query_model(self, recipe: RecipeView) -> str | None:
+        """The stage whose model encodes its queries; None where it is searched with texts."""
+        return None
+
+    def open_index(
+        self,
+        source: "ArtifactInput",
+        collection: "StoredCollection",
+        options: "ExactOptions",
+        progress: "Progress | None",
+    ) -> "Searcher":
+        """The searcher of the index that this stage made."""
+        raise NotImplementedError(f"stage {self.verb} opens no index")
+
+
+class RunSpec(StageSpec):
+    """What the stages that make a run have in common."""
+
+    artifact_type = "run"
+    needs_dataset = True
+
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
+        return {f"runs/{recipe.name}.trec.gz": RUN}
+
+    def list_length(self, recipe: RecipeView) -> int | None:
+        """The most documents that it has of a query; None where it is not told."""
+        return None
+
+
+def source_of(plugin: object) -> ModelSpec | None:
+    """The network that a configured plugin starts from, if it says one."""
+    source = getattr(plugin, "source", None)
+    return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None

@@ -1,1 +1,0 @@
-"""Built-in writers of queries, from passages alone."""

@@ -1,0 +1,164 @@
+"""Collections in memory: dicts and tables, and the place of each mistake."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+from hardneg.datasets.beir import Beir
+from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of, write_dataset
+from hardneg.records.errors import DataError, UsageError
+from hardneg.store.artifacts import Store
+
+CORPUS = {"d1": "one river", "d2": {"title": "Two", "text": "rivers"}}
+QUERIES = {"q1": "river", "q2": "rivers", "q3": "no judgement"}
+
+
+def written(given, folder):
+    write_dataset(given, folder)
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
+
+
+def test_dicts_are_written_in_beirs_form(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": {"d1": 2, "d2": 0}, "q2": ["d2"]}}
+    assert written(given, tmp_path) == {
+        "corpus.jsonl": '{"_id": "d1", "title": "", "text": "one river"}\n'
+        '{"_id": "d2", "title": "Two", "text": "rivers"}\n',
+        "queries.jsonl": '{"_id": "q1", "text": "river"}\n{"_id": "q2", "text": "rivers"}\n'
+        '{"_id": "q3", "text": "no judgement"}\n',
+        "qrels/train.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2\t1\n",
+    }
+
+
+def test_a_real_collection_has_the_digest_of_its_folder(test_data, tmp_path):
+    folder = test_data / "cranfield"
+    corpus, queries = (
+        {row.pop("_id"): row for row in map(json.loads, (folder / name).open(encoding="utf-8"))}
+        for name in ("corpus.jsonl", "queries.jsonl")
+    )
+    qrels = {}
+    for path in (folder / "qrels").glob("*.tsv"):
+        judged = qrels.setdefault(path.stem, {})
+        for query_id, doc_id, grade in (line.split("\t") for line in path.read_text().splitlines()[1:]):
+            judged.setdefault(query_id, {})[doc_id] = int(grade)
+    texts = {query_id: row["text"] for query_id, row in queries.items()}
+    write_dataset({"corpus": corpus, "queries": texts, "qrels": qrels}, tmp_path)
+    assert Beir(str(tmp_path)).fingerprint() == Beir(str(folder)).fingerprint()
+
+
+def test_splits_of_dicts(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES}
+    given["qrels"] = {"dev": {"q1": ["d1"]}, "test": {"q2": {"d2": 1}}}
+    found = written(given, tmp_path)
+    assert found["qrels/dev.tsv"].splitlines()[1:] == ["q1\td1\t1"]
+    assert found["qrels/test.tsv"].splitlines()[1:] == ["q2\td2\t1"]
+    assert split_of(given, None, "test") == "test"
+    assert split_of({**given, "queries": QUERIES, "qrels": {"q1": ["d1"]}}, None, "test") == "train"
+    assert split_of("beir:folder", None, "test") == "test"
+    assert split_of(given, "dev", "test") == "dev"
+
+
+def test_documents_of_a_query_may_be_an_iterator(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": (each for each in ["d2", "d1"])}}
+    assert written(given, tmp_path)["qrels/train.tsv"].splitlines()[1:] == ["q1\td2\t1", "q1\td1\t1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({1: {"d1": 1}}, r"qrels: id 1 must be one word, a text"),
+        ({"q1": {2: 1}}, r"qrels\['q1'\]: id 2 must be one word"),
+        ({"q1": {"d 1": 1}}, r"qrels\['q1'\]: id 'd 1' must be one word"),
+        ({"q1": ["d1", 5]}, r"qrels\['q1'\]: id 5 must be one word"),
+        ({"q1": {"d1": True}}, r"qrels\['q1'\]\['d1'\]: a grade is a whole number, not True"),
+        ({"q1": pandas.Series([1, 2])}, r"qrels\['q1'\]: must be grades"),
+    ],
+)
+def test_a_mistake_in_judgements_alone_is_told_with_its_place(given, told):
+    with pytest.raises(DataError, match=told):
+        named_qrels(given)
+
+
+def test_no_judgements_are_a_mistake():
+    with pytest.raises(UsageError, match="qrels is empty"):
+        named_qrels({})
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "told"),
+    [
+        ("corpus", {"d 1": "x"}, r"corpus: id 'd 1' must be one word"),
+        ("corpus", {"d1": 7}, r"corpus\['d1'\]: must be a text"),
+        ("corpus", {"d1": {"title": "no text"}}, r"corpus\['d1'\]: must be a text"),
+        ("queries", {"q1": None}, r"queries\['q1'\]: must be a text, not None"),
+        ("queries", {"q1": " "}, r"queries\['q1'\]: has no text"),
+        ("queries", [], r"queries: must be a dict by id, not list"),
+        ("queries", {}, r"queries is empty"),
+        ("qrels", {"q1": {"d1": "high"}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade is a whole number, not 'high'"),
+        ("qrels", {"q9": ["d1"]}, r"qrels\['train'\]\['q9'\]: there is no query 'q9'"),
+        ("qrels", {"q1": ["d9"]}, r"qrels\['train'\]\['q1'\]: there is no document 'd9'"),
+        ("qrels", {"q1": "d1"}, r"qrels\['train'\]\['q1'\]: must be grades"),
+        ("qrels", {"q1": [["d1"]]}, r"qrels\['train'\]\['q1'\]: id \['d1'\] must be one word, a text without white"),
+        ("qrels", {"q1": [7]}, r"id 7 must be one word"),
+        ("corpus", {"d1": "half \ud800"}, r"the text of 'd1' has half a character, '\\ud800'"),
+        ("queries", {"q1": "half \udc80"}, r"the text of 'q1' has half a character, '\\udc80'"),
+        ("qrels", {"a/b": {"q1": ["d1"]}}, r"split 'a/b'"),
+        ("qrel", {}, r"'qrel': no such part; did you mean 'qrels'"),
+        ("corpus", {1: "one"}, r"corpus: id 1 must be one word, a text without white space"),
+        ("queries", {"\ufeffq1": "river"}, r"queries: id '\\ufeffq1' must be one word"),
+        ("qrels", {"q1": {"d1": torch.tensor(1)}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade .* tensor\(1\)"),
+        ("qrels", {"q1": {"d1": 2**70}}, r"qrels\['train'\]\['q1'\]\['d1'\]: a grade has at most 18 digits"),
+        ("qrels", {"q1": pandas.Series({"d1": 1})}, r"qrels\['train'\]\['q1'\]: must be grades"),
+        ("qrels", {"dev": {"q1": ["d1"]}, "q2": {"d1": 1}}, r"qrels\['q2'\]\['d1'\]: there is no query 'd1'"),
+        ("queries", {"dev": {"q1": "river"}}, r"queries\['dev'\]: must be a text, not {'q1': 'river'}"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(part, value, told, tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d1"]}, part: value}
+    with pytest.raises(DataError, match=told):
+        write_dataset(given, tmp_path)
+
+
+def test_grades_may_be_whole_numbers_of_numpy(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": {"d1": np.int64(2)}}}
+    write_dataset(given, tmp_path)
+    assert (tmp_path / "qrels" / "train.tsv").read_text().splitlines()[1:] == ["q1\td1\t2"]
+    assert named_qrels(given["qrels"]) == {"q1": {"d1": 2}}
+
+
+def test_all_mistakes_of_a_part_are_told_at_once(tmp_path):
+    given = {"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d8"], "q2": ["d9"]}}
+    with pytest.raises(DataError, match=r"(?s)'d8'.*'d9'"):
+        write_dataset(given, tmp_path)
+
+
+def test_a_mistake_leaves_nothing_in_the_store(tmp_path):
+    with pytest.raises(DataError):
+        named_dataset({"corpus": CORPUS, "queries": QUERIES, "qrels": {"q1": ["d9"]}}, Store(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
+@pytest.mark.parametrize("form", [None, "arrow", "pandas", "numpy"])
+def test_pairs_of_texts(tmp_path, form):
+    from datasets import Dataset
+
+    rows = [
+        {"anchor": "river", "positive": "one river", "negative": "a hill"},
+        {"anchor": "river", "positive": "a stream", "negative": "one river"},
+        {"anchor": "hill", "positive": "a hill", "negative": "a stream"},
+    ]
+    found = written(Dataset.from_list(rows).with_format(form), tmp_path)
+    assert found["corpus.jsonl"].count("\n") == 3
+    assert found["queries.jsonl"] == '{"_id": "q0", "text": "river"}\n{"_id": "q1", "text": "hill"}\n'
+    assert found["qrels/train.tsv"].splitlines()[1:] == ["q0\td0\t1", "q0\td2\t1", "q1\td1\t1"]
+    with pytest.raises(DataError, match="no column 'positive' among anchor, text"):
+        written(Dataset.from_list([{"anchor": "a", "text": "b"}]), tmp_path)
+
+
+def test_what_is_no_dataset(tmp_path):
+    with pytest.raises(UsageError, match="cannot read 7; give beir:FOLDER"):
+        named_dataset(7, Store(tmp_path))

@@ -1,0 +1,194 @@
+"""Functions make the artifacts of the commands, under the same keys, from data and models in any of their forms."""
+
+import json
+
+import pytest
+from recipes.recipes import small_collection
+from tiny import BY_FAMILY
+from typer.testing import CliRunner
+
+import hardneg as hn
+from hardneg.cli.main import app
+from hardneg.formats.runs import read_run
+from hardneg.records.errors import DataError, RecipeError, UsageError
+from hardneg.records.layout import NEGATIVES
+from hardneg.store.artifacts import Store
+
+MINER = {"name": "topk", "depth": 20}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("verbs")
+    small_collection(folder / "data")
+    (folder / "model").symlink_to(tiny_model)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def at(place):
+    return {"store": place / "store", "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def in_memory(place):
+    """The same collection as dicts."""
+
+    def rows(name):
+        lines = (place / "data" / name).read_text(encoding="utf-8").splitlines()
+        return {row["_id"]: row["text"] for row in map(json.loads, lines)}
+
+    def judged(split):
+        lines = (place / "data" / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        return {query_id: {doc_id: int(grade)} for query_id, doc_id, grade in (line.split("\t") for line in lines)}
+
+    qrels = {split: judged(split) for split in ("train", "dev", "test")}
+    return {"corpus": rows("corpus.jsonl"), "queries": rows("queries.jsonl"), "qrels": qrels}
+
+
+def finished(at):
+    return {artifact.key for artifact in Store(at["store"]).artifacts()}
+
+
+def test_the_command_and_the_function_share_one_artifact(place, at):
+    given = ["mine", "--dataset", f"beir:{place / 'data'}", "--model", str(place / "model"), "--device", "cpu"]
+    given += ["--option", "miner.depth=20", "--store", str(at["store"]), "--output", str(place / "mined.arrow")]
+    done = CliRunner().invoke(app, [*given, "--form", "hardneg", "--count", "20"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    before = finished(at)
+    mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
+    assert finished(at) == before
+    assert mined.key in before
+    assert mined.path.read_bytes() == (place / "mined.arrow").read_bytes()
+
+
+def test_a_collection_in_memory_has_the_keys_of_its_folder(place, at, in_memory):
+    of_folder = hn.mine(place / "data", place / "model", miner=MINER, **at)
+    assert hn.mine(in_memory, place / "model", miner=MINER, **at).key == of_folder.key
+
+
+def test_a_run_is_taken_as_an_object_a_file_and_a_dict(place, at):
+    run = hn.search(f"beir:{place / 'data'}", place / "model", split="train", depth=30, **at)
+    assert len(run) == 36
+    first, ranked = next(iter(run))
+    assert (first, len(ranked.doc_ids)) == ("q0", 30)
+    assert run["q0"].doc_ids == ranked.doc_ids
+    assert {query_id: list(each) for query_id, each in run.to_dict().items()} == {
+        query_id: list(each.doc_ids) for query_id, each in read_run(run.path).items()
+    }
+    mined = [hn.mine(place / "data", run=given, **at) for given in (run, run.path, str(run.path), run.to_dict())]
+    assert {each.key for each in mined} == {mined[0].key}
+    assert mined[0]["q0"].negatives[:2] == [doc_id for doc_id in ranked.doc_ids if doc_id != "d0"][:2]
+    assert mined[0].facts["queries in the run"] == 36
+
+
+def test_negatives_as_tables(place, at):
+    mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
+    rows = mined.to_dataset("n-tuple", negatives=2, scores=True)
+    texts = {row["_id"]: row["text"] for row in map(json.loads, (place / "data/corpus.jsonl").open(encoding="utf-8"))}
+    found = mined["q0"]
+    assert rows.column_names == ["anchor", "positive", "negative_1", "negative_2", "scores"]
+    expected = [texts[doc_id] for doc_id in ("d0", *found.negatives[:2])]
+    assert [rows[0][name] for name in ("positive", "negative_1", "negative_2")] == expected
+    assert rows[0]["scores"][1:] == pytest.approx(found.scores[:2].tolist())
+    assert len(mined.to_dataset("triplet", negatives=3)) == 36 * 3
+    assert mined.to_dataset("labeled-list", negatives=3)[0]["labels"] == [1, 0, 0, 0]
+    frame = mined.to_pandas()
+    assert list(frame["doc_id"][:20]) == list(found.negatives)
+    assert list(frame["rank"][:2]) == [1, 2]
+    assert mined.to_dict()["q0"] == {
+        "positives": ["d0"],
+        "negatives": list(found.negatives),
+        "scores": found.scores.tolist(),
+    }
+    beyond = sum(len(row.negatives) - 3 for row in mined)
+    left_out = {"negatives left out: beyond the first 3 of a query": beyond}
+    assert mined.write(place / "three.jsonl", "triplet", negatives=3) == {"rows": 36 * 3, **left_out}
+    assert mined.path.name == NEGATIVES
+
+
+def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path):
+    mined = hn.mine(place / "data", place / "model", miner=MINER, **at)
+    corpus, kept = tmp_path / "corpus.jsonl", mined.path.read_bytes()
+    corpus.write_text("{}")
+    with pytest.raises(UsageError, match=r"corpus.jsonl: already there, and not written by `MinedNegatives.write`"):
+        mined.write(corpus, "n-tuple", negatives=2)
+    assert corpus.read_text() == "{}"
+    with pytest.raises(UsageError, match=r"is in .* which is read here"):
+        mined.write(mined.path, "hardneg", overwrite=True)
+    assert mined.path.read_bytes() == kept
+    assert mined.write(tmp_path / "own.jsonl") == mined.write(tmp_path / "own.jsonl")
+    assert mined.write(corpus, "n-tuple", negatives=2, overwrite=True)["rows"] == 36
+
+
+def test_a_live_model_is_kept_once_by_its_content(place, at, tiny_model):
+    from sentence_transformers import SentenceTransformer
+
+    models = [SentenceTransformer(str(tiny_model), device="cpu") for _ in range(2)]
+    built = [hn.encode(place / "data", model, **at) for model in models]
+    assert built[0].key == built[1].key
+    assert built[0].name == "SentenceTransformer"
+    before = finished(at)
+    hn.search(place / "data", models[1], depth=5, **at)
+    assert len(finished(at) - before) == 1
+
+
+def test_training_gives_a_model_that_functions_take(place, at):
+    trained = hn.train(place / "data", place / "model", options={"max_steps": 2, "batch_size": 8}, **at)
+    assert (trained.path / "modules.json").is_file()
+    run = hn.search(place / "data", trained, depth=5, **at)
+    assert len(run) == 14
+
+
+def test_mistakes_in_what_is_given(place, at):
+    with pytest.raises(UsageError, match="one of them"):
+        hn.mine(place / "data", **at)
+    with pytest.raises(UsageError, match="no argument 'stroe'; did you mean 'store'"):
+        hn.mine(place / "data", place / "model", stroe="x")
+    with pytest.raises(RecipeError, match=r"depht: topk has no such option; did you mean 'depth'"):
+        hn.mine(place / "data", place / "model", miner={"name": "topk", "depht": 3}, **at)
+    with pytest.raises(UsageError, match="cannot use 7"):
+        hn.mine(place / "data", 7, **at)
+    with pytest.raises(DataError, match=r"run\['q0'\]\['d1'\]: must be a finite number"):
+        hn.mine(place / "data", run={"q0": {"d1": float("nan")}}, **at)
+    with pytest.raises(DataError, match="run: an id has half of a character"):
+        hn.mine(place / "data", run={"q0": {"d\ud800": 1.0}}, **at)
+    with pytest.raises(UsageError, match="miner: must be a name, or a dict of its options with its name, not 3"):
+        hn.mine(place / "data", place / "model", miner=3, **at)
+    with pytest.raises(UsageError, match="runs: there are none"):
+        hn.evaluate({}, {"q0": {"d1": 1}}, **at)
+
+
+def test_an_index_over_vectors_and_vectors_of_queries(place, at):
+    import numpy as np
+
+    flat = hn.encode(place / "data", place / "model", **at)
+    small = hn.index(backend="sq8", vectors=flat, **at)
+    assert small.facts["passages"] == 60 and small.facts["bytes"] > 0
+    assert hn.index(backend="sq8", vectors=flat, **at).key == small.key
+    assert hn.index(backend="fp16", vectors=flat, **at).key != small.key
+    np.save(place / "queries.npy", np.eye(2, 32, dtype=np.float32))
+    (place / "ids.txt").write_text("one\ntwo\n")
+    run = hn.search(index=flat, query_vectors=place / "queries.npy", query_ids=place / "ids.txt", depth=3, **at)
+    assert [(query_id, len(ranked.doc_ids)) for query_id, ranked in run] == [("one", 3), ("two", 3)]
+    assert "RankedRun('queries'" in repr(run)
+    with pytest.raises(UsageError, match="sq8 is built from vectors: give vectors"):
+        hn.index(place / "data", "sq8", **at)
+    with pytest.raises(UsageError, match="leave the others out"):
+        hn.search(place / "data", index=flat, query_vectors=place / "queries.npy", **at)
+
+
+LIVE = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [each for each in BY_FAMILY if each in LIVE])
+def test_live_models_of_other_kinds(kind, place, at, tmp_path):
+    import sentence_transformers
+
+    live = getattr(sentence_transformers, LIVE[kind])(str(BY_FAMILY[kind](tmp_path / "model")), device="cpu")
+    run = hn.search(place / "data", live, depth=5, **at)
+    of_folder = hn.search(place / "data", tmp_path / "model", depth=5, **at)
+    assert {query_id: list(each.doc_ids) for query_id, each in run} == {
+        query_id: list(each.doc_ids) for query_id, each in of_folder
+    }

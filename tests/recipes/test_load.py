@@ -1,0 +1,214 @@
+import pytest
+from recipes.recipes import recipe_in, small_tree, write_recipe
+
+from hardneg.datasets.held_out import Withheld
+from hardneg.formats.segments import Segments
+from hardneg.recipes.load import load_recipe
+from hardneg.records.errors import RecipeError
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return small_tree(tmp_path / "data", tmp_path / "model")
+
+
+def problems_of(tmp_path, tree, **options):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(write_recipe(tmp_path / "r.yaml", tree), **options)
+    return caught.value.problems
+
+
+def test_a_recipe_has_its_defaults_filled_in(tmp_path, tree):
+    recipe = recipe_in(tmp_path, tree)
+    assert next(iter(recipe.stages)) == "dataset"
+    assert recipe.stages["static"].seed == 42 and recipe.stages["static"].split == "train"
+    assert recipe.outputs == {"model": "star", "index": "star-index"}
+    assert load_recipe(recipe.source, "longer").stages["star"].options.max_steps == 6
+
+
+def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
+    tree["datset"] = 1
+    tree["stages"]["static"]["miner"] = {"name": "topp"}
+    tree["stages"]["star"]["negatives"] = "statik"
+    tree["stages"]["star"]["options"]["learning_rat"] = 1
+    tree["stages"]["start-test"]["index"] = "star"
+    tree["stages"]["start-train"]["depth"] = -1
+    tree["stages"]["scores"]["stage"] = "evalute"
+    found = problems_of(tmp_path, tree)
+    for expected in [
+        "datset: no such option; did you mean 'dataset'",
+        "stages.static.miner: no miners plugin is called 'topp'; did you mean 'topk'",
+        "stages.star.options.learning_rat: no such option; did you mean 'learning_rate'",
+        "stages.start-train.depth: must be greater than 0 (got -1)",
+        "stages.scores.stage: no stage 'evalute'; did you mean 'evaluate'",
+    ]:
+        assert any(problem.startswith(expected) for problem in found), (expected, found)
+
+
+def test_a_source_stands_by_itself_in_a_mapping(tmp_path, tree):
+    tree["dataset"] = {"name": "beir:some/folder", "withheld": {"positives": 0.5}}
+    tree["stages"]["static"]["miner"] = {"name": "topk:5"}
+    assert problems_of(tmp_path, tree) == (
+        "dataset: name 'beir:some/folder' joins a name and a source: in a mapping, "
+        "write name: beir, source: some/folder",
+        "stages.static.miner: name 'topk:5' joins a name and a source: in a mapping, write name: topk, source: 5",
+    )
+
+
+def test_references_are_checked_by_name_and_kind(tmp_path, tree):
+    tree["stages"]["star"]["negatives"] = "statik"
+    tree["stages"]["start-test"]["index"] = "static"
+    tree["stages"]["report"]["training"] = {"STAR": "star-index"}
+    tree["outputs"] = {"model": "nothing", "indx": "star-index"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.start-test.index: 'static' makes negatives, but index is needed; such are: start-index, star-index",
+        "stages.star.negatives: no stage 'statik'; did you mean 'static'?; it needs one that makes negatives",
+        "stages.report.training.STAR: 'star-index' makes index, but model or reranker is needed; such are: star",
+        "outputs.model: 'nothing' is no stage that makes a model",
+        "outputs.indx: no such output; did you mean 'index'?; it has: model, index",
+    )
+
+
+def test_an_index_of_vectors_needs_them(tmp_path, tree):
+    tree["stages"]["a"] = {"stage": "index", "backend": "flat"}
+    tree["stages"]["b"] = {"stage": "index", "backend": "bm25", "vectors": "start-index"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.a.vectors: missing; flat is built from the vectors of an encode stage",
+        "stages.b.vectors: bm25 is built from texts; leave it out",
+    )
+
+
+def test_a_loss_that_is_made_for_another_similarity(tmp_path, tree):
+    tree["stages"]["star"]["loss"] = "triplet"
+    recipe_in(tmp_path, tree)
+    tree["model"] = {"name": "packaged:all-MiniLM-L6-v2", "similarity": "dot"}
+    assert problems_of(tmp_path, tree) == (
+        "stages.star.loss: triplet is made for similarity cosine, and the model's is dot; say model.similarity: "
+        "cosine, or take another loss",
+    )
+
+
+def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
+    told = "stages.star.loss: lambda needs ranks, which this stage's batches lack; use it in stage train-queries"
+    tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}
+    assert problems_of(tmp_path, tree) == (f"{told}, or take another loss",)
+    monkeypatch.setattr("hardneg.losses.pairwise.LambdaLoss.needs", ("ranks", "weights"))
+    told = "needs ranks, weights, which this stage's batches lack; no stage gives that: take"
+    assert told in problems_of(tmp_path, tree)[0]
+    monkeypatch.delattr("hardneg.losses.pairwise.LambdaLoss.needs")
+    recipe_in(tmp_path, tree)
+
+
+def test_a_circle_is_told(tmp_path, tree):
+    tree["stages"]["start-index"]["model"] = "star"
+    assert "a circle: start-index → star → static → start-train → start-index" in problems_of(tmp_path, tree)[0]
+
+
+def test_reserved_names(tmp_path, tree):
+    tree["stages"]["start"] = {"stage": "encode"}
+    assert "the name 'start' is taken" in problems_of(tmp_path, tree)[0]
+
+
+def test_a_preset_that_is_not_there(tmp_path, tree):
+    assert problems_of(tmp_path, tree, preset="paper")[0].startswith("presets: no preset 'paper'")
+
+
+def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
+    """One that names its own keeps them; query-side training, whose index has one vector a document, has none."""
+    tree["segments"] = {"length": 64}
+    tree["stages"]["star-index"]["segments"] = False
+    tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": {"name": "lambda", "cut": 10}}
+    stages = recipe_in(tmp_path, tree).stages
+    assert stages["start-index"].segments == stages["star"].segments == Segments(64, None, 4)
+    assert stages["star-index"].segments is stages["adore"].segments is None
+
+
+def test_mistakes_in_segments_are_named(tmp_path, tree):
+    tree["segments"] = {"lenght": 64}
+    tree["stages"]["star"]["segments"] = {"length": 2}
+    tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": "ranknet", "segments": {}}
+    found = problems_of(tmp_path, tree)
+    assert any("segments.lenght: no such option; did you mean 'length'" in problem for problem in found)
+    assert any("stages.star.segments: length is 2: it can be 3 to 1000000 tokens" in problem for problem in found)
+    assert any("stages.adore: segments: the index has one vector a document" in problem for problem in found)
+
+
+def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
+    path = write_recipe(tmp_path / "r.yaml", tree)
+    spec = load_recipe(path, settings=["dataset.withheld.unlabelled=0.5"]).stages["dataset"]
+    assert (spec.loader.name, spec.withheld) == ("beir", Withheld(unlabelled=0.5))
+    assert spec.identity() == {"withheld": {"unlabelled": 0.5, "positives": 0.0, "seed": 42}}
+    assert load_recipe(path).stages["dataset"].identity() == {}
+    with pytest.raises(RecipeError) as raised:
+        load_recipe(path, settings=["dataset.withheld={unlabeled: 0.5}"])
+    assert "dataset.withheld.unlabeled: no such option; did you mean 'unlabelled'" in raised.value.problems[0]
+    with pytest.raises(RecipeError, match=r"dataset\.withheld: positives must be 0 or above and below 1, not 2"):
+        load_recipe(path, settings=["dataset.withheld.positives=2"])
+
+
+@pytest.mark.parametrize(
+    ("stage", "option", "meant"),
+    [
+        ({"stage": "analyze", "analysis": {"costs": {"method": 3}}}, "analysis.costs.method", "methods"),
+        ({"stage": "encode", "segments": {"lenght": 5}}, "segments.lenght", "length"),
+        ({"stage": "train", "loss": "nll", "validation": {"dept": 5}}, "validation.dept", "depth"),
+        ({"stage": "train-refreshed", "loss": "nll", "refresh": {"evry": 5}}, "refresh.evry", "every"),
+        ({"stage": "train-refreshed", "loss": "nll", "options": {"max_step": 5}}, "options.max_step", "max_steps"),
+    ],
+)
+def test_an_option_of_a_part_is_looked_for_among_that_parts(tmp_path, tree, stage, option, meant):
+    tree["stages"]["extra"] = stage
+    told = f"stages.extra.{option}: no such option; did you mean {meant!r}"
+    assert any(problem.startswith(told) for problem in problems_of(tmp_path, tree))
+
+
+def test_the_run_that_a_training_is_judged_by_is_of_the_split_that_is_named(tmp_path, tree):
+    tree["stages"]["star"]["validation_run"] = "start-test"
+    told = "'start-test' is of split test, and validation.split is dev; name a run of the same split"
+    assert problems_of(tmp_path, tree) == (f"stages.star.validation_run: {told}",)
+    tree["stages"]["star"]["validation"] = {"split": "test"}
+    assert recipe_in(tmp_path, tree).stages["star"].validation_run == "start-test"
+
+
+def test_yes_and_no_are_no_numbers(tmp_path, tree):
+    tree["seed"] = True
+    tree["stages"]["star"]["options"]["accumulate"] = True
+    settings = ["stages.start-train.depth=on", "stages.static.miner.depth=yes", "stages.star.options.clip_norm=true"]
+    found = problems_of(tmp_path, tree, settings=settings)
+    for expected in [
+        "seed: must be a whole number (got true)",
+        "stages.star.options.accumulate: must be a whole number (got true)",
+        "stages.star.options.clip_norm: must be a number (got true)",
+        "stages.start-train.depth: must be a whole number (got true)",
+        "stages.static.miner: depth: must be a whole number (got true)",
+    ]:
+        assert expected in found, (expected, found)
+
+
+@pytest.mark.parametrize(
+    ("loss", "similarity", "told"),
+    [
+        ("ranknet", "cosine", True),
+        ({"name": "infonce", "temperature": 2}, "cosine", True),
+        ({"name": "ranknet", "temperature": 0.05}, "cosine", False),
+        ("ranknet", "dot", False),
+        ("triplet", "cosine", False),
+    ],
+)
+def test_a_temperature_that_is_not_for_cosines_is_told(tmp_path, tree, loss, similarity, told):
+    tree["stages"]["star"]["loss"] = loss
+    tree["model"]["similarity"] = similarity
+    name, heat = (loss["name"], f"{loss.get('temperature', 1):g}") if isinstance(loss, dict) else (loss, "1")
+    line = f"stages.star.loss: {name}: temperature {heat} over cosines, so that all documents pull alike; 0.05 is usual"
+    notes = recipe_in(tmp_path, tree).notes
+    assert [note.partition(", or say")[0] for note in notes] == [line] * told
+
+
+def test_a_folder_is_a_dataset_with_or_without_the_name_of_its_form(tmp_path, tree):
+    named = recipe_in(tmp_path, tree).dataset
+    folder = tree["dataset"].removeprefix("beir:")
+    (tmp_path / "data").mkdir(exist_ok=True)
+    (tmp_path / "data" / "corpus.jsonl").touch()
+    assert recipe_in(tmp_path, {**tree, "dataset": folder}).dataset == named
+    (found,) = problems_of(tmp_path, {**tree, "dataset": str(tmp_path / "model")})
+    assert "; for a folder write beir:FOLDER, or documents:FOLDER; there are: " in found

@@ -1,0 +1,215 @@
+"""Stage `search` over the candidates of a run."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, small_part
+
+from hardneg.formats.queries import Queries
+from hardneg.formats.runs import read_run, write_run
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.records.types import RankedList
+from hardneg.runtime.progress import Silent
+from hardneg.stages import search as searching
+from hardneg.stages.search import Search, SearchBlocks
+from hardneg.stages.shared.context import ArtifactInput, StageContext
+from tests.run_lists import doc_lists, score_lists
+
+SEARCH = {"stage": "search", "index": "start-index", "split": "test"}
+
+
+@pytest.fixture
+def made(tmp_path, tiny_model):
+    """The artifacts of some searches by name, made in a store of their own."""
+    data = small_collection(tmp_path / "data")
+
+    def make(stages):
+        tree = small_part(data, tiny_model, "start-index", **stages)
+        plan = plan_in(tmp_path, tree)
+        return artifacts_of(plan, tmp_path / "store")
+
+    return make
+
+
+def run_of(artifact):
+    return read_run(artifact.path / "run.trec.gz")
+
+
+def test_candidates_are_ranked_as_the_index_ranks_them(made):
+    stages = {"all": {**SEARCH, "depth": 60}, "few": {**SEARCH, "depth": 7}}
+    stages |= {"again": {**stages["few"], "candidates": "few"}, "top": {**SEARCH, "candidates": "all", "depth": 3}}
+    artifacts = made(stages)
+    for name, source, depth in (("again", "few", 7), ("top", "all", 3)):
+        found, expected = run_of(artifacts[name]), run_of(artifacts[source])
+        assert list(found) == list(expected)
+        for ids, scores, other_ids, others in zip(
+            doc_lists(found), score_lists(found), doc_lists(expected), score_lists(expected), strict=True
+        ):
+            np.testing.assert_allclose(scores, others[:depth], atol=1e-5)
+            assert set(ids[: depth - 1]) <= set(other_ids)
+    assert artifacts["again"].facts["queries without candidates"] == 0
+    assert all(artifacts["all"].facts[f"seconds of search: {name}"] > 0 for name in ("encode queries", "search"))
+    assert "queries without candidates" not in artifacts["few"].facts
+
+
+KINDS = {
+    "exact": {},
+    "hnsw": {"index": {"stage": "index", "vectors": "start-index", "backend": "hnsw"}},
+    "bm25": {"index": {"stage": "index", "backend": "bm25"}},
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind == "bm25" else ()) for kind in KINDS]
+)
+def test_blocks_of_queries_that_were_searched_are_not_searched_again(made, monkeypatch, kind):
+    monkeypatch.setattr(searching, "_BLOCK", 4)
+    monkeypatch.setattr(searching, "_PRODUCTS", 0)  # each block is a pass of its own
+    stages = {**KINDS[kind], "test": {**SEARCH, "index": "index" if KINDS[kind] else "start-index", "depth": 9}}
+    hits, searched = SearchBlocks._hits, list[int]()
+
+    def stops(blocks, searcher, wanted, lists, count):
+        searched.append(count)
+        if len(searched) == 3:
+            raise KeyboardInterrupt
+        return hits(blocks, searcher, wanted, lists, count)
+
+    monkeypatch.setattr(SearchBlocks, "_hits", stops)
+    with pytest.raises(KeyboardInterrupt):
+        made(stages)
+    again = made(stages)["test"]
+    assert searched == [4, 4, 4, 4, 2]
+    monkeypatch.undo()
+    whole = made({**stages, "test": {**stages["test"], "depth": 10}})["test"]
+    assert doc_lists(run_of(again)) == [ids[:9] for ids in doc_lists(run_of(whole))]
+
+
+@pytest.mark.slow
+def test_queries_that_find_nothing_are_counted(made, tmp_path):
+    (tmp_path / "queries.tsv").write_text("none1\tqqqq zzzz\nnone2\txxxx\n")
+    search = {**SEARCH, "index": "index", "queries": str(tmp_path / "queries.tsv")}
+    facts = made({**KINDS["bm25"], "test": {**search}})["test"].facts
+    assert facts["queries that found no document"] == 2 and facts["queries"] == 2
+
+
+def test_candidates_in_segments_count_by_their_best_one(made):
+    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
+    search = {**SEARCH, "index": "cut", "depth": 60}
+    artifacts = made({"cut": cut, "all": search, "again": {**search, "candidates": "all", "depth": 9}})
+    assert artifacts["cut"].facts["segments"] > 60
+    found, expected = run_of(artifacts["again"]), run_of(artifacts["all"])
+    for scores, others in zip(score_lists(found), score_lists(expected), strict=True):
+        np.testing.assert_allclose(scores, others[:9], atol=1e-5)
+
+
+def test_angular_scores_are_those_of_the_cosines(made):
+    artifacts = made({"own": {**SEARCH, "depth": 9}, "angular": {**SEARCH, "depth": 9, "scores": "angular"}})
+    cosines, found = run_of(artifacts["own"]), run_of(artifacts["angular"])
+    assert doc_lists(found) == doc_lists(cosines)
+    for scores, expected in zip(score_lists(found), score_lists(cosines), strict=True):
+        np.testing.assert_allclose(scores, 1 - np.arccos(expected.clip(-1, 1)) / np.pi, atol=1e-5)
+    assert "scores" not in Search(stage="search", index="i").identity()
+
+
+def test_candidates_of_another_split_are_refused(made):
+    with pytest.raises(DataError, match="search the same split again"):
+        made({"train": {**SEARCH, "split": "train"}, "again": {**SEARCH, "candidates": "train"}})
+
+
+def test_a_search_of_the_whole_corpus_keeps_its_identity():
+    spec = Search(stage="search", index="i")
+    assert spec.identity() == {"split": "test", "depth": 100, "precision": "fp32"}
+    given = Search(stage="search", index="i", candidates="r")
+    assert given.identity() == spec.identity()
+    assert [path for path, _, _ in given.references()] == ["index", "candidates"]
+
+
+def test_each_process_takes_its_queries_candidates(tmp_path):
+    entries = [(f"q{i}", RankedList([f"d{i}", "d9"], np.array([2, 1], np.float32))) for i in (0, 2, 3)]
+    write_run(tmp_path / "run.trec.gz", entries)
+    work = StageContext("again", None, tmp_path, {"candidates": ArtifactInput("run", "key", tmp_path)}, {}, Silent())
+    queries = Queries(["q0", "q1", "q2", "q3"], [""] * 4)
+    blocks = SearchBlocks(work, [], "", collection=None, queries=queries, whole=Counter())  # type: ignore[arg-type]
+    lists = [list(ranked.doc_ids) for ranked in blocks._candidates(range(1, 3))]
+    assert lists == [[], ["d2", "d9"]]
+
+
+def test_known_positives_stand_behind_the_list_that_lacks_them_at_their_own_scores(made):
+    train = {**SEARCH, "split": "train"}
+    artifacts = made({"all": {**train, "depth": 60}, "few": {**train, "depth": 2, "positives": True}})
+    every, few = run_of(artifacts["all"]), run_of(artifacts["few"])
+    assert list(few) == list(every)
+    longer = 0
+    for query_id, ids, scores, all_ids, others in zip(
+        list(few), doc_lists(few), score_lists(few), doc_lists(every), score_lists(every), strict=True
+    ):
+        positive = "d" + query_id[1:]
+        known = dict(zip(all_ids, others.tolist(), strict=True))
+        assert list(ids[:2]) == list(all_ids[:2]) and ids.count(positive) == 1
+        np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-6)
+        longer += list(ids[2:]) == [positive]
+    assert 0 < longer < 36 and sum(map(len, doc_lists(few))) == 72 + longer
+
+
+def test_positives_behind_candidates_in_segments_count_by_their_best_one(made):
+    cut = {"stage": "encode", "segments": {"length": 6, "count": 3}}
+    train = {**SEARCH, "split": "train", "index": "cut"}
+    few = {**train, "candidates": "all", "depth": 1, "positives": True}
+    artifacts = made({"cut": cut, "all": {**train, "depth": 60}, "few": few})
+    every, found = run_of(artifacts["all"]), run_of(artifacts["few"])
+    for ids, scores, all_ids, others in zip(
+        doc_lists(found), score_lists(found), doc_lists(every), score_lists(every), strict=True
+    ):
+        known = dict(zip(all_ids, others.tolist(), strict=True))
+        np.testing.assert_allclose(scores, [known[doc_id] for doc_id in ids], atol=1e-5)
+    assert {len(ids) for ids in doc_lists(found)} == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("stages", "told"),
+    [
+        (
+            {"bm25": {"stage": "index", "backend": "bm25"}, "run": {**SEARCH, "index": "bm25", "positives": True}},
+            "stages.run.positives: 'bm25' holds texts, which have no scores of their own",
+        ),
+        (
+            {"run": {**SEARCH, "positives": True}, "scores": {"stage": "evaluate", "runs": {"r": "run"}}},
+            "stages.scores.runs.r: 'run' lists positives that were not found; name one without `positives`",
+        ),
+    ],
+)
+def test_runs_with_positives_are_of_vectors_and_measure_nothing(tmp_path, tiny_model, stages, told):
+    tree = small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages)
+    with pytest.raises(RecipeError) as caught:
+        recipe_in(tmp_path, tree)
+    assert told in str(caught.value)
+
+
+SECOND = {
+    "reranked": {"stage": "rerank", "plugin": "cross-encoder:packaged:all-MiniLM-L6-v2", "run": "run"},
+    "again": {**SEARCH, "candidates": "run"},
+    "hop": {**SEARCH, "candidates": "reranked"},
+}
+FUSED, PLAIN = {"a": "TARGET", "b": "plain"}, {"stage": "fuse", "runs": {"a": "plain", "b": "plain"}}
+ALONE = {"stage": "train", "loss": "infonce", "options": {"negatives_per_query": 0}}
+MEASURES = {
+    "runs.r": {"stage": "evaluate", "runs": {"r": "TARGET"}},
+    "runs.a": {"stage": "fuse", "runs": FUSED},
+    "tuning.runs.a": {**PLAIN, "tuning": {"runs": FUSED, "metric": "mrr@10"}},
+    "validation_run": {**ALONE, "validation_run": "TARGET"},
+    "analysis.query-wins.run": {"stage": "analyze", "analysis": {"query-wins": {"run": "TARGET", "against": "plain"}}},
+    "analysis.recall-at-depth.runs.a": {"stage": "analyze", "analysis": {"recall-at-depth": {"runs": {"a": "TARGET"}}}},
+}
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("target", ["reranked", "again", "hop"])
+def test_nor_do_runs_whose_documents_come_from_them(tmp_path, tiny_model, target, measure):
+    asked = json.loads(json.dumps(MEASURES[measure]).replace("TARGET", target))
+    stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND, "asked": asked}
+    with pytest.raises(RecipeError) as caught:
+        recipe_in(tmp_path, small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages))
+    told = f"{target!r} comes from 'run', which lists positives that were not found; name one without `positives`"
+    assert f"stages.asked.{measure}: {told}" in str(caught.value)

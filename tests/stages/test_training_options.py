@@ -1,0 +1,112 @@
+"""The options of the training verbs are said once, in groups, and a verb has what its groups have."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from itertools import combinations
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AfterValidator, Field
+
+from hardneg.encoders.spec import ModelSpec
+from hardneg.fields import LATER, without_problems
+from hardneg.registry import list_plugins, load_plugin, plugin_options
+from hardneg.stages import train
+from hardneg.stages.shared import train_config
+from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
+from hardneg.stages.shared.train_config import OptionGroup, TrainConfig, of_the_run
+from hardneg.stages.train import Train
+from hardneg.training import options as run_options
+from hardneg.training.options import LearningOptions, TrainOptions, option
+
+VERBS: list[type[OptionGroup]] = [
+    kind
+    for kind in (load_plugin("stages", plugin.name) for plugin in list_plugins("stages"))
+    if issubclass(kind, TrainConfig)
+]
+GROUPS = [
+    each
+    for each in {**vars(train_config), **vars(train)}.values()
+    if isinstance(each, type)
+    and issubclass(each, OptionGroup)
+    and {"stage"}.isdisjoint(vars(each).get("__annotations__", ["stage"]))
+]
+RUN_GROUPS = [
+    each for each in vars(run_options).values() if isinstance(each, type) and issubclass(each, LearningOptions)
+]
+
+
+def own(kind: type[Any]) -> set[str]:
+    """The fields that a class declares itself."""
+    known = kind.model_fields if issubclass(kind, OptionGroup) else kind.__dataclass_fields__
+    return {name for name in vars(kind).get("__annotations__", {}) if name in known}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_has_the_options_of_its_groups_and_its_own(verb: type[OptionGroup]) -> None:
+    groups = [each for each in verb.__mro__ if each in GROUPS]
+    assert groups and {*verb.model_fields} == own(verb).union(StageSpec.model_fields, *map(own, groups))
+    run = verb.model_fields["options"].annotation
+    names = {each.name for each in fields(LearningOptions)}
+    assert isinstance(run, type) and {each.name for each in fields(run)} >= names
+
+
+def test_an_option_is_declared_by_one_group() -> None:
+    assert len(GROUPS) > 5 and len(RUN_GROUPS) > 2 and len(VERBS) > 3
+    for one, other in combinations(GROUPS, 2):
+        assert own(one) & own(other) <= {"options"}
+    told_anew = {"negatives_per_query", "learning_rate"}  # of the reranker, with other defaults
+    for one, other in combinations(RUN_GROUPS, 2):
+        assert own(one) & own(other) <= told_anew
+    for verb in VERBS:
+        assert {name for group in GROUPS if issubclass(verb, group) for name in own(group)} & own(verb) <= {
+            "options",
+            "loss",
+        }
+
+
+def test_every_option_is_explained() -> None:
+    silent = {row["name"] for verb in VERBS for row in plugin_options(verb) if not row["meaning"]}
+    silent |= {each.name for kind in RUN_GROUPS for each in fields(kind) if not each.metadata.get("help")}
+    assert not silent
+
+
+@dataclass(frozen=True)
+class MoreOptions(TrainOptions):
+    momentum: float = option(0.9, "How much of the last step goes on.", least=0, key=LATER)
+
+    def mistakes(self) -> Iterator[str]:
+        if self.momentum and self.optimizer == "lamb":
+            yield "momentum: lamb has none"
+
+
+class Smoothing(OptionGroup):
+    smoothing: float = Field(default=0.0, ge=0, json_schema_extra=LATER, description="Evens out labels.")
+
+    def mistakes(self, recipe: RecipeView) -> Iterator[str]:
+        if self.smoothing > 0.5:
+            yield "smoothing: is more than half"
+
+
+class TrainSmoothly(Smoothing, Train):
+    options: Annotated[MoreOptions, AfterValidator(without_problems)] = of_the_run(MoreOptions)
+
+
+def test_a_new_option_is_one_line_in_one_group() -> None:
+    """And so has a default, bounds, a place in keys, an explanation, and what it cannot stand beside."""
+    tree = {"stage": "train", "loss": "star", "negatives": "some", "options": {"optimizer": "adamw"}}
+    plain = TrainSmoothly.model_validate(tree)
+    assert plain.identity() == Train.model_validate(tree).identity()
+    changed = TrainSmoothly.model_validate({**tree, "smoothing": 0.6, "options": {"momentum": 0.5}})
+    identity = changed.identity()
+    assert (identity["smoothing"], identity["options"]) == (0.6, {**plain.options.identity(), "momentum": 0.5})
+    view = RecipeView("a", {"a": changed}, {}, ModelSpec("nobody/nothing"))
+    assert [*changed.problems(view)] == ["smoothing: is more than half"]
+    assert MoreOptions(momentum=-1, optimizer="lamb").problems() == [
+        "momentum must be 0 or above, not -1",
+        "momentum: lamb has none",
+    ]
+    rows = {row["name"]: row["meaning"] for kind in (TrainSmoothly, MoreOptions) for row in plugin_options(kind)}
+    assert rows["smoothing"] == "Evens out labels." and rows["momentum"] == "How much of the last step goes on."
+    with pytest.raises(ValueError, match="momentum must be 0 or above"):
+        TrainSmoothly.model_validate({**tree, "options": {"momentum": -1}})

@@ -1,0 +1,261 @@
+"""Queries written from documents alone, those that a retriever finds again, and stages that read them."""
+
+import time
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from hardneg import registry
+from hardneg.datasets.passage_writers import Heading
+from hardneg.formats.collection import StoredCollection
+from hardneg.formats.negatives import read_negatives
+from hardneg.formats.runs import read_run
+from hardneg.recipes.estimate import estimate
+from hardneg.recipes.execute import Options, Watcher, execute
+from hardneg.recipes.load import load_recipe
+from hardneg.recipes.plan import make_plan
+from hardneg.records.errors import DataError, RecipeError
+from hardneg.stages.write_queries import COPIES, _Writing
+from hardneg.store.artifacts import Store
+
+WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
+WORDS += ["desert", "canyon", "glacier"]
+STAGES = {
+    "written": {"stage": "write-queries", "writers": ["heading", "inverse-cloze"], "dev_share": 0.2, "test_share": 0.2},
+    "index": {"stage": "encode", "model": "start", "dataset": "written"},
+    "run": {"stage": "search", "index": "index", "split": "train", "depth": 12, "dataset": "written"},
+    "kept": {"stage": "round-trip", "run": "run", "depth": 5, "dataset": "written"},
+    "mined": {"stage": "mine", "runs": {"dense": "kept"}, "miner": {"name": "topk", "depth": 5}, "dataset": "kept"},
+}
+
+
+def sentence(first, second, number):
+    return f"Here the {WORDS[first % 14]} is beside the {WORDS[second % 14]} number {number}."
+
+
+def write_files(folder):
+    for file in range(12):
+        sections = [
+            f"## The {WORDS[file]} {WORDS[part]}\n\n{sentence(file, part, part)} {sentence(part, file + 1, file)}\n"
+            for part in range(4)
+        ]
+        (folder / f"f{file}.md").write_text(f"# {WORDS[file]} {file}\n\n" + "\n".join(sections))
+
+
+def recipe(folder, model, stages, **lengths):
+    dataset = {"name": "documents", "source": str(folder), "min_words": 0}
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(model), **lengths}, "stages": stages}))
+    return make_plan(load_recipe(path))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, tiny_model):
+    folder = tmp_path_factory.mktemp("written")
+    write_files(folder)
+    plan = recipe(folder, tiny_model, STAGES)
+    outcome = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher())
+    return folder, {name: artifact for name, artifact in outcome.artifacts.items()}
+
+
+def test_what_is_written_is_a_collection_with_splits_by_document(finished):
+    artifacts = finished[1]
+    source, written = (StoredCollection.open(artifacts[name].path) for name in ("dataset", "written"))
+    assert (list(source.splits), list(written.splits)) == ([], ["train", "dev", "test"])
+    assert list(written.corpus.doc_ids) == list(source.corpus.doc_ids)
+    groups, by_split = source.groups("document"), {}
+    before, after = ({each.doc_id: each for each in one.corpus.documents()} for one in (source, written))
+    for split in written.splits:
+        qrels = written.qrels(split)
+        for query in written.queries(split):
+            writer, doc_id = query.query_id.split(":", 1)[0], query.query_id.split(":", 1)[1].rpartition(":")[0]
+            assert qrels[query.query_id] == {doc_id: 1}
+            by_split.setdefault(groups[doc_id], set()).add(split)
+            if writer == "heading":
+                assert (query.text, after[doc_id].title) == (before[doc_id].title, "")
+            else:
+                assert query.text in before[doc_id].text
+    assert all(len(splits) == 1 for splits in by_split.values()) and len(by_split) == 12
+    facts = artifacts["written"].facts
+    total = sum(counts["queries"] for counts in facts["splits"].values())
+    assert facts["queries written by heading"] + facts["queries written by inverse-cloze"] == 48
+    assert 40 < total == 48 - facts[COPIES]
+    assert written.groups("query").keys() >= {query.query_id for query in written.queries("dev")}
+
+
+def test_the_round_trip_keeps_queries_whose_passage_is_near_the_top(finished):
+    artifacts = finished[1]
+    written, kept = (StoredCollection.open(artifacts[name].path) for name in ("written", "kept"))
+    run, qrels = read_run(artifacts["run"].path / "run.trec.gz"), written.qrels("train")
+    staying = [query for query, ranked in run.items() if qrels[query].keys() & set(ranked.doc_ids[:5])]
+    assert 0 < len(staying) < len(run)
+    assert kept.queries("train").query_ids == staying
+    assert kept.qrels("train") == {query: qrels[query] for query in staying}
+    for split in ("dev", "test"):
+        assert kept.qrels(split) == written.qrels(split)
+    facts = artifacts["kept"].facts
+    left = sum(count for name, count in facts.items() if name.startswith("queries left out, by "))
+    assert (facts["queries that stay"], left) == (len(staying), len(run) - len(staying))
+    assert (artifacts["kept"].path / "corpus.arrow").samefile(artifacts["written"].path / "corpus.arrow")
+
+
+def test_stages_read_the_collection_that_they_name(finished):
+    artifacts = finished[1]
+    kept = StoredCollection.open(artifacts["kept"].path)
+    rows = read_negatives(artifacts["mined"].path / "negatives.arrow")
+    assert rows.query_ids == kept.queries("train").query_ids
+    assert read_run(artifacts["kept"].path / "run.trec.gz").keys() == set(rows.query_ids)
+    assert all(rows[row].positives == list(kept.qrels("train")[query]) for row, query in enumerate(rows.query_ids))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"mined": {"dataset": "run"}}, "stages.mined.dataset: 'run' makes run, but collection is needed; such are:"),
+        ({"more": {"stage": "model", "model": "x/y", "dataset": "kept"}}, "dataset: this stage reads none"),
+        ({"kept": {"depth": 13}}, "stages.kept.depth: 'run' has 12 documents a query"),
+        ({"run": {"dataset": None}}, "stages.kept.dataset: 'run' searches for the queries of another one"),
+        ({"written": {"writers": ["crop", "crop"]}}, "writers: crop is listed twice"),
+        ({"written": {"writers": []}}, "stages.written.writers: "),
+        ({"written": {"dev_share": 0.9}}, "dev_share: leaves split train nothing"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, changes, line):
+    write_files(tmp_path)
+    stages = {name: {**STAGES.get(name, {}), **changes.get(name, {})} for name in (*STAGES, *changes)}
+    with pytest.raises(RecipeError) as caught:
+        recipe(tmp_path, tiny_model, stages)
+    assert line in str(caught.value)
+
+
+def test_a_split_without_a_query_says_what_to_do(tmp_path, tiny_model):
+    (tmp_path / "one.md").write_text("# Some words\n\nThe first sentence is here. The second sentence is there.\n")
+    for split_by, words in (("group", "1 document written; say `split_by"), ("passage", "1 passage written; set its")):
+        stages = {"written": {"stage": "write-queries", "writers": "inverse-cloze", "split_by": split_by}}
+        plan, store = recipe(tmp_path, tiny_model, stages), Store(tmp_path / "store")
+        with pytest.raises(DataError, match=rf"written: no query for split .*: 1 query of {words}"):
+            execute(plan, store, Options(device="cpu"), Watcher())
+
+
+def test_a_writer_is_opened_once_and_tells_what_it_used(tmp_path, tiny_model, monkeypatch):
+    (docs := tmp_path / "docs").mkdir()
+    write_files(docs)
+    opened = []
+
+    class Counting(Heading):
+        @contextmanager
+        def writing(self, counts, device):
+            opened.append(device)
+            yield self
+            counts["requests"] = 7
+
+    load = registry.load_plugin
+    monkeypatch.setattr(registry, "load_plugin", lambda *plugin: Counting if plugin[1] == "heading" else load(*plugin))
+    written = {**STAGES["written"], "passages": 20, "per_passage": 3}
+    plan, store = recipe(docs, tiny_model, {"written": written}, document_length=24), Store(tmp_path / "store")
+    artifacts = execute(plan, store, Options(device="cpu"), Watcher()).artifacts
+    facts = artifacts["written"].facts
+    assert facts["heading: requests"] == 7 and opened == ["cpu"]
+
+
+def test_a_plan_counts_what_a_writer_writes(tmp_path, tiny_model):
+    """Of 48 passages 30, two queries each: 20 % of the 60 are dev, 20 % test; what is made of them has as many."""
+    write_files(tmp_path)
+    written = {**STAGES["written"], "writers": "inverse-cloze", "passages": 30, "per_passage": 2}
+    test = {**STAGES["run"], "split": "test", "dataset": "kept"}
+    plan, store = recipe(tmp_path, tiny_model, {**STAGES, "written": written, "test": test}), Store(tmp_path / "store")
+    rows = {row.step.name: row.items for row in estimate(plan, store, documents=48)}
+    assert (rows["run"], rows["kept"], rows["mined"], rows["test"]) == (36, 36, 36, 12)
+    most = recipe(tmp_path, tiny_model, {**STAGES, "written": {**written, "passages": 1000}})
+    assert {row.step.name: row.items for row in estimate(most, store, documents=48)}["run"] == 96 - 2 * 19
+    made = execute(plan, store, Options("written", device="cpu"), Watcher()).artifacts["written"]
+    after = {row.step.name: row.items for row in estimate(plan, store)}
+    assert after["run"] == made.facts["splits"]["train"]["queries"] != 36
+
+
+def test_the_name_of_a_collection_moves_no_key_of_stages_without_one(tmp_path, tiny_model):
+    write_files(tmp_path)
+    index = {"stage": "encode", "model": "start"}
+    alone = recipe(tmp_path, tiny_model, {"index": index}).keys["index"]
+    named = recipe(tmp_path, tiny_model, {**STAGES, "index": {**index, "dataset": "dataset"}, "run": {**STAGES["run"]}})
+    assert named.keys["index"] == alone
+
+
+def test_passages_with_the_title_that_is_asked_for_are_relevant(tmp_path, tiny_model):
+    for name in ("a", "b", "c", "d"):
+        text = " ".join(f"Word {WORDS[each]} {name} stands here." for each in range(12))
+        (tmp_path / f"{name}.md").write_text(f"# The {name} of owls\n\n{text}\n")
+    stages = {"written": {"stage": "write-queries", "writers": ["heading"], "passages": 4, "dev_share": 0}}
+    stages["written"]["test_share"] = 0
+    path = tmp_path / "small.yaml"
+    dataset = {"name": "documents", "source": str(tmp_path), "words": 20, "min_words": 0}
+    path.write_text(yaml.safe_dump({"dataset": dataset, "model": {"name": str(tiny_model)}, "stages": stages}))
+    outcome = execute(make_plan(load_recipe(path)), Store(tmp_path / "store"), Options(device="cpu"), Watcher())
+    source, written = (StoredCollection.open(outcome.artifacts[name].path) for name in ("dataset", "written"))
+    titles = {each.doc_id: each.title for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    assert queries and any(len(relevant) > 1 for relevant in written.qrels("train").values())
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, title in titles.items() if title == queries[query_id]}
+
+
+def written_alone(folder, model, writers, **dataset):
+    """The passages of a folder as they were cut, and the collection that is written of them, all in split train."""
+    stage = {"stage": "write-queries", "writers": writers, "per_passage": 2, "dev_share": 0, "test_share": 0}
+    tree = {"dataset": {"name": "documents", "source": str(folder), "min_words": 0, **dataset}}
+    tree |= {"model": {"name": str(model)}, "stages": {"written": stage}}
+    (folder / "small.yaml").write_text(yaml.safe_dump(tree))
+    plan = make_plan(load_recipe(folder / "small.yaml"))
+    made = execute(plan, Store(folder / "store"), Options(device="cpu"), Watcher()).artifacts
+    return tuple(StoredCollection.open(made[name].path) for name in ("dataset", "written"))
+
+
+@pytest.mark.parametrize("writer", ["inverse-cloze", "crop", "heading"])
+def test_queries_of_a_copied_passage_are_written_once_and_relevant_to_all_copies(tmp_path, tiny_model, writer):
+    write_files(tmp_path)
+    for path in [*tmp_path.glob("*.md")][:5]:
+        (tmp_path / f"{path.stem}-again.md").write_text(path.read_text())
+    source, written = written_alone(tmp_path, tiny_model, [{"name": writer}])
+    texts = {each.doc_id: (each.title, each.text) for each in source.corpus.documents()}
+    now = {each.doc_id: (each.title, each.text) for each in written.corpus.documents()}
+    copied = 0
+    for query_id, relevant in written.qrels("train").items():
+        own = query_id.partition(":")[2].rpartition(":")[0]
+        alike = {doc_id for doc_id, text in texts.items() if text == texts[own]}
+        assert alike <= relevant.keys() and {now[doc_id] for doc_id in alike} == {now[own]}
+        assert own == min(alike, key=list(texts).index)
+        copied += len(alike) > 1
+    assert copied >= 5
+
+
+def test_a_file_of_equal_passages_takes_no_time(tmp_path, tiny_model):
+    (tmp_path / "a.txt").write_text("The old river is long today. " * 4000)
+    begun = time.process_time()
+    source, written = written_alone(tmp_path, tiny_model, ["crop"], words=24, overlap=0)
+    assert {len(relevant) for relevant in written.qrels("train").values()} == {len(source.corpus)} == {1000}
+    assert time.process_time() - begun < 30
+
+
+@pytest.mark.parametrize("overlap", [12, 18])
+def test_words_that_neighbours_share_ask_for_all_of_them(tmp_path, tiny_model, overlap):
+    text = " ".join(f"Word {WORDS[each % 14]} {each} stands {WORDS[each // 14]} here." for each in range(40))
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(text)
+    source, written = written_alone(tmp_path, tiny_model, ["inverse-cloze"], words=24, overlap=overlap)
+    texts = {each.doc_id: each.text for each in source.corpus.documents()}
+    queries = {query.query_id: query.text for query in written.queries("train")}
+    shared = 0
+    for query_id, relevant in written.qrels("train").items():
+        assert relevant.keys() == {doc_id for doc_id, text in texts.items() if queries[query_id] in text}
+        shared += len(relevant) > 1
+    assert shared > 5
+
+
+@pytest.mark.parametrize(("few", "told"), [(4, True), (5, False)])
+def test_a_writer_that_could_write_for_few_passages_is_named(few, told):
+    writing = _Writing("written", None, None, {"inverse-cloze": None, "crop": None})
+    writing.counts.update({"queries written by inverse-cloze": few, "queries written by crop": 100 - few})
+    notes = writing.notes()
+    assert notes[0] == f"queries written by inverse-cloze: {few}"
+    assert (notes[-1].startswith("inverse-cloze can write for few of these passages")) == told

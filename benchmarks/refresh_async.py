@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.store import Store
+
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 WAYS = ("synchronous", "beside", "never", "never, half the threads")
@@ -51,7 +53,6 @@ def once(folder: Path, way: str) -> None:
     from hardneg.recipes.execute import Options, Watcher, execute
     from hardneg.recipes.load import load_recipe
     from hardneg.recipes.plan import make_plan
-    from hardneg.store.artifacts import Store
 
     name, _, half = way.partition(", ")
     if half:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 
 DIMENSION = 384
 

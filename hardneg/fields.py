@@ -24,12 +24,10 @@ from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BEIR
-from hardneg.records.types import PluginSetting
+from hardneg.records import BEIR, DataError, PluginSetting, UsageError
+from hardneg.store import options_in_key
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
-from hardneg.store.identity import options_in_key
 
 SECTION = "section"
 """The artifact type of a reference to stages in a report: any whose verb has a section for it."""

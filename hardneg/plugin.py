@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from hardneg.recipes.plan import make_plan
     from hardneg.recipes.run_folder import artifacts_of, read_lock
     from hardneg.recipes.yaml_load import as_yaml as recipe_text
-    from hardneg.records import layout, wording
+    from hardneg.records import RUN, EncodedRows, dataset_name, layout, without_paths, wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -111,16 +111,13 @@ if TYPE_CHECKING:
         TrainingError,
         UsageError,
     )
-    from hardneg.records.layout import RUN
-    from hardneg.records.private_paths import dataset_name, without_paths
-    from hardneg.records.terms import term_spans, terms
+    from hardneg.records.text import term_spans, terms
     from hardneg.records.types import (
         Answers,
         Candidates,
         Document,
         Drops,
         EncodedBatch,
-        EncodedRows,
         HasAnswers,
         HasGroups,
         Hits,
@@ -141,23 +138,16 @@ if TYPE_CHECKING:
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
-    from hardneg.runtime import model_server
-    from hardneg.runtime.devices import has_bf16_units
+    from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.stages.shared.blocks import StageBlocks
     from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.stages.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.stages.shared.train_config import ValidationOptions, of_the_run
-    from hardneg.store import atomic_write
+    from hardneg.store import CHOICE, Target, atomic_write, cache_folder, digest, file_digest, plugin_identity
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.blocks import BlockResult
-    from hardneg.store.choices import CHOICE, cache_folder
-    from hardneg.store.digest import digest, file_digest
-    from hardneg.store.identity import plugin_identity
-    from hardneg.store.replaced_files import Target
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn

@@ -15,14 +15,10 @@ from itertools import groupby, pairwise, starmap
 from pathlib import Path
 from traceback import walk_tb
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from hardneg.records import PluginSetting, complaint, not_finite, not_numbers, suggestion
 from hardneg.records.errors import HardnegError, PluginError, UsageError
-from hardneg.records.wording import complaint, not_finite, not_numbers, suggestion
-
-if TYPE_CHECKING:
-    from hardneg.records.types import PluginSetting
-
 
 SINGULARS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",

@@ -15,7 +15,7 @@ from hardneg.recipes.language import expand, preset_names
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 _LEFT_OUT = ("validation", "validation_run", "augmented", "watch", "guide", "title", "devices", "query_vectors")
 _INPUTS = {"negatives": "static", "index": "start-index"}

@@ -15,8 +15,8 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.runtime import Silent
+from hardneg.store import Artifact, Store
 
 _SAME = 0.01  # of a metric, on the device and on the CPU
 

@@ -10,8 +10,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe import PRESET, SET
-from hardneg.records.errors import ArtifactError
-from hardneg.records.wording import counted, duration, size
+from hardneg.records import ArtifactError, counted, duration, size
 from hardneg.store.artifacts import check as check_all
 from hardneg.store.gc_roots import collect, garbage, owners, unfinished
 

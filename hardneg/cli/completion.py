@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 
 _CUTOFFS = (5, 10, 20, 100, 1000)
 

@@ -18,14 +18,9 @@ import typer
 from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.options import open_store, tell_once
 from hardneg.functions.session import Session
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.named_plugins import LOCAL
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import duration
-from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, world
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Outputs, Target, Words
+from hardneg.records import LOCAL, HardnegError, PluginSetting, UsageError, duration
+from hardneg.runtime import World, distributed, world
+from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,13 +13,10 @@ from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, 
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
 from hardneg.functions.adhoc_recipe import planned_recipe
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.layout import LOCK, METRICS, REPORT_HTML, START
-from hardneg.records.wording import counted, duration, size
+from hardneg.records import LOCK, METRICS, REPORT_HTML, START, HardnegError, UsageError, counted, duration, size
 from hardneg.report.table import Table
-from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.runtime import world
+from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
     from hardneg.functions.session import Session

@@ -27,11 +27,9 @@ from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, type
 from hardneg.faster import Packing
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Encoded
-from hardneg.runtime.distributed import World
+from hardneg.records import Encoded, ModelError
+from hardneg.runtime import Progress, Silent, World
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

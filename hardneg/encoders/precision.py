@@ -7,9 +7,9 @@ from torch import nn
 
 from hardneg.encoders.spec import Precision
 from hardneg.faster import FasterPasses, faster_passes
-from hardneg.records.errors import UsageError
-from hardneg.runtime.devices import has_bf16_units
-from hardneg.store.choices import choose
+from hardneg.records import UsageError
+from hardneg.runtime import has_bf16_units
+from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.functions.argument_values import plugin_setting
-from hardneg.records.errors import HardnegError, PluginError, RecipeError
-from hardneg.records.named_plugins import RANDOM
-from hardneg.runtime.seeding import SEED
+from hardneg.records import RANDOM, HardnegError, PluginError, RecipeError
+from hardneg.runtime import SEED
 
 if TYPE_CHECKING:
     from hardneg.recipes.load import Recipe

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError, complaint
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -144,7 +144,6 @@ def field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     from hardneg.fields import InputFile, PluginKind
-    from hardneg.records.wording import complaint
 
     several = get_origin(info.annotation) is tuple
     if any(isinstance(mark, InputFile) for mark in info.metadata):

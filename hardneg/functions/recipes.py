@@ -12,11 +12,8 @@ from hardneg.functions.dataset_argument import named_dataset, named_model
 from hardneg.functions.evaluation import Evaluation
 from hardneg.functions.results import BuiltIndex, TrainedModel
 from hardneg.functions.session import Session, setting_texts
-from hardneg.records.errors import HardnegError
-from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
-from hardneg.records.wording import counted, size
-from hardneg.store.artifacts import Artifact
-from hardneg.store.replaced_files import Outputs, Target, Words
+from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML, HardnegError, counted, size
+from hardneg.store import Artifact, Outputs, Target, Words
 
 if TYPE_CHECKING:
     from hardneg.recipes.estimate import Estimate

@@ -15,15 +15,13 @@ from hardneg.functions.folder_contents import FolderContents
 from hardneg.functions.recipes import ChosenRecipe, RunFolder
 from hardneg.functions.results import writing
 from hardneg.functions.session import Session
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BM25, TOPK
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replace_text
+from hardneg.records import BM25, TOPK, DataError, UsageError, counted
+from hardneg.runtime import Progress
+from hardneg.store import replace_text
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.recipes.estimate import Estimate
-    from hardneg.runtime.progress import Progress
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""

@@ -9,12 +9,10 @@ from hardneg.encoders.open.resolved import ResolvedModel
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec
 from hardneg.protocols import HintsQueries
 from hardneg.recipes.plan import Plan, Step, cached, flat
-from hardneg.records.layout import DATASET
-from hardneg.records.wording import size
+from hardneg.records import DATASET, size
 from hardneg.registry import plugin_errors
 from hardneg.stages.shared.stage_spec import Sizes
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import canonical, digest
+from hardneg.store import Artifact, Store, canonical, digest
 
 
 @dataclass(frozen=True)

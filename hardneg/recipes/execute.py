@@ -15,16 +15,12 @@ from typing import Any
 from hardneg.fields import Trait
 from hardneg.recipes.needs import check_packages
 from hardneg.recipes.plan import Plan, Step, cached
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
-from hardneg.records.layout import DATASET, START
+from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
-from hardneg.runtime.devices import cpu_name
-from hardneg.runtime.distributed import from_first, world
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
 from hardneg.stages.shared.context import ArtifactInput, Engine, Local, StageContext, empty
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
-from hardneg.store.choices import noted
+from hardneg.store import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors, noted
 
 _WORK, _DONE = "work", "done"
 _PATIENCE = 90.0  # seconds, for another process's artifact to be seen

@@ -20,9 +20,8 @@ from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.protocols import Searcher
 from hardneg.recipes.load import Recipe, check_recipe
 from hardneg.recipes.run_folder import read_lock
-from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START
-from hardneg.records.types import Encoded, Hits
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START, Encoded, Hits
+from hardneg.store import Artifact, Store
 
 
 @dataclass(frozen=True)

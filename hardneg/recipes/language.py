@@ -19,8 +19,7 @@ from hardneg.recipes.yaml_load import (
     parse_setting,
     read_tree,
 )
-from hardneg.records.errors import HardnegError, RecipeError
-from hardneg.records.wording import complaint, suggestion
+from hardneg.records import HardnegError, RecipeError, complaint, suggestion
 
 DEFAULT_PRESET = "demo"
 EXTENDS, PRESETS = "extends", "presets"

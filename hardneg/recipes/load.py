@@ -14,11 +14,9 @@ from hardneg.fields import Cut, Model, Name, parse_dataset
 from hardneg.recipes.language import EXTENDS, PRESETS, expand
 from hardneg.recipes.seed_copies import Seeds, over_seeds, seed_problems
 from hardneg.recipes.yaml_load import NAME, NAME_RULE, RecipeFunction
-from hardneg.records.errors import PluginError, RecipeError
-from hardneg.records.layout import DATASET, START
-from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
+from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, not_numbers, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
-from hardneg.runtime.seeding import SEED
+from hardneg.runtime import SEED
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
 from hardneg.stages.shared.train_config import EncoderOptions

@@ -13,9 +13,7 @@ from hardneg.protocols import LooksUp
 from hardneg.recipes.estimate import networks
 from hardneg.recipes.plan import Plan, Step
 from hardneg.recipes.run_folder import maker
-from hardneg.records.errors import DataError, HardnegError, MissingDependency, ModelError
-from hardneg.records.layout import START
-from hardneg.records.types import Lookup
+from hardneg.records import START, DataError, HardnegError, Lookup, MissingDependency, ModelError
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,10 @@ from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
 from hardneg.recipes.load import Recipe
 from hardneg.recipes.run_folder import maker
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.records.layout import DATASET, START
-from hardneg.records.wording import suggestion
+from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import Content, digest, file_digest
-from hardneg.store.identity import plugin_identity
+from hardneg.store import Artifact, Content, Store, digest, file_digest, plugin_identity
 
 SCHEME = 1
 

@@ -21,15 +21,11 @@ from hardneg.encoders.open.model_card import with_scores
 from hardneg.fields import input_files
 from hardneg.recipes.language import preset_names
 from hardneg.recipes.yaml_load import find_recipe, is_shipped, named_recipes, parsed
+from hardneg.records import DATASET, IR_METADATA, LOCK, METRICS, MODEL_FOLDER, counted, dataset_name, without_paths
 from hardneg.records.errors import DataError
-from hardneg.records.layout import DATASET, IR_METADATA, LOCK, METRICS, MODEL_FOLDER
-from hardneg.records.private_paths import dataset_name, without_paths
-from hardneg.records.wording import counted
-from hardneg.runtime.devices import cpu_name
+from hardneg.runtime import cpu_name
 from hardneg.stages.evaluate import Evaluate
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, disk_errors
-from hardneg.store.atomic_write import link_file, link_folder, replace_text
-from hardneg.store.digest import digest
+from hardneg.store import MANIFEST, Artifact, Store, digest, disk_errors, link_file, link_folder, replace_text
 from hardneg.store.gc_roots import laid_out
 
 if TYPE_CHECKING:

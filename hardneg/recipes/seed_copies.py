@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg.fields import Name, Reference, marked_fields
 from hardneg.recipes.yaml_load import NAME
-from hardneg.records.errors import RecipeError
-from hardneg.records.wording import counted, suggestion
+from hardneg.records import RecipeError, counted, suggestion
 from hardneg.stages.shared.seeded import SeededStages
 from hardneg.stages.shared.stage_spec import StageSpec
 

@@ -10,8 +10,7 @@ from typing import Any, get_args, get_type_hints
 
 import yaml
 
-from hardneg.records.errors import PluginError, RecipeError, UsageError
-from hardneg.records.wording import suggestion
+from hardneg.records import PluginError, RecipeError, UsageError, suggestion
 from hardneg.registry import entry_points, install_command
 
 PRESET = "preset"

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.named_plugins import HF, IR_DATASETS, PYSERINI
+from hardneg.records.layout import HF, IR_DATASETS, PYSERINI
 from hardneg.records.types import HUB_ID
 
 NAMELESS = "folder"

@@ -6,7 +6,7 @@ from dataclasses import is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from hardneg.records.named_plugins import INFONCE
+from hardneg.records.layout import INFONCE
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
-from hardneg.runtime.progress import Progress
+from hardneg.records import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
+from hardneg.runtime import Progress
 from hardneg.store.atomic_write import flush, remove_asides, replace_text
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.identity import digest, file_digest
 
 FORMAT = 1
 MANIFEST = "manifest.json"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.store.atomic_write import replace_text, replacing
 
 _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"

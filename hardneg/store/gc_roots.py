@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.store.artifacts import Store, disk_errors, write_json
 from hardneg.store.atomic_write import replace_text
-from hardneg.store.digest import digest
+from hardneg.store.identity import digest
 
 Files = Mapping[str, Sequence[int]]
 """Size, time and, of a link into the store, inode of each file of a result, by its path in the result."""

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.distributed import world
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import world
 from hardneg.store.artifacts import Store, disk_errors, may_write
 from hardneg.store.atomic_write import aside
 from hardneg.store.gc_roots import begun, laid_out, record, strangers

@@ -7,7 +7,7 @@ from recipes.recipes import small_collection
 
 from hardneg.recipes.yaml_load import named_recipes
 from hardneg.registry import list_plugins
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 
 def printed(*arguments):

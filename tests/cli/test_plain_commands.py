@@ -14,7 +14,7 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.functions.session import Session
 from hardneg.recipes.plan import Plan
-from hardneg.records.errors import DataError, HardnegError, RecipeError, UsageError
+from hardneg.records import DataError, HardnegError, RecipeError, UsageError
 from tests.run_lists import doc_lists
 
 

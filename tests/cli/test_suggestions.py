@@ -4,8 +4,7 @@ import pytest
 from command_line import call, hardneg
 
 from hardneg.recipes.language import apply_settings
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.records.wording import suggestion
+from hardneg.records import RecipeError, UsageError, suggestion
 
 
 def refused(line):

@@ -10,9 +10,8 @@ import pytest
 
 from hardneg.datasets.ir_datasets import IrDatasets
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError, HardnegError, MissingDependency
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, HardnegError, Judgement, MissingDependency, Query
+from hardneg.runtime import Silent
 
 
 class Doc(NamedTuple):

@@ -15,7 +15,7 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 DIED = 9
 LOADED = ("sentence_transformers", "ranx", "accelerate", "pyarrow.csv", "matplotlib.pyplot")

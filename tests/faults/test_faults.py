@@ -17,8 +17,8 @@ from hardneg.cli.main import app
 from hardneg.recipes.execute import Options, Outcome, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
-from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.records import ArtifactError, HardnegError, NewerArtifact, PluginError
+from hardneg.store import MANIFEST, Store
 
 ALL = ("dataset", "start-index", "start-train", "static")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

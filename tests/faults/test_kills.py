@@ -10,7 +10,7 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.store import MANIFEST, Store
 
 TIMED = {"ir-metadata.yml", "report.html", "report.md"}
 """They tell how long each step took."""

@@ -15,7 +15,7 @@ from hardneg.cli.main import app
 from hardneg.functions.folder_contents import FolderContents
 from hardneg.functions.starting import Beginning
 from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import DataError, HardnegError, UsageError
+from hardneg.records import DataError, HardnegError, UsageError
 
 CORPUS = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"text {n} of rivers"}) + "\n" for n in range(4))
 QUERIES = '{"_id": "q1", "text": "how long"}\n{"_id": "q2", "text": "how wide"}\n'

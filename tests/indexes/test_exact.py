@@ -14,9 +14,8 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, Hits, UsageError
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 

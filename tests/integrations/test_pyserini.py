@@ -8,7 +8,7 @@ from hardneg.formats.runs import read_run
 from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 pytestmark = pytest.mark.slow
 

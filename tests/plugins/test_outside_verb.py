@@ -15,8 +15,8 @@ from hardneg.recipes.estimate import estimate
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import PluginError
-from hardneg.store.artifacts import Store
+from hardneg.records import PluginError
+from hardneg.store import Store
 
 ROOT = Path(__file__).parents[2]
 

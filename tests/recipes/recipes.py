@@ -18,8 +18,8 @@ from hardneg.recipes.language import preset_names
 from hardneg.recipes.load import Recipe, load_recipe
 from hardneg.recipes.plan import Plan, make_plan
 from hardneg.recipes.yaml_load import find_recipe, named_recipes
-from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.runtime import Progress, Silent
+from hardneg.store import Artifact, Store
 
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]

@@ -13,9 +13,8 @@ from hardneg.datasets.documents import Documents
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import Plan, Step, make_plan
-from hardneg.records.errors import DataError
-from hardneg.store.artifacts import Store
-from hardneg.store.digest import Content, file_digest
+from hardneg.records import DataError
+from hardneg.store import Content, Store, file_digest
 
 
 @pytest.fixture

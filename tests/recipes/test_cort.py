@@ -9,7 +9,7 @@ from recipes.recipes import NEEDS_PAPERS
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from hardneg.registry import KINDS
 
 pytestmark = NEEDS_PAPERS

@@ -9,8 +9,9 @@ from hardneg.recipes.execute import Options, Watcher, execute, usage
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import ArtifactError, HardnegError
-from hardneg.store.artifacts import Store
+from hardneg.records import ArtifactError, HardnegError
+from hardneg.runtime import Silent
+from hardneg.store import Store
 
 
 class Notes:
@@ -23,8 +24,6 @@ class Notes:
         self.lines.append(text)
 
     def task(self, *arguments, **options):
-        from hardneg.runtime.progress import Silent
-
         return Silent().task(*arguments, **options)
 
 

@@ -13,7 +13,7 @@ from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
 from hardneg.recipes.language import recipe_tree
 from hardneg.recipes.run_folder import artifacts_of
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 WORDS = ["river", "bridge", "harbour", "lantern", "meadow", "orchard"]
 

@@ -13,7 +13,7 @@ from hardneg.recipes.run_folder import ir_metadata, publish
 from hardneg.recipes.yaml_load import find_recipe
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.rerank import Rerank
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 CHECKLIST = {
     "schema-version": float,

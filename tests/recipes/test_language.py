@@ -13,7 +13,7 @@ from hardneg.cli.main import app
 from hardneg.recipes.language import expand, merge, preset_names
 from hardneg.recipes.load import check_recipe, load_recipe
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 
 HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"
 

@@ -14,7 +14,7 @@ from hardneg.recipes.estimate import Estimate, estimate, no_room
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.stages.shared.stage_spec import Sizes, encoding
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 BILLION = 1_000_000_000
 MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)

@@ -11,7 +11,7 @@ from hardneg.recipes.load import load_recipe
 from hardneg.recipes.needs import extras as needed
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import MissingDependency
+from hardneg.records import MissingDependency
 
 
 def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

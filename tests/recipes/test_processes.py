@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 TWO = [*TORCHRUN, "2"]
 SAME = ("start-index", "start-train", "static")

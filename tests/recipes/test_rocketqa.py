@@ -21,8 +21,8 @@ from hardneg.recipes.language import expand
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import Plan, make_plan
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.layout import DROPPED, NEGATIVES, RUN
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import DROPPED, NEGATIVES, RUN
+from hardneg.store import Artifact, Store
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,8 @@ from hardneg.recipes.load import Recipe, load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import maker, read_lock
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import DataError, HardnegError, ModelError
-from hardneg.records.layout import IR_METADATA, LOCK
-from hardneg.store.artifacts import Store
+from hardneg.records import IR_METADATA, LOCK, DataError, HardnegError, ModelError
+from hardneg.store import Store
 
 CHAINED = {
     "star-document": "star-passage",

@@ -10,8 +10,8 @@ from hardneg.cli.recipe import _content, plan_table
 from hardneg.recipes.estimate import estimate
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import RecipeError, UsageError
+from hardneg.store import Store
 
 SEEDED = {"star", "star-index", "star-test"}
 ONCE = ["dataset", "start-index", "start-test", "start-train", "static"]

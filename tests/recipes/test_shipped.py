@@ -22,7 +22,7 @@ from hardneg.recipes.yaml_load import (
     named_recipes,
     shipped_recipes,
 )
-from hardneg.store.digest import digest
+from hardneg.store import digest
 from hardneg.training.optimizers import schedule_factor
 
 OUTSIDE = {

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hardneg.recipes.language import apply_settings
 from hardneg.recipes.yaml_load import find_recipe, read_tree, shipped_recipes
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.records import HardnegError, RecipeError, UsageError
 
 
 def test_the_shipped_recipes_are_found():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardneg.records.languages import language_of
+from hardneg.records.text import language_of
 
 
 @pytest.mark.parametrize(

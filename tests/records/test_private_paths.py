@@ -2,7 +2,7 @@
 
 import pytest
 
-from hardneg.records.private_paths import dataset_name, without_paths
+from hardneg.records import dataset_name, without_paths
 
 
 @pytest.mark.parametrize(

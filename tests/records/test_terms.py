@@ -2,7 +2,7 @@
 
 from hardneg.datasets.held_out import half
 from hardneg.mining.filters import NearCopyFilter
-from hardneg.records.terms import term_spans, terms
+from hardneg.records.text import term_spans, terms
 from hardneg.stages.write_queries import Draft, kept
 
 

@@ -5,9 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from hardneg.records.errors import PluginError
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import complaint, counted
+from hardneg.records import PluginError, PluginSetting, complaint, counted
 from hardneg.registry import configure
 
 

@@ -12,9 +12,8 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import Recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import HardnegError, RecipeError
-from hardneg.records.layout import METRICS
-from hardneg.store.artifacts import Store
+from hardneg.records import METRICS, HardnegError, RecipeError
+from hardneg.store import Store
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from hardneg.stages.report import began_from, nearest_model, row_of
 
 

@@ -14,8 +14,8 @@ from hardneg.recipes.execute import Options, Outcome, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import RecipeError, UsageError
+from hardneg.store import Store
 
 ADORE = {
     "stage": "train-queries",

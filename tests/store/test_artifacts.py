@@ -8,10 +8,9 @@ import time
 
 import pytest
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, disk_errors
-from hardneg.store.atomic_write import aside
+from hardneg.records import ArtifactError, ClosedArtifact
+from hardneg.runtime import Silent
+from hardneg.store import MANIFEST, Artifact, Store, aside, check, disk_errors
 from hardneg.store.gc_roots import garbage, keep
 from tests.nfs_locks import as_nfs
 

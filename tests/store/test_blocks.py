@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.store.blocks import BlockResult, BlockStore, contiguous
 
 

@@ -9,10 +9,9 @@ import pytest
 from processes import launch
 
 from hardneg.recipes import execute
-from hardneg.runtime.distributed import barrier, join, world
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent, barrier, join, world
 from hardneg.stages.shared.context import Local, StageContext
-from hardneg.store.choices import choose, noted
+from hardneg.store import choose, noted
 
 
 def test_choices_are_noted_and_kept_to():

@@ -1,6 +1,6 @@
 import pytest
 
-from hardneg.store.digest import canonical, digest, tree_digest
+from hardneg.store import canonical, digest, tree_digest
 
 
 def test_the_order_of_keys_does_not_matter():

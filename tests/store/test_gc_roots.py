@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.records.errors import ArtifactError
-from hardneg.store.artifacts import Store
+from hardneg.records import ArtifactError
+from hardneg.store import Store
 from hardneg.store.gc_roots import begun, collect, files_of, garbage, keep, laid_out, record, strangers, unfinished
 
 KEY, OTHER = "ab" * 16, "cd" * 16

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 from pydantic import BaseModel, Field
 
-from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key, plugin_identity
+from hardneg.store import FREE, LATER, in_words_of_keys, options_in_key, plugin_identity
 from hardneg.training.options import RerankerOptions, TrainOptions
 
 ROOT = Path(__file__).parents[2]

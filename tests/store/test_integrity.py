@@ -12,10 +12,9 @@ from hardneg.cli.main import app
 from hardneg.recipes.execute import Options, Outcome, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ArtifactError
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, damage
-from hardneg.store.digest import digest
+from hardneg.records import ArtifactError
+from hardneg.runtime import Silent
+from hardneg.store import MANIFEST, Artifact, Store, check, damage, digest
 from hardneg.store.gc_roots import keep
 
 

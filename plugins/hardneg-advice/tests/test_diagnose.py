@@ -11,8 +11,8 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import DataError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import DataError, UsageError
+from hardneg.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.records import HardnegError, RecipeError, UsageError
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from hardneg_example.lengths import Lengths
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
+from hardneg.records import DataError, RankedList
 from hardneg.testing import AnalysisTests
 
 CORPUS = """\

@@ -11,11 +11,9 @@ from hardneg.formats.runs import write_run
 from hardneg.recipes.load import Recipe, load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import names
-from hardneg.records.errors import RecipeError
-from hardneg.records.layout import RUN
-from hardneg.records.types import PluginSetting, RankedList
+from hardneg.records import RUN, PluginSetting, RankedList, RecipeError
 from hardneg.registry import configure
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.testing import StageTests
 

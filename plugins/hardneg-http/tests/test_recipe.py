@@ -16,8 +16,8 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.needs import needs
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
+from hardneg.records import RecipeError
+from hardneg.store import Store
 
 
 @pytest.fixture

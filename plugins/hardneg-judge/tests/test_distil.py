@@ -14,7 +14,7 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "distil-listwise.yaml"
 _LISTED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)

@@ -14,8 +14,8 @@ from test_judge import CHAT, tree_of, written
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.layout import DROPPED, NEGATIVES
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import DROPPED, NEGATIVES
+from hardneg.store import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"
 IN_FLIGHT = 2

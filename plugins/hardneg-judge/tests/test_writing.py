@@ -19,7 +19,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"
 KILLS, IN_FLIGHT = 30, 2

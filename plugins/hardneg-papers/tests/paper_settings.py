@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hardneg.recipes.load import Recipe
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"
 HEAD = "| setting | published | here | why |"

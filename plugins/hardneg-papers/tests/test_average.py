@@ -14,8 +14,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ModelError, RecipeError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import ModelError, RecipeError, UsageError
+from hardneg.store import Store
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from hardneg_papers.installed_code import PyNames, PyNamesCollection
 
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.formats.answer_matching import has_answer
-from hardneg.records.types import Answers, Document, HasAnswers, Query
+from hardneg.records import Answers, Document, HasAnswers, Query
 from hardneg.testing import DatasetTests
 
 

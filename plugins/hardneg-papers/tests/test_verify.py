@@ -22,8 +22,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.recipes.yaml_load import shipped_recipes
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import LOCK, METRICS
+from hardneg.records import LOCK, METRICS, DataError, UsageError
 
 
 def test_the_half_width_is_that_of_a_prediction_interval() -> None:

@@ -16,7 +16,7 @@ from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import Plan, make_plan
 from hardneg.stages.shared.context import Engine, Local, StageContext
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 
 BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}
 

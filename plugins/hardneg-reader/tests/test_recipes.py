@@ -18,8 +18,8 @@ from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import RecipeError
+from hardneg.store import Artifact, Store
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 

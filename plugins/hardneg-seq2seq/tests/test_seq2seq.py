@@ -17,7 +17,7 @@ from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, con
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 from hardneg.testing import WriterTests
 
 TEXTS = ["the river ran by the old town for many years", "a sea", "12 towers", "the harbor of the island"]

@@ -23,11 +23,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, check_queries, merged_lists, one_ahead, vector_blocks
 from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.protocols import Searcher
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
-from hardneg.runtime.distributed import world
+from hardneg.records import Hits, UsageError
+from hardneg.runtime import Progress, Silent, Task, world
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent, Task
 
 _RESIDENT = 512 << 20  # bytes
 

@@ -4,8 +4,7 @@ from hardneg_papers.analyses.filters import Denoising, examples, shares
 
 from hardneg.analysis.inputs import Files
 from hardneg.formats.negatives import recorded, write_negatives
-from hardneg.records.errors import ArtifactError
-from hardneg.records.types import Drops, Negatives
+from hardneg.records import ArtifactError, Drops, Negatives
 
 TABLES = Denoising.model_construct()
 

@@ -10,9 +10,8 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.errors import ArtifactError
-from hardneg.records.types import Candidates, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, Candidates, RankedList
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import ArtifactInput
 from tests.stages.analyzed import analyze, content, context, made
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hardneg_papers.analyses.filters import Denoising, FalseNegativeRecall, false_negative_recall
 
-from hardneg.records.types import Candidates
+from hardneg.records import Candidates
 from tests.run_lists import ranked
 
 

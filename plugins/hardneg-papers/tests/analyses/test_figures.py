@@ -6,7 +6,7 @@ from hardneg_papers.analyses.projection import Projection
 from hardneg_papers.analyses.trainings import Drift, curves_of
 
 from hardneg.analysis.costs import Costs, costs
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 HISTORY = [
     {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},

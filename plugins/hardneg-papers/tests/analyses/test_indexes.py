@@ -4,8 +4,7 @@ from hardneg_papers.analyses.costs import IndexSizes, Latency, latency
 from pydantic import ValidationError
 
 from hardneg.analysis.inputs import Files, System
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
+from hardneg.records import Hits, UsageError
 from tests.analysis.in_memory import Memory
 
 

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 import pytest
 from hardneg_papers.analyses.costs import Operations, operations, totals
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 SEARCHED = {"queries": 50, "seconds": 1.0, "depth": 10}
 SEARCHED |= {"seconds of search: encode queries": 0.1, "seconds of search: search": 0.5}

@@ -4,7 +4,7 @@ from hardneg_papers.analyses.scores import ScoreTails, score_tails
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 from tests.analysis.in_memory import Memory
 
 

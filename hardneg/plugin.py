@@ -99,7 +99,7 @@ if TYPE_CHECKING:
     from hardneg.recipes.plan import make_plan
     from hardneg.recipes.run_folder import artifacts_of, read_lock
     from hardneg.recipes.yaml_load import as_yaml as recipe_text
-    from hardneg.records import RUN, EncodedRows, dataset_name, layout, without_paths, wording
+    from hardneg.records import RUN, EncodedRows, layout, wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -173,7 +173,7 @@ __all__ = [  # noqa: RUF022
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
     "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
-    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
+    "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
     "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
     "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
@@ -185,7 +185,7 @@ __all__ = [  # noqa: RUF022
     "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
+    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts",
     "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from hardneg.records.errors import *
 from hardneg.records.layout import *
-from hardneg.records.private_paths import *
 from hardneg.records.types import *
 from hardneg.records.wording import *
 

@@ -32,8 +32,6 @@ QUERY_TABLE = "queries.tsv"
 """Scores by query, beside a report."""
 LOCK = "recipe.lock.yaml"
 """In the folder of a finished recipe: its stages with every key."""
-IR_METADATA = "ir-metadata.yml"
-"""Beside it: platform, method, data and resources, under the name by which TIRA finds it beside a run."""
 
 # How many documents of a list are taken by default: an option's `depth` is one of these, or a number of its own.
 LIST_DEPTH = 100

@@ -13,7 +13,7 @@ from hardneg.recipes.load import Recipe, load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.recipes.run_folder import maker, read_lock
 from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records import IR_METADATA, LOCK, DataError, HardnegError, ModelError
+from hardneg.records import LOCK, DataError, HardnegError, ModelError
 from hardneg.store import Store
 
 CHAINED = {
@@ -45,8 +45,7 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    for name in (LOCK, IR_METADATA):
-        (tmp_path / name).write_text("\n".join(lines) + "\ntree: {}\n")
+    (tmp_path / LOCK).write_text("\n".join(lines) + "\ntree: {}\n")
     with pytest.raises(DataError, match="damaged: run the recipe again"):
         read(tmp_path)
 

@@ -23,9 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import Plan, find_recipe, load_recipe, make_plan
 from hardneg.stages.train_reranker import TrainReranker
 from hardneg.store import Artifact, Store
 

@@ -26,9 +26,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import Run, read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.records import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.report.figure import figure, lines, plain_axes
 from hardneg.store import Artifact, Store

@@ -93,12 +93,9 @@ if TYPE_CHECKING:
     from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
+    from hardneg.recipes import artifacts_of, check_recipe, make_plan, read_lock, recipe_tree
+    from hardneg.recipes import as_yaml as recipe_text
     from hardneg.recipes.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
-    from hardneg.recipes.language import recipe_tree
-    from hardneg.recipes.load import check_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.recipes.run_folder import artifacts_of, read_lock
-    from hardneg.recipes.yaml_load import as_yaml as recipe_text
     from hardneg.records import RUN, EncodedRows, layout, wording
     from hardneg.records.errors import (
         ArtifactError,

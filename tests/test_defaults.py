@@ -8,7 +8,7 @@ from functools import cache
 import house
 import yaml
 
-from hardneg.recipes.yaml_load import shipped_recipes
+from hardneg.recipes import shipped_recipes
 from hardneg.runtime import SEED
 
 PLUGINS = [(source, path) for source in house.PACKAGE.parent.glob("plugins/*/src") for path in source.rglob("*.py")]

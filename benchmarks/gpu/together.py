@@ -39,9 +39,7 @@ def _as_one(setting: Setting, devices: list[str]) -> Figures:
 
 def made(setting: Setting, device: str, name: str) -> dict[str, float]:
     """Each metric of every row of a recipe in which each verb has its turn."""
-    from hardneg.recipes.execute import Options, Watcher, execute
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import make_plan
+    from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 
     path = setting.folder / f"{name}-{os.environ.get('RANK', '')}.yaml"  # each process writes its own
     path.write_text(yaml.safe_dump(_tree(setting), sort_keys=False))

@@ -49,9 +49,7 @@ def why(
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import explain, make_plan
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import explain, find_recipe, load_recipe, make_plan
 
     plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
     for line in explain(plan.until(stage)[-1], open_store(store)):

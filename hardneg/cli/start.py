@@ -32,7 +32,7 @@ def start(
     from hardneg.cli.recipe import run as run_recipe
     from hardneg.functions.adhoc_recipe import planned_recipe
     from hardneg.functions.starting import Beginning, takes
-    from hardneg.recipes.estimate import estimate
+    from hardneg.recipes import estimate
 
     beginning = Beginning.of(folder, glob, model)
     (recipe, results), session = beginning.paths(output, run), opened(store, device)

@@ -106,7 +106,7 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
 
 def stages_of(run_folder: Path, store: "Store") -> Stages:
     """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
-    from hardneg.recipes.run_folder import artifacts_of
+    from hardneg.recipes import artifacts_of
 
     artifacts = artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}

@@ -87,7 +87,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     Raises:
         UsageError: one is none of these.
     """
-    from hardneg.recipes.yaml_load import parse_setting
+    from hardneg.recipes import parse_setting
 
     several = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else value
     settings = []

@@ -13,7 +13,7 @@ from hardneg.store import Artifact, Store, digest, file_digest, tree_digest
 
 if TYPE_CHECKING:
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hardneg.functions.mined import KnowsScores, MinedNegatives
     from hardneg.functions.run_argument import QueryVectors
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
@@ -140,7 +140,7 @@ def _mined(
 ) -> "MinedNegatives":
     from hardneg.functions.mined import mined_in
     from hardneg.functions.results import TextSource
-    from hardneg.recipes.run_folder import inputs_of
+    from hardneg.recipes import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
     source = TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])

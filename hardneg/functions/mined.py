@@ -18,7 +18,7 @@ from hardneg.store import Artifact
 if TYPE_CHECKING:
     from hardneg.functions.session import Session
     from hardneg.indexes.kernels.candidate_scoring import PositiveScores
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 

@@ -16,9 +16,7 @@ from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HT
 from hardneg.store import Artifact, Outputs, Target, Words
 
 if TYPE_CHECKING:
-    from hardneg.recipes.estimate import Estimate
-    from hardneg.recipes.needs import Need
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Estimate, Need, Plan
 
 
 def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
@@ -31,7 +29,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
     Raises:
         UsageError: there is no such recipe, or file.
     """
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe
 
     path = str(file_path(name, "name"))
     find_recipe(path)
@@ -68,7 +66,7 @@ class ChosenRecipe:
             RecipeError: the recipe has mistakes; all of them are told.
             HardnegError: the dataset or the model is not there.
         """
-        from hardneg.recipes.estimate import estimate
+        from hardneg.recipes import estimate
 
         session = Session.of(where)
         planned = self._planned(session)
@@ -84,7 +82,7 @@ class ChosenRecipe:
         Raises:
             ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
         """
-        from hardneg.recipes.needs import needs
+        from hardneg.recipes import needs
 
         problems, session = list[HardnegError](), Session.of(where)
         needed = tuple(needs(self._planned(session, problems)))
@@ -113,7 +111,7 @@ class ChosenRecipe:
         Raises:
             UsageError: the folder is read, or holds files of these names that are no run's.
         """
-        from hardneg.recipes.run_folder import COMMAND, default_folder, inputs_of, names, publish
+        from hardneg.recipes import COMMAND, default_folder, inputs_of, names, publish
 
         session = Session.of(where)
         plan = self._planned(session)

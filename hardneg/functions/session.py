@@ -21,8 +21,7 @@ from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
-    from hardneg.recipes.execute import Options, Outcome
-    from hardneg.recipes.plan import Plan, Step
+    from hardneg.recipes import Options, Outcome, Plan, Step
     from hardneg.records import Encoded
     from hardneg.stages.shared.context import Engine
 
@@ -113,7 +112,7 @@ class Session:
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
-        from hardneg.recipes.execute import Options
+        from hardneg.recipes import Options
         from hardneg.stages.shared.context import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
@@ -130,7 +129,7 @@ class Session:
 
     def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The same; of what was made before a failure `gc` keeps nothing."""
-        from hardneg.recipes.execute import Watcher, execute
+        from hardneg.recipes import Watcher, execute
 
         def begins(step: "Step") -> None:
             _log.info("%s: %s", step.name, step.verb)

@@ -13,7 +13,7 @@ from hardneg.records import LIST_DEPTH, RETURN_DEPTH, Judgement, Membership, Sid
 if TYPE_CHECKING:
     from hardneg.functions.results import WrittenQueries
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."

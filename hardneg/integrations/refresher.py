@@ -30,7 +30,7 @@ from hardneg.store import Artifact, digest, file_digest, link_file, replace_text
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 if TYPE_CHECKING:
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"

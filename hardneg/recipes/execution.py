@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.fields import Trait
-from hardneg.recipes.needs import check_packages
+from hardneg.recipes.lookahead import check_packages
 from hardneg.recipes.plan import Plan, Step, cached
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors

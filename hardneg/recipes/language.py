@@ -99,7 +99,7 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def named_recipes() -> list[str]:
-    """The names of all recipes: those of files that come with hardneg, then the installed functions; none is imported."""
+    """The names of all recipes: those of files that come with hardneg, then the installed functions."""
     return list(dict.fromkeys([*shipped_recipes(), *sorted(point.name for point in entry_points("recipes"))]))
 
 
@@ -272,6 +272,21 @@ def preset_names(source: Path | RecipeFunction) -> list[str]:
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
+def default_folder(recipe: str, preset: str) -> Path:
+    """The run folder of a recipe by default."""
+    return Path("runs") / "-".join(filter(None, [recipe, preset]))
+
+
+def maker(folder: str) -> str | None:
+    """The command that makes `folder`, in a shipped recipe's default run folder; None where none does."""
+    parts = Path(folder).parts
+    for recipe in named_recipes() if len(parts) > 2 else ():
+        for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
+            if parts[:2] == default_folder(recipe, preset).parts:
+                return f"hardneg recipe run {recipe} --preset {preset}"
+    return None
+
+
 def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """`base` with `changes` laid over it, mapping by mapping.
 
@@ -354,8 +369,8 @@ def _laid(file: _File, preset: str | None) -> Expanded:
     """The tree of a file over that of the recipe which it extends, both in a preset."""
     base, problems, below = dict[str, Any](), list[str](), file.below or (preset if preset in file.inherited else None)
     if file.parent is not None:
-        of_function = isinstance(file.parent, RecipeFunction)
-        base, _, problems = _called(file.parent, below, ()) if of_function else _laid(file.parent, below)
+        above = file.parent
+        base, _, problems = _laid(above, below) if isinstance(above, _File) else _called(above, below, ())
         problems = [f"{EXTENDS}: {problem}" for problem in problems]
     own = {key: value for key, value in file.tree.items() if key not in (EXTENDS, PRESETS)}
     chosen = preset or ("demo" if "demo" in file.presets else "")
@@ -373,8 +388,9 @@ def _laid(file: _File, preset: str | None) -> Expanded:
 
 def _no_preset(chosen: str, names: Sequence[str]) -> str:
     """Why a preset cannot be chosen; empty where it can, or none is."""
-    there = ", ".join(names) or "none"
-    return "" if chosen in ("", *names) else f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {there}"
+    if chosen in ("", *names):
+        return ""
+    return f"{PRESETS}: no preset {chosen!r}{suggestion(chosen, names)}; there are: {', '.join(names) or 'none'}"
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

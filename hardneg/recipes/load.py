@@ -11,9 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipes.language import EXTENDS, PRESETS, expand
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
 from hardneg.recipes.seed_copies import Seeds, over_seeds, seed_problems
-from hardneg.recipes.yaml_load import NAME, NAME_RULE, RecipeFunction
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, not_numbers, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED

@@ -9,8 +9,8 @@ from typing import Any
 
 from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
+from hardneg.recipes.language import maker
 from hardneg.recipes.load import Recipe
-from hardneg.recipes.run_folder import maker
 from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.stages.shared.stage_spec import StageSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from hardneg.fields import Name, Reference, marked_fields
-from hardneg.recipes.yaml_load import NAME
+from hardneg.recipes.language import NAME
 from hardneg.records import RecipeError, counted, suggestion
 from hardneg.stages.shared.seeded import SeededStages
 from hardneg.stages.shared.stage_spec import StageSpec

@@ -5,7 +5,7 @@ import json
 from command_line import hardneg
 from recipes.recipes import small_collection
 
-from hardneg.recipes.yaml_load import named_recipes
+from hardneg.recipes import named_recipes
 from hardneg.registry import list_plugins
 from hardneg.store import Store
 

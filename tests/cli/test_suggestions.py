@@ -3,7 +3,7 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipes.language import apply_settings
+from hardneg.recipes import apply_settings
 from hardneg.records import RecipeError, UsageError, suggestion
 
 

@@ -11,10 +11,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
 from hardneg.store import Store
 
 DIED = 9

@@ -11,8 +11,7 @@ from recipes.recipes import plan_in
 
 from hardneg.formats.runs import read_run
 from hardneg.integrations.pyserini import openings
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Watcher, execute, publish
 from hardneg.store import Store
 from tests.tiny import tiny_encoder
 

@@ -12,7 +12,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.mining.lists_of_file import LABEL, ListsOfFile
 from hardneg.mining.miners.ranks import TopK
-from hardneg.recipes.load import check_recipe
+from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RecipeError
 from hardneg.runtime import Silent
 from hardneg.stages.mine import Mine

@@ -10,9 +10,7 @@ from tiny import tiny_static
 
 import hardneg as hn
 from hardneg.datasets.documents import Documents
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, Step, make_plan
+from hardneg.recipes import Options, Plan, Step, Watcher, execute, load_recipe, make_plan
 from hardneg.records import DataError
 from hardneg.store import Content, Store, file_digest
 

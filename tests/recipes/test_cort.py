@@ -6,9 +6,7 @@ import importlib.util
 import pytest
 from recipes.recipes import NEEDS_PAPERS
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe, load_recipe, make_plan
 from hardneg.records import RecipeError
 from hardneg.registry import KINDS
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from recipes.recipes import NEEDS_PAPERS, with_a_paper_preset
 
-from hardneg.recipes.language import expand
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import expand, find_recipe
 
 pytestmark = NEEDS_PAPERS
 

@@ -5,10 +5,7 @@ import pytest
 import yaml
 from recipes.recipes import artifacts_of, small_collection, small_tree, write_recipe
 
-from hardneg.recipes.execute import Options, Watcher, execute, usage
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish, usage
 from hardneg.records import ArtifactError, HardnegError
 from hardneg.runtime import Silent
 from hardneg.store import Store

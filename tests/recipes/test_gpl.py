@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 from hardneg.cli.main import app
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.recipes.language import recipe_tree
-from hardneg.recipes.run_folder import artifacts_of
+from hardneg.recipes import artifacts_of, recipe_tree
 from hardneg.store import Store
 
 WORDS = ["river", "bridge", "harbour", "lantern", "meadow", "orchard"]

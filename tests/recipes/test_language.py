@@ -10,9 +10,7 @@ from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.language import expand, merge, preset_names
-from hardneg.recipes.load import check_recipe, load_recipe
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import check_recipe, expand, find_recipe, load_recipe, merge, preset_names
 from hardneg.records import RecipeError
 
 HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"

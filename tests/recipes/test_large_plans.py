@@ -10,9 +10,7 @@ from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec
 from hardneg.indexes.backends.compressed import IvfPq
 from hardneg.indexes.backends.product import OpqPq, Pq
-from hardneg.recipes.estimate import Estimate, estimate, no_room
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Estimate, estimate, load_recipe, make_plan, no_room
 from hardneg.stages.shared.stage_spec import Sizes, encoding
 from hardneg.store import Store
 

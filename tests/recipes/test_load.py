@@ -3,7 +3,7 @@ from recipes.recipes import recipe_in, small_tree, write_recipe
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.segments import Segments
-from hardneg.recipes.load import load_recipe
+from hardneg.recipes import load_recipe
 from hardneg.records import RecipeError
 
 

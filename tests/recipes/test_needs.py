@@ -152,7 +152,7 @@ def test_a_plan_tells_what_is_missing_without_the_network(tmp_path: Path, monkey
     found = importlib.util.find_spec
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "hardneg.recipes.needs.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
+        "hardneg.recipes.lookahead.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
     )
     arguments = ["recipe", "plan", "dpr-nq", "-p", "paper", "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200"})

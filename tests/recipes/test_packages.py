@@ -7,16 +7,14 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.needs import extras as needed
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe, load_recipe, make_plan
+from hardneg.recipes.lookahead import extras as needed
 from hardneg.records import MissingDependency
 
 
 def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("hardneg.recipes.needs.find_spec", lambda name: name != "pyserini" or None)
+    monkeypatch.setattr("hardneg.recipes.lookahead.find_spec", lambda name: name != "pyserini" or None)
     line = 'before it can run: pyserini not installed: pip install "hardneg[lucene]"'
     store = ["--store", str(tmp_path / "store")]
     assert line in CliRunner().invoke(app, ["recipe", "plan", "star-passage", *store]).output

@@ -8,11 +8,9 @@ from tiny import tiny_encoder
 from hardneg.encoders.open.contract import Shape
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipes import estimate, explain, load_recipe, make_plan, networks, plan_sizes, step_sizes
 from hardneg.recipes import plan as planning
-from hardneg.recipes.estimate import estimate, networks, plan_sizes, step_sizes
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import explain, make_plan
+from hardneg.recipes.execution import Options, Watcher, execute
 from hardneg.records import HardnegError, RecipeError, UsageError
 from hardneg.stages.shared.stage_spec import Sizes
 from hardneg.store import Store

@@ -14,8 +14,7 @@ from processes import TORCHRUN
 from recipes.recipes import large_collection, small_tree, write_recipe
 from waiting import wait_until
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import load_recipe, make_plan
 from hardneg.store import Store
 
 TWO = [*TORCHRUN, "2"]

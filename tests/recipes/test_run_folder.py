@@ -8,11 +8,8 @@ from recipes.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_par
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipes import Recipe, find_recipe, load_recipe, make_plan, maker, read_lock
 from hardneg.recipes.laid_indexes import laid_indexes
-from hardneg.recipes.load import Recipe, load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import maker, read_lock
-from hardneg.recipes.yaml_load import find_recipe
 from hardneg.records import LOCK, DataError, HardnegError, ModelError
 from hardneg.store import Store
 

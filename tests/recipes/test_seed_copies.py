@@ -7,9 +7,7 @@ from recipes.recipes import recipe_in, small_collection, small_tree
 from tiny import tiny_encoder
 
 from hardneg.cli.recipe import _content, plan_table
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, estimate, execute, make_plan
 from hardneg.records import RecipeError, UsageError
 from hardneg.store import Store
 

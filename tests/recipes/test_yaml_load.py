@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.recipes.language import apply_settings
-from hardneg.recipes.yaml_load import find_recipe, read_tree, shipped_recipes
+from hardneg.recipes import apply_settings, find_recipe, read_tree, shipped_recipes
 from hardneg.records import HardnegError, RecipeError, UsageError
 
 
@@ -50,14 +49,6 @@ def test_settings_reach_into_short_forms():
     assert problems == ["set bad: must be of the form path.to.key=value"]
     assert tree["stages"]["s"] == {"loss": "star"}
 
-
-def test_a_setting_that_would_replace_an_earlier_one_is_refused():
-    tree = {"dataset": "beir:x", "stages": {"s": {"depth": 1}}}
-    changed, problems = apply_settings(tree, ["dataset=pydocs", "dataset.seed=2", "stages.s.depth=2"])
-    assert changed["dataset"] == {"name": "pydocs", "seed": 2} and not problems
-    settings = ["dataset.seed=2", "dataset=pydocs", "stages.s.depth=2", "stages.s.depth=3"]
-    (problem,) = apply_settings(tree, settings)[1]
-    assert problem == "set dataset: would replace dataset.seed=2, which stands before it: give it first"
 
 
 def test_a_mapping_may_take_the_keys_of_another(tmp_path):

@@ -7,8 +7,7 @@ import pytest
 from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.needs import needs
+from hardneg.recipes import estimate, needs
 from hardneg.records import RUN, RecipeError
 from hardneg.stages.train import Train
 from hardneg.store import Store

@@ -34,9 +34,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.candidate_scoring import fill_from_model
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.records import Negatives, RecipeError
 from hardneg.store import Artifact, Store
 from tests.run_lists import doc_lists, score_lists

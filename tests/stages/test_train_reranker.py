@@ -14,9 +14,7 @@ from sentence_transformers import CrossEncoder as Published
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import read_run
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Watcher, estimate, execute, publish
 from hardneg.records import RecipeError, UsageError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.store import Store

@@ -11,10 +11,7 @@ from hardneg.datasets.passage_writers import Heading
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
 from hardneg.records import DataError, RecipeError
 from hardneg.stages.write_queries import COPIES, _Writing
 from hardneg.store import Store

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from processes import launch
 
-from hardneg.recipes import execute
+from hardneg.recipes import execution as execute
 from hardneg.runtime import Silent, barrier, join, world
 from hardneg.stages.shared.context import Local, StageContext
 from hardneg.store import choose, noted

@@ -9,9 +9,7 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.execute import Options, Outcome, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Outcome, Watcher, execute, load_recipe, make_plan
 from hardneg.records import ArtifactError
 from hardneg.runtime import Silent
 from hardneg.store import MANIFEST, Artifact, Store, check, damage, digest

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.recipes.load import load_recipe
+from hardneg.recipes import load_recipe
 from hardneg.records import HardnegError, RecipeError, UsageError
 
 

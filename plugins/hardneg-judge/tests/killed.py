@@ -3,9 +3,7 @@
 import sys
 from pathlib import Path
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.store import Store
 
 if __name__ == "__main__":

@@ -16,9 +16,7 @@ from tiny_bert import tiny_bert
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.recipes.seed_copies import with_references
 from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from hardneg.recipes.load import Recipe
+from hardneg.recipes import Recipe
 from hardneg.records import PluginSetting
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"

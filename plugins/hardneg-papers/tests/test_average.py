@@ -11,9 +11,7 @@ from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.records import ModelError, RecipeError, UsageError
 from hardneg.store import Store
 

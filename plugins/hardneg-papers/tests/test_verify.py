@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.recipes.yaml_load import shipped_recipes
+from hardneg.recipes import shipped_recipes
 from hardneg.records import LOCK, METRICS, DataError, UsageError
 
 

@@ -14,9 +14,7 @@ from hardneg_seq2seq.generation import Drawn
 from hardneg_seq2seq.writer import Seq2seq
 
 from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.store import Store
 from hardneg.testing import WriterTests
 

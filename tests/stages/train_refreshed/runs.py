@@ -6,9 +6,7 @@ from typing import Any
 
 from noted import Notes
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.store import Artifact, Store
 
 

@@ -3,10 +3,7 @@
 import pytest
 from stages.train_refreshed.runs import make
 
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
 from hardneg.records import RecipeError
 from hardneg.store import Store
 

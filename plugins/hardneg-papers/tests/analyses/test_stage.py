@@ -3,10 +3,7 @@ import json
 import pytest
 from recipes.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
 from hardneg.records import UsageError
 from hardneg.stages.shared.context import ArtifactInput
 from hardneg.store import Store

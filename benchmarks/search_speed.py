@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--without-pyserini", action="store_true")
     options = parser.parse_args()
     if options.plain:
-        exact.faster_search = lambda: None  # type: ignore[attr-defined]
+        exact.faster = lambda name: None  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         vectors = prepare(Path(folder), options.documents)
         queries = unit(np.random.default_rng(1).standard_normal((options.queries, DIMENSION), dtype=np.float32))

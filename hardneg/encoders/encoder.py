@@ -24,7 +24,6 @@ from hardneg.encoders.representation import Representation, check_different, fir
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, typed
-from hardneg.faster import Packing
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
 from hardneg.records import Encoded, ModelError
@@ -253,7 +252,7 @@ class Inference:
     tokens: Callable[[Sequence[str]], Tokens | SegmentTokens]
     budget: Budget
     joins: bool
-    packing: Packing | None = None
+    packing: Any = None
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":

@@ -1,6 +1,5 @@
 """A recipe becomes steps in order, each with the key that its content decides."""
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -98,7 +97,7 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
-    content = of_start.digest(lambda: _model_digest(recipe)) if used else "not used"
+    content = of_start.digest(partial(_model_digest, recipe)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
@@ -150,24 +149,15 @@ def explain(step: Step, store: Store) -> list[str]:
     """Why a step would run, or what its artifact is: compared with the most like artifact of the same stage."""
     if cached(step, store):
         return [f"{step.name}: in the store as {step.key}; nothing that may change its result has changed"]
-    others = [item for item in store.artifacts() if isinstance(item, Artifact) and item.origin["stage"] == step.verb]
+    wanted, others = dict(flat(step.origin)), dict[str, dict[str, Any]]()
+    for item in store.artifacts():
+        if isinstance(item, Artifact) and item.origin["stage"] == step.verb:
+            others[item.key] = dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
-    wanted = dict(flat(step.origin))
-
-    def origin(item: Artifact) -> dict[str, Any]:
-        """What its key is of: all but the name of its stage."""
-        return dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
-
-    def likeness(item: Artifact) -> float:
-        there = origin(item)
-        same = sum(1 for path in wanted if wanted[path] == there.get(path))
-        return same + difflib.SequenceMatcher(None, str(sorted(wanted)), str(sorted(there))).quick_ratio()
-
-    nearest = max(others, key=likeness)
-    there = origin(nearest)
-    lines.append(f"the most like artifact of stage {step.verb} is {nearest.key}; it differs in:")
+    nearest, there = max(others.items(), key=lambda other: sum(wanted[path] == other[1].get(path) for path in wanted))
+    lines.append(f"the most like artifact of stage {step.verb} is {nearest}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):
             lines.append(f"  {path}: {there.get(path, 'not there')!r} then, {wanted.get(path, 'not there')!r} now")
@@ -211,7 +201,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; refuses one that is to score with a head that nobody has trained."""
+    """The digest of a reranker's content; refuses one that is to score with an untrained head."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()

@@ -221,6 +221,6 @@ class _Candidates:
 def test_a_package_names_candidates_and_what_it_gives_up_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = np.random.default_rng(0)
     vectors, queries = (draws.integers(-3, 4, (size, 4)).astype(np.float32) for size in (100, 20))
-    monkeypatch.setattr(exact, "faster_search", _Package)
+    monkeypatch.setattr(exact, "faster", lambda name: _Package())
     for k in (7, 8):
         assert _same(search_exact(vectors, queries, k, ExactOptions(device="cpu")), _naive(vectors, queries, k))

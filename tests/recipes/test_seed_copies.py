@@ -56,11 +56,6 @@ def test_a_copy_has_the_key_of_the_same_seed_written_by_hand(tmp_path, tree):
     assert seeded["scores"] != by_hand["scores"]
 
 
-def test_one_seed_alone_is_that_seed_by_hand(tmp_path, tree):
-    seeded, by_hand = keys(tmp_path, tree, "seeds=[7]"), keys(tmp_path, tree, "stages.star.options.seed=7")
-    assert {name.removesuffix("-seed-7"): key for name, key in seeded.items()} == by_hand
-
-
 def test_another_seed_adds_its_own_steps_and_makes_the_tables_again(tmp_path, tree):
     two, three = keys(tmp_path, tree, "seeds=[1,2]"), keys(tmp_path, tree, "seeds=[1,2,3]")
     changed = {name for name in three if three[name] != two.get(name)}

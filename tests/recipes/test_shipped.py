@@ -60,38 +60,6 @@ def test_it_says_how_to_run_it_and_where_it_comes_from(name: str):
 
 
 @NEEDS_PAPERS
-@pytest.mark.parametrize("preset", ["demo", "paper"])
-@pytest.mark.parametrize("name", ["star", "rand-neg", "inbatch-neg", "bm25-neg"])
-def test_the_table_shares_each_methods_steps(name: str, preset: str, keys: dict[tuple[str, str], dict[str, str]]):
-    """Whoever has run one method has its rows of the table in the store."""
-    whole = keys["star-adore-table2", preset]
-    own = keys[f"adore-{name}-passage", preset]
-    same = "small" if (name, preset) == ("star", "demo") else preset
-    assert own[name] == whole[name] == keys[f"{name}-passage", same][name]
-    assert own[f"adore-{name}-test"] == whole[f"adore-{name}-test"]
-
-
-@NEEDS_PAPERS
-@pytest.mark.parametrize("preset", ["demo", "paper"])
-def test_ances_table_shares_each_methods_steps(preset: str, keys: dict[tuple[str, str], dict[str, str]]):
-    whole = keys["ance-table1", preset]
-    methods = [name.removesuffix("-rerank") for name in whole if name.startswith("ance-") and name.endswith("-rerank")]
-    assert len(methods) == 8
-    for name in methods:
-        own = keys[f"{name}-passage", preset]
-        assert all(own[step] == whole[step] for step in (name, f"{name}-test", f"{name}-rerank"))
-    shared = "start-test" if preset == "demo" else "bm25-dev"
-    assert whole[shared] == keys["ance-bm25-passage", preset][shared]
-
-
-@NEEDS_PAPERS
-def test_ances_baselines_share_what_the_others_have_made(keys: dict[tuple[str, str], dict[str, str]]):
-    demo = keys["ance-table1", "demo"]
-    for step, name in {"start-index": "bm25", "bm25-train": "bm25-neg", "random-negatives": "rand-neg"}.items():
-        assert demo[step] == keys[f"{name}-passage", "demo"][step]
-
-
-@NEEDS_PAPERS
 def test_bm25_neg_is_the_model_that_star_begins_with_in_the_paper(keys: dict[tuple[str, str], dict[str, str]]):
     assert keys["star-passage", "paper"]["warm-up"] == keys["bm25-neg-passage", "paper"]["bm25-neg"]
 

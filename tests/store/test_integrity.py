@@ -39,13 +39,6 @@ def found(store: Store) -> dict[str, Any]:
     return {item.key: item for item in check(store, Silent())}
 
 
-def test_what_is_whole_is_told_so(tmp_path: Path) -> None:
-    artifact = make(Store(tmp_path))
-    (Store(tmp_path).workspace("ef" * 16) / "half").touch()
-    (item,) = found(Store(tmp_path)).values()
-    assert (item.key, item.stage, item.size, item.problem, item.size_only) == (artifact.key, "bm25", 5, "", False)
-
-
 @pytest.mark.parametrize(
     ("harm", "problem"),
     [

@@ -1,4 +1,3 @@
-import pytest
 from hardneg_papers.analyses.costs import IndexSizes
 from hardneg_papers.analyses.errors import Errors, distribution
 from hardneg_papers.analyses.evaluations import Ablation, Matrix
@@ -6,7 +5,6 @@ from hardneg_papers.analyses.projection import Projection
 from hardneg_papers.analyses.trainings import Drift, curves_of
 
 from hardneg.analysis.costs import Costs, costs
-from hardneg.records import UsageError
 
 HISTORY = [
     {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},
@@ -66,16 +64,3 @@ def test_every_figure_is_written_as_png_and_svg_with_labels_and_equal_numbers_gi
     assert all(words in heatmap for words in (">0.2470<", ">–<", ">trained<", ">searched<", ">flat<"))
     assert ">9.22<" in (tmp_path / "one" / "sizes.svg").read_text()
     assert ">0.00 without y<" in (tmp_path / "one" / "costs.svg").read_text()
-
-
-def test_more_than_three_panels_stand_in_rows(tmp_path):
-    from matplotlib.image import imread
-
-    Errors.model_construct().draw({str(i): spread(0, 3) for i in range(8)}, [tmp_path / "eight.png"])
-    height, width, _ = imread(tmp_path / "eight.png").shape
-    assert (width, height) == (3 * 690, 3 * 480)
-
-
-def test_a_name_without_a_known_ending_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"ends in \.png, \.svg, \.pdf"):
-        Drift.model_construct().draw({}, [tmp_path / "x.bmp"])

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.costs import IndexSizes, Latency, latency
+from hardneg_papers.analyses.costs import IndexSizes, Latency, latency, operations, totals
 from pydantic import ValidationError
 
 from hardneg.analysis.inputs import Files, System
 from hardneg.records import Hits, UsageError
-from tests.analysis.in_memory import Memory
 
 
 class Slow:
@@ -39,28 +38,6 @@ def test_one_query_is_timed_alone_and_among_all(monkeypatch):
     assert found["batch"] == pytest.approx({"encode": 2.0, "search": 0.5, "total": 2.5})
 
 
-class Asked(Memory):
-    def system(self, index, model):
-        return Slow().system()
-
-    def queries(self, split):
-        return {f"q{number}": f"text {number}" for number in range(self.count)}
-
-
-def test_the_table_and_the_figure_have_both_ways(tmp_path):
-    asked = Latency.model_validate({"indexes": {"ANCE": "i"}, "sample": 3})
-    inputs = Asked(asked, {})
-    object.__setattr__(inputs, "count", 5)
-    found = asked.measure(inputs)
-    assert found["queries"] == 3 and "Measured on: cpu" in asked.explain(found)
-    assert [row[:2] for row in asked.table(found).rows] == [["ANCE", "one query"], ["ANCE", "one of 3 at once"]]
-    asked.draw(found, [tmp_path / "l.svg"])
-    assert ">ANCE, one query<" in (tmp_path / "l.svg").read_text()
-    object.__setattr__(inputs, "count", 0)
-    with pytest.raises(UsageError, match="queries: there are none in split test"):
-        asked.measure(inputs)
-
-
 def test_models_go_with_the_indexes():
     with pytest.raises(ValidationError, match="no index is labelled b"):
         Latency.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}})
@@ -84,3 +61,56 @@ def test_bytes_a_vector_and_the_ratio_to_the_first_index(tmp_path):
         (4, 16, 0.2),
         (0, 5, 5 / 320),
     ]
+
+
+SEARCHED = {"queries": 50, "seconds": 1.0, "depth": 10}
+SEARCHED |= {"seconds of search: encode queries": 0.1, "seconds of search: search": 0.5}
+TRAINED = {"steps": 10, "seconds": 40.0, "seconds of inference: encode": 8.0}
+REFRESHED = {**TRAINED, "waiting's part of the time": 0.25, "refreshes made": 2}
+REFRESHED |= {"documents encoded": 4000, "queries searched": 100}
+REFRESHED |= {f"seconds of inference: {name}": seconds for name, seconds in (("queries", 1.0), ("search", 0.5))}
+STAGES = {
+    "encoding": ("index", {"passages": 2000, "seconds": 9.0}),
+    "search": ("run", SEARCHED),
+    "training": ("model", {**TRAINED, "refreshes made": 4, "mean lag": 2.0}),
+    "refreshed": ("model", {**REFRESHED, "seconds of inference: write": 0.5}),
+    "mining": ("negatives", {"queries": 50}),
+    "empty": ("run", {"queries": 0, "seconds": 1.0}),
+}
+
+
+def found():
+    return operations(STAGES)
+
+
+def test_the_time_of_a_stage_is_divided_by_what_it_went_through():
+    assert [(row["operation"], row["online"], row["milliseconds"], row["unit"]) for row in found()] == [
+        ("encoding", False, 4.5, "document"),
+        ("search", True, 20.0, "query"),
+        ("search: encode queries", True, 2.0, "query"),
+        ("search: search", True, 10.0, "query"),
+        ("training", False, 4000.0, "step"),
+        ("training: encode", False, 2000.0, "refresh"),
+        ("training: making negatives", False, 800.0, "step"),
+        ("refreshed", False, 4000.0, "step"),
+        ("refreshed: steps", False, 3000.0, "step"),
+        ("refreshed: encode", False, 2.0, "document"),
+        ("refreshed: queries", False, 10.0, "query"),
+        ("refreshed: search", False, 5.0, "query"),
+        ("refreshed: write", False, 5.0, "query"),
+        ("refreshed: making negatives", False, 1000.0, "step"),
+        ("mining", False, None, "query"),
+        ("empty", True, None, "query"),
+    ]
+
+
+def test_totals_sum_what_one_unit_takes():
+    named = {"dense": ["search: encode queries", "search: search"], "all": ["search", "mining"]}
+    dense, unknown = totals(operations(STAGES), named)
+    assert tuple(dense[name] for name in ("operation", "online", "unit", "count")) == ("dense", True, "query", 50)
+    assert dense["milliseconds"] == pytest.approx(2.0 + 10.0)
+    assert unknown["milliseconds"] is None and not unknown["online"]
+    with pytest.raises(UsageError, match="x: no operation 'serch'; did you mean 'search'"):
+        totals(operations(STAGES), {"x": ["serch"]})
+    with pytest.raises(UsageError, match="x: a query and a document cannot be summed"):
+        totals(operations(STAGES), {"x": ["search", "encoding"]})

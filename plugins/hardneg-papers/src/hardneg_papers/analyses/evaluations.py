@@ -267,7 +267,9 @@ def _tests(
     for system in (name for name in tables if name != baseline):
         shared = any({test.system, test.baseline} == {system, baseline} for test in tested)
         pairs = zip(tables[system], tables[baseline], strict=True)
-        spread = hn.spread_over_collections([[one - other] if shared else [one, other] for one, other in pairs], queries)
+        spread = hn.spread_over_collections(
+            [[one - other] if shared else [one, other] for one, other in pairs], queries
+        )
         interval = [spread.interval.low, spread.interval.high] if spread.interval else None
         facts = {"system": system, "difference": spread.mean, "interval": interval}
         results.append({**facts, "p": spread.p, "seed_p": spread.seed_p})

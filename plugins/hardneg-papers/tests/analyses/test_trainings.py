@@ -1,5 +1,3 @@
-from xml.etree import ElementTree
-
 from hardneg_papers.analyses.trainings import Gradients, Refreshes
 
 NORMS = [
@@ -45,7 +43,6 @@ def test_a_refresh_is_where_a_step_uses_other_negatives_than_the_one_before():
     assert found["steps"] == 5
     assert found["refreshes"] == [(3, 3), (4, 4)]
     assert found["lag"] == {"mean": 2.6, "largest": 5}
-    assert found["kept"] == [(3, 0.1), (4, 0.25)]
     assert found["curves"]["loss"] == [(1, 4), (2, 3), (3, 2), (4, 5), (5, 1)]
     assert found["curves"]["ndcg@10"] == [(2, 0.5), (4, 0.3), (5, 0.6)]
     assert found["falls"] == {"ndcg@10": 0.2}
@@ -58,20 +55,10 @@ def test_the_first_refresh_after_a_start_on_other_negatives_is_one():
 
 def test_a_history_without_refreshes_has_its_curves_alone_and_one_without_a_loss_nothing():
     found = Refreshes.of_history([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])
-    assert (found["refreshes"], found["lag"], found["kept"], found["falls"]) == ([], None, [], {})
+    assert (found["refreshes"], found["lag"], found["falls"]) == ([], None, {})
     assert Refreshes.of_history([{"step": 1, "dev": {"mrr@10": 0.1}}]) == {}
 
 
 def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
     found = Refreshes.of_history([{"step": step, "loss": float(step)} for step in range(1, 26)])
     assert found["loss"] == 24.5
-
-
-LONG = [
-    {"step": step, "loss": 1 / step, "gradient_norms": {"bottom": 0.01 * step, "middle": 1.0, "top": 30.0 / step}}
-    for step in range(1, 31)
-]
-
-
-def words(path):
-    return [text.text for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]

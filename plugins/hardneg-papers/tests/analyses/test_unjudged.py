@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-from hardneg_papers.analyses.runs import Unjudged, unjudged_rates
-from hardneg_papers.analyses.scores import ScoreTails, score_tails
+from hardneg_papers.analyses.runs import ScoreTails, Unjudged, score_tails, unjudged_rates
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, ClassVar
 
@@ -40,6 +39,7 @@ class Operations(hn.Analysis):
     )
     paper = "ANCE, Table 5"
     asks = ("stages",)
+    drawn = slice(2, 3)
 
     stages: Annotated[dict[hn.Name, hn.Name], hn.Reference(tuple(_UNITS)), hn.Option("stage")] = Field(
         min_length=1, description="One to show; by default all but those that evaluate."
@@ -62,36 +62,16 @@ class Operations(hn.Analysis):
             raise hn.UsageError(f"{inputs.location('totals')}: {error}") from None
 
     def table(self, results: Any) -> hn.Table:
-        rows = [
-            [
-                row["operation"],
-                "online" if row["online"] else "offline",
-                "unknown" if row["seconds"] is None else f"{row['seconds']:,.1f}",
-                f"{row['count']:,}",
-                _words(row),
-            ]
-            for row in results
-        ]
+        rows = []
+        for row in results:
+            when, seconds = "online" if row["online"] else "offline", row["seconds"]
+            each, unit = row["milliseconds"], row["unit"]
+            time_each = "unknown" if each is None else f"{each:.3g} ms a {unit}"
+            if each is not None and each >= 1000:
+                time_each = f"{each / 1000:.3g} s a {unit}"
+            known = "unknown" if seconds is None else f"{seconds:,.1f}"
+            rows.append([row["operation"], when, known, f"{row['count']:,}", time_each])
         return hn.Table(("operation", "when", "seconds", "units", "time a unit"), rows)
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One bar an operation of known time, on a logarithmic axis."""
-        known = {row["operation"]: row for row in results if row["milliseconds"]}
-        with hn.figures.figure(paths, 1, width=hn.figures.bar_width(len(known))) as (axes,):
-            values = {name: row["milliseconds"] for name, row in known.items()}
-            hn.figures.bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
-            if known:
-                axes.set_yscale("log")
-                axes.yaxis.set_major_formatter("{x:,g}")
-            hn.figures.plain_axes(axes, "time of one unit", "", "milliseconds")
-
-
-def _words(row: Mapping[str, Any]) -> str:
-    """The time of one unit, with its name."""
-    each = row["milliseconds"]
-    if each is None:
-        return "unknown"
-    return f"{each / 1000:.3g} s a {row['unit']}" if each >= 1000 else f"{each:.3g} ms a {row['unit']}"
 
 
 def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> Row:

@@ -63,17 +63,18 @@ class Denoising(hn.Analysis):
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
         """The shares; and, where there are examples, a row a query: its positive, what was dropped, what was kept."""
-        rows = [
-            [
-                case["filter"],
-                f"{case['query_id']} {case['text']}".strip(),
-                _document(case["positive"]),
-                f"{case['dropped']['score']:.4g}",
-                _document(case["dropped"]),
-                _document(case["kept"]),
-            ]
-            for case in results["examples"]
-        ]
+
+        def words(shown: Mapping[str, Any] | None) -> str:
+            if shown is None:
+                return "–"
+            rank = f"rank {shown['rank']} " if shown.get("rank") else ""
+            return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
+
+        rows = []
+        for case in results["examples"]:
+            asked, score = f"{case['query_id']} {case['text']}".strip(), f"{case['dropped']['score']:.4g}"
+            row = [case["filter"], asked, words(case["positive"]), score]
+            rows.append([*row, words(case["dropped"]), words(case["kept"])])
         columns = ("filter", "query", "known positive", "score", "dropped", "first negative")
         return [self.table(results), *([hn.Table(columns, rows, 3)] if rows else [])]
 
@@ -106,13 +107,6 @@ class Denoising(hn.Analysis):
             hn.figures.lines(axes, series)
             hn.figures.plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
             axes.set_ylim(bottom=0)
-
-
-def _document(shown: Mapping[str, Any] | None) -> str:
-    if shown is None:
-        return "–"
-    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
-    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
 
 
 def shares(dropped: Path) -> dict[str, Any]:
@@ -261,15 +255,11 @@ class FalseNegativeRecall(hn.Analysis):
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
         withheld = collection.get("withheld", {})
-        hidden = withheld.get("hidden", {self.split: 1})  # collections may be stored that were not asked for it
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
-        elif not hidden:
-            message = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
-            yield f"{self.name}: {message}, or leave {self.name} out where queries have one each"
-        elif self.split not in hidden:
-            message = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
-            yield f"{self.name}.split: {message}"
+        elif self.split not in (hidden := withheld.get("hidden", {self.split: 1})):  # earlier stores do not tell it
+            there = ", ".join(hidden) or "none; raise dataset.withheld.positives"
+            yield f"{self.name}.split: no positives of split {self.split} are hidden; there are some of {there}"
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Recall, precision and what is kept, by filter and threshold."""

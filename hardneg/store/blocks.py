@@ -63,7 +63,7 @@ class BlockStore:
             raise ArtifactError(f"{self.folder}: is gone: another process has finished or removed it")
         parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
         arrays = {n: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for n, part in parts.items()}
-        with replacing(self._path(number)) as file:
+        with replacing(self.folder / f"{number:09d}{_BLOCK}") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
@@ -72,7 +72,7 @@ class BlockStore:
         Raises:
             ArtifactError: it is not there, or damaged; then it is removed.
         """
-        path = self._path(number)
+        path = self.folder / f"{number:09d}{_BLOCK}"
         try:
             with np.load(path, allow_pickle=False) as file:
                 wanted = names or [name for name in file.files if name != _FACTS]
@@ -95,9 +95,6 @@ class BlockStore:
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
         return total
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:09d}{_BLOCK}"
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:

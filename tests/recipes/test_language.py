@@ -13,17 +13,8 @@ from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes import (
-    apply_settings,
-    check_recipe,
-    expand,
-    find_recipe,
-    load_recipe,
-    merge,
-    preset_names,
-    read_tree,
-    shipped_recipes,
-)
+from hardneg.recipes import apply_settings, expand, find_recipe, merge, preset_names, read_tree, shipped_recipes
+from hardneg.recipes.load import check_recipe, load_recipe
 from hardneg.records import HardnegError, RecipeError, UsageError
 
 HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"

@@ -5,19 +5,37 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hardneg import plugin as hn
+from hardneg.plugin import (
+    ArtifactInput,
+    Facts,
+    Name,
+    Query,
+    RankedList,
+    RecipeView,
+    Reference,
+    Row,
+    Section,
+    Sizes,
+    StageContext,
+    StageSpec,
+    StoredCollection,
+    Table,
+    Trait,
+    layout,
+    run_files,
+)
 
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
 _COUNTED = ("queries", "to judge", "judged before")
 _EXPLAINED = "What runs rank highest, a document once for each query; the run folder has what is to judge in pools."
-_SEARCHED = hn.Reference(
+_SEARCHED = Reference(
     ("run",),
-    {hn.Trait.ADDED_POSITIVES: "name one without `positives`", hn.Trait.OWN_QUERIES: "name one that searched a split"},
+    {Trait.ADDED_POSITIVES: "name one without `positives`", Trait.OWN_QUERIES: "name one that searched a split"},
 )
 
 
-class Pool(hn.StageSpec):
+class Pool(StageSpec):
     """Gathers the documents that runs rank highest and that have no judgement, for people to judge.
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
@@ -30,41 +48,41 @@ class Pool(hn.StageSpec):
     purpose = "gather what is ranked high and was not judged, for people to judge"
     needs_dataset = True
     stage: Literal["pool"]
-    runs: Annotated[dict[str, hn.Name], _SEARCHED] = Field(min_length=1)
-    split: hn.Name = "test"
+    runs: Annotated[dict[str, Name], _SEARCHED] = Field(min_length=1)
+    split: Name = "test"
     depth: int = Field(default=10, gt=0)
 
-    def problems(self, recipe: hn.RecipeView) -> Iterator[str]:
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Runs of another split, whose queries have other judgements."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
                 yield f"runs.{label}: {name!r} is of split {other}, not {self.split}; name a run of the same split"
 
-    def estimate(self, sizes: hn.Sizes) -> hn.Row:
+    def estimate(self, sizes: Sizes) -> Row:
         """By the query; half of what the runs list is taken for the same, and a document for 400 bytes."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
-        return hn.Row(count, "queries", disk=lines * 400)
+        return Row(count, "queries", disk=lines * 400)
 
-    def publishes(self, recipe: hn.RecipeView) -> Mapping[str, str]:
+    def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """The table, under the stage's name."""
         return {f"pools/{recipe.name}.tsv": POOL}
 
-    def sections(self, sources: Mapping[str, hn.ArtifactInput]) -> list[hn.Section]:
+    def sections(self, sources: Mapping[str, ArtifactInput]) -> list[Section]:
         """How much there is to judge, a row for each pool."""
         rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
-        return [hn.Section("To be judged", [hn.Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
+        return [Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
-    def make(self, context: "hn.StageContext[Pool]") -> hn.Facts:
+    def make(self, context: "StageContext[Pool]") -> Facts:
         """Writes a line for each query and document, by their ids so that no line tells how high a run ranks it."""
-        collection = hn.StoredCollection.open(context.inputs["dataset"].folder)
-        paths = {label: source.folder / hn.layout.RUN for label, source in context.inputs_of("runs").items()}
+        collection = StoredCollection.open(context.inputs["dataset"].folder)
+        paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)
         judged, written = 0, 0
         with (context.folder / POOL).open("w", encoding="utf-8") as file:
             file.write("\t".join(_COLUMNS) + "\n")
-            lists = hn.run_files.lists_side_by_side(paths, queries.query_ids)
+            lists = run_files.lists_side_by_side(paths, queries.query_ids)
             for query, (query_id, hits) in zip(queries, lists, strict=True):
                 pooled = pool(hits, self.depth)
                 unjudged = {doc_id: runs for doc_id, runs in pooled.items() if doc_id not in qrels.get(query_id, {})}
@@ -73,7 +91,7 @@ class Pool(hn.StageSpec):
         return dict(zip(_COUNTED, (len(queries), written, judged), strict=True))
 
 
-def pool(lists: Mapping[str, hn.RankedList], depth: int) -> dict[str, list[str]]:
+def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
     """The first `depth` documents of each list, by their ids, with the labels of the runs that have them."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
@@ -82,7 +100,7 @@ def pool(lists: Mapping[str, hn.RankedList], depth: int) -> dict[str, list[str]]
     return dict(sorted(runs_of.items()))
 
 
-def _lines(query: hn.Query, unjudged: Mapping[str, Sequence[str]], collection: hn.StoredCollection) -> Iterator[str]:
+def _lines(query: Query, unjudged: Mapping[str, Sequence[str]], collection: StoredCollection) -> Iterator[str]:
     corpus = collection.corpus
     documents = corpus.documents_at(corpus.known_rows(list(unjudged), "the run", "search this collection again"))
     for document, runs in zip(documents, unjudged.values(), strict=True):

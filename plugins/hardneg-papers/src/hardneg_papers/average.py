@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 
 
 class Average(hn.StageSpec):

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 from scipy.stats import t as student
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 
 ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
@@ -174,8 +174,7 @@ def record(recipe: str, folder: Path) -> Path:
         raise hn.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
     bands = {
         system: {
-            metric: {"mean": round(band.mean, 6), "deviation": round(band.deviation, 6), "seeds": band.seeds}
-            for metric, band in row.items()
+            metric: {name: round(value, 6) for name, value in asdict(band).items()} for metric, band in row.items()
         }
         for system, row in bands_of(measured).items()
     }

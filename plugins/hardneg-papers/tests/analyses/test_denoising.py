@@ -144,11 +144,7 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
     ("withheld", "split", "told"),
     [
         ({}, "train", ": this dataset withholds no judgements: give it `withheld`"),
-        (
-            {"judgements": 3, "hidden": {}},
-            "train",
-            ".split: no positives of split train are hidden; there",
-        ),
+        ({"judgements": 3, "hidden": {}}, "train", ".split: no positives of split train are hidden; there"),
         ({"judgements": 3, "hidden": {"train": 1}}, "unlabelled", ".split: no positives of split unlabelled are"),
         ({"judgements": 3, "hidden": {"train": 1}}, "train", ""),
         ({"judgements": 3}, "train", ""),

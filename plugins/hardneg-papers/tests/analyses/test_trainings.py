@@ -1,4 +1,4 @@
-from hardneg_papers.analyses.trainings import Gradients, Refreshes
+from hardneg_papers.analyses.trainings import Gradients, Refreshes, curves_of
 
 NORMS = [
     {"step": 1, "loss": 4.0, "gradient_norms": {"bottom": 1.0, "middle": 2.0, "top": 5.0}},
@@ -62,3 +62,18 @@ def test_a_history_without_refreshes_has_its_curves_alone_and_one_without_a_loss
 def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
     found = Refreshes.of_history([{"step": step, "loss": float(step)} for step in range(1, 26)])
     assert found["loss"] == 24.5
+
+
+HISTORY = [
+    {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},
+    {"step": 5, "loss": 0.3},
+    {"step": 10, "drift": {"overlap": 0.25, "best_rank": 40, "mrr@10": float("nan")}},
+]
+
+
+def test_the_curves_of_a_history_are_the_numbers_under_drift():
+    assert curves_of(HISTORY, lambda row: row.get("drift")) == {
+        "overlap": [(0, 1.0), (10, 0.25)],
+        "best_rank": [(0, 1), (10, 40)],
+        "mrr@10": [(0, 0.2)],
+    }

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 _UNITS = {

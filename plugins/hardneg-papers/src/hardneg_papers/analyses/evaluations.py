@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 
 _FIRST = "By default the first one that was evaluated."
 Evaluation = Annotated[hn.Name, hn.Reference(("metrics",)), hn.Option(metavar="METRICS.JSON", argument=True)]

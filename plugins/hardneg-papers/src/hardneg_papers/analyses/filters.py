@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import percent, shortened
 
 _SCORE = "score"

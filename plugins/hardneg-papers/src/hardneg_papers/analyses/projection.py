@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
 
 _ROUNDING = 1e-9

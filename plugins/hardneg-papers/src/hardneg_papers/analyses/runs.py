@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from hardneg import plugin as hn
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import MeasuredRuns, Metric, percent
 
 Lists = Mapping[str, Sequence[str]]

@@ -156,7 +156,9 @@ def explain(step: Step, store: Store) -> list[str]:
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
-    nearest, there = max(others.items(), key=lambda other: sum(wanted[path] == other[1].get(path) for path in wanted))
+    same = {key: sum(wanted[path] == there.get(path) for path in wanted) for key, there in others.items()}
+    nearest = max(others, key=lambda key: (same[key], -len(others[key])))
+    there = others[nearest]
     lines.append(f"the most like artifact of stage {step.verb} is {nearest}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):

@@ -17,8 +17,6 @@ from hardneg.datasets.beir import Beir
 from hardneg.formats.source_files import parts_of
 from hardneg.records import DataError, Document, Judgement, Query
 
-CORPUS = ["d1", "d2", "d3"]
-
 
 def problems(folder: Path) -> list[Problem]:
     return list(check(parts_of(Beir(str(folder)).load())))

@@ -111,7 +111,7 @@ class Average(hn.StageSpec):
 
 
 def check_alike(first: hn.Encoder, other: hn.Encoder, name: str) -> None:
-    """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises hn.ModelError."""
+    """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "average models of one architecture and vocabulary"

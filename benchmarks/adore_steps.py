@@ -35,7 +35,7 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
 from hardneg.training.methods.adore import AdoreTraining

@@ -28,8 +28,8 @@ from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
+from hardneg.records import Hits
+from hardneg.runtime import Silent
 
 DIMENSION, TOPICS, QUERIES = 384, 1000, 2000
 

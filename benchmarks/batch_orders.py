@@ -18,8 +18,8 @@ from scipy.stats import chi2
 from hardneg.datasets.beir import Beir
 from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.types import RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import RankedList
+from hardneg.runtime import generator
 from hardneg.training.batch_orders import Clustered, HardestTogether, Shuffled, TopicBalanced, TrainingQueries, k_means
 from hardneg.training.examples import by_margin, margin_bins
 

@@ -24,7 +24,7 @@ from scipy.stats import t
 
 from hardneg.evaluation.intervals import group_index, mean_variance
 from hardneg.evaluation.two_level import SeedTable, Spread, spread
-from hardneg.records.layout import METRICS
+from hardneg.records import METRICS
 from hardneg.report.figure import COLOURS, MARKERS, Points, figure, lines, plain_axes
 
 Content = Mapping[str, Any]

@@ -24,8 +24,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.types import Document, Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Negatives
+from hardneg.runtime import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

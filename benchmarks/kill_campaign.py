@@ -24,11 +24,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import Plan, find_recipe, load_recipe, make_plan
 from hardneg.stages.train_reranker import TrainReranker
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 
 START, PUBLISH, BETWEEN = "(start of the program)", "(run folder)", "(between steps)"
 AHEAD = 3

@@ -33,9 +33,8 @@ from hardneg.formats.vectors.shards import index_bytes
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.types import Document, PluginSetting
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, PluginSetting
+from hardneg.runtime import Silent, World
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

@@ -25,6 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardneg.records import Candidates, RankedList
+
 DIMENSION = 384
 KEPT = 10
 
@@ -56,7 +58,6 @@ def hardneg(folder: Path, depth: int) -> Job:
     from hardneg.formats.negatives import write_negatives
     from hardneg.indexes.backends.flat import Flat
     from hardneg.mining.miners.ranks import TopK
-    from hardneg.records.types import Candidates, RankedList
 
     queries, searcher = np.load(folder / "queries.npy"), Flat().open(folder / "index")
     ids = np.array(searcher.flat.doc_ids[:], dtype=object)

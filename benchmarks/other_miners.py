@@ -23,7 +23,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives, semantic_search
 
 from hardneg.datasets.beir import Beir
-from hardneg.records.types import Judgement
+from hardneg.records import Judgement
 
 Texts = Mapping[str, str]
 

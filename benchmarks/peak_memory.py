@@ -13,6 +13,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from hardneg.records import Document
+from hardneg.runtime import Silent
+
 SIZES = (20_000, 200_000)
 DIMENSION = 384
 QUERIES = 500
@@ -47,8 +50,6 @@ def measure_search(folder: Path) -> None:
 def prepare_encode(folder: Path, count: int) -> None:
     """Writes a corpus of short synthetic passages, and a tiny random encoder."""
     from hardneg.formats.corpus import write_corpus
-    from hardneg.records.types import Document
-    from hardneg.runtime.progress import Silent
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
     from tiny import tiny_encoder
@@ -65,7 +66,6 @@ def measure_encode(folder: Path) -> None:
     from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
     from hardneg.formats.corpus import Corpus
-    from hardneg.runtime.progress import Silent
 
     corpus = Corpus.open(folder)
     encoder = load_learner(ModelSpec(str(folder / "encoder"), document_length=32), "cpu")

@@ -26,12 +26,10 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import Run, read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.layout import MODEL_FOLDER, NEGATIVES, RUN
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import MODEL_FOLDER, NEGATIVES, RUN
 from hardneg.report.figure import figure, lines, plain_axes
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 
 RECIPE = Path(__file__).with_suffix(".yaml")
 KEPT = (0.95, 0.9, 0.8, 0.7, 0.5)

@@ -23,6 +23,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hardneg.store import Store
+
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 WAYS = ("synchronous", "beside", "never", "never, half the threads")
@@ -48,10 +50,7 @@ def once(folder: Path, way: str) -> None:
     """Runs one way in this process, and prints seconds, seconds by step, and facts as JSON."""
     import torch
 
-    from hardneg.recipes.execute import Options, Watcher, execute
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.store.artifacts import Store
+    from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 
     name, _, half = way.partition(", ")
     if half:

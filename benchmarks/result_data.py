@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.layout import METRICS
+from hardneg.records import METRICS
 
 KEPT = ("metrics", "intervals", "comparisons", "over_seeds", "significance_level", "equivalence_margin", "notes")
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 
 DIMENSION = 384
 
@@ -110,7 +110,7 @@ def main() -> None:
     parser.add_argument("--without-pyserini", action="store_true")
     options = parser.parse_args()
     if options.plain:
-        exact.faster_search = lambda: None  # type: ignore[attr-defined]
+        exact.faster = lambda name: None  # type: ignore[attr-defined]
     with tempfile.TemporaryDirectory() as folder:
         vectors = prepare(Path(folder), options.documents)
         queries = unit(np.random.default_rng(1).standard_normal((options.queries, DIMENSION), dtype=np.float32))

@@ -30,7 +30,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training import loop
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

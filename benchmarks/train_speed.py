@@ -32,8 +32,8 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document
+from hardneg.runtime import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

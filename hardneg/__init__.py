@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hardneg.functions.starting import start as start
     from hardneg.functions.train import train as train
     from hardneg.functions.write_queries import write_queries as write_queries
-    from hardneg.records.errors import HardnegError as HardnegError
+    from hardneg.records import HardnegError as HardnegError
 
 __version__ = "0.2.0"
 
@@ -54,7 +54,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise
-        from hardneg.records.errors import MissingDependency
+        from hardneg.records import MissingDependency
         from hardneg.registry import install_command
 
         raise MissingDependency(f"{name}: {install_command(_APART[name])}")

@@ -5,31 +5,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    PositiveFloat,
-    PositiveInt,
-    with_config,
-)
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.spec import ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BEIR
-from hardneg.records.types import PluginSetting
+from hardneg.records import BEIR, DataError, PluginSetting, UsageError
+from hardneg.store import options_in_key
 from hardneg.store.identity import FREE as FREE
 from hardneg.store.identity import LATER as LATER
-from hardneg.store.identity import options_in_key
 
 SECTION = "section"
 """The artifact type of a reference to stages in a report: any whose verb has a section for it."""
@@ -135,15 +124,14 @@ def parse_model(value: Any) -> Any:
         value = {**value, "adapter": {"source": adapter}}
     if value.get("encoder") is not None:
         value = {**value, "encoder": parse_setting(value["encoder"])}
-    wrong = {}
+    wanted, wrong = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has", []
     for name in ("query_prompt", "document_prompt"):
         prompt = value.get(name)
         named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
         if not named and not isinstance(prompt, str | PromptName | None):
-            wrong[name] = prompt
-    wanted = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has"
+            wrong.append(f"{name}: {wanted} (got {prompt!r:.60})")
     if wrong:
-        raise ValueError("; ".join(f"{name}: {wanted} (got {prompt!r:.60})" for name, prompt in wrong.items()))
+        raise ValueError("; ".join(wrong))
     return value
 
 
@@ -158,12 +146,8 @@ def parse_dataset(value: Any) -> Any:
     return {"loader": {name: item for name, item in value.items() if name not in own}, **own}
 
 
-def parse_names(value: Any) -> Any:
-    """A list of names, or of plugin settings, from one or from a list."""
-    return (value,) if isinstance(value, str | Mapping) else value
-
-
 _Listed = TypeVar("_Listed", bound=Sequence[Any])
+_Mark = TypeVar("_Mark")
 
 
 def each_once(value: _Listed) -> _Listed:
@@ -171,6 +155,11 @@ def each_once(value: _Listed) -> _Listed:
     if twice := sorted({item for item in value if value.count(item) > 1}, key=str):
         raise ValueError(f"{twice[0]} is listed twice")
     return value
+
+
+def parse_names(value: Any) -> Any:
+    """A list of names, or of plugin settings, from one or from a list."""
+    return (value,) if isinstance(value, str | Mapping) else value
 
 
 def parse_dimensions(value: Any) -> Any:
@@ -182,33 +171,19 @@ def parse_dimensions(value: Any) -> Any:
     return value
 
 
-class _Checked(Protocol):
-    def problems(self) -> list[str]: ...
-
-
-def known_metric(name: str) -> str:
-    """The name of a metric of judged lists; a ValueError where there is no such metric."""
-    from hardneg.evaluation.metrics import parse_metrics
+def known_metric(name: str, answers: bool = False) -> str:
+    """The name of a metric of judged lists, or with `answers` an `answer@k`; a ValueError where there is none."""
+    from hardneg.evaluation import metrics
 
     try:
-        parse_metrics([name])
+        if not (answers and metrics.answer_cutoffs([name])):
+            metrics.parse_metrics([name])
     except UsageError as error:
         raise ValueError(str(error)) from None
     return name
 
 
-def known_measure(name: str) -> str:
-    """The name of a metric, `answer@k` among them."""
-    from hardneg.evaluation.metrics import answer_cutoffs
-
-    return name if answer_cutoffs([name]) else known_metric(name)
-
-
-_Options = TypeVar("_Options", bound=_Checked)
-_Mark = TypeVar("_Mark")
-
-
-def without_problems(options: _Options) -> _Options:
+def without_problems(options: Any) -> Any:
     """The options, unless they have problems of their own: then a ValueError with all of them."""
     if problems := options.problems():
         raise ValueError("; ".join(problems))
@@ -216,16 +191,15 @@ def without_problems(options: _Options) -> _Options:
 
 
 for _dataclass in (ModelSpec, AdapterSpec, Segments, Withheld):
-    with_config(ConfigDict(extra="forbid"))(_dataclass)
+    pydantic.with_config(pydantic.ConfigDict(extra="forbid"))(_dataclass)
 
 Setting = Annotated[
     PluginSetting,
     BeforeValidator(parse_setting),
     PlainSerializer(lambda setting: {"name": setting.name, **setting.options}, dict[str, Any]),
 ]
-_MINERS = PluginKind("miners")
-MinerSetting = Annotated[Setting, _MINERS]
-OwnMinerSetting = Annotated[Setting | None, _MINERS]
+MinerSetting = Annotated[Setting, PluginKind("miners")]
+OwnMinerSetting = Annotated[Setting | None, PluginKind("miners")]
 FilterSettings = Annotated[tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("filters")]
 WriterSettings = Annotated[
     tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("writers"), Field(min_length=1)
@@ -242,13 +216,17 @@ Kept = Annotated[
     PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
 ]
 OwnCut = Annotated[Cut | None, BeforeValidator(lambda value: None if value is False else value)]
+"""How documents are cut; `false`: not at all, even if the recipe has `segments`."""
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[
-    dict[PositiveInt, PositiveFloat], BeforeValidator(parse_dimensions, json_schema_input_type=Any), Field(min_length=1)
+    dict[pydantic.PositiveInt, pydantic.PositiveFloat],
+    BeforeValidator(parse_dimensions, json_schema_input_type=Any),
+    Field(min_length=1),
 ]
 """The weight of the loss at each number of dimensions; a list of dimensions gives each a weight of 1."""
 MetricName = Annotated[str, AfterValidator(known_metric)]
-MeasureName = Annotated[str, AfterValidator(known_measure)]
+MeasureName = Annotated[str, AfterValidator(lambda name: known_metric(name, answers=True))]
+"""The name of a metric, `answer@k` among them."""
 AnswerMatch = Literal["string", "regex"]
 RELEVANT = "The lowest grade that binary metrics take as relevant (trec_eval -l)."
 SPLIT = "The queries' split."
@@ -269,16 +247,13 @@ def marked_fields(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _M
 
 def input_files(model: BaseModel) -> Iterator[tuple[str, InputFile, str]]:
     """The files in a model's marked fields: path, mark, file."""
-    return ((path, mark, file) for path, file, mark in _marked_names(model, InputFile))
+    for name, mark, value in marked_fields(model, InputFile):
+        yield from ((path, mark, file) for path, file in _names(name, value))
 
 
 def marked_references(model: BaseModel) -> Iterator[tuple[str, str, Reference]]:
     """The references in a model's marked fields: path, the named stage, and the mark."""
-    return _marked_names(model, Reference)
-
-
-def _marked_names(model: BaseModel, mark_type: type[_Mark]) -> Iterator[tuple[str, str, _Mark]]:
-    for name, mark, value in marked_fields(model, mark_type):
+    for name, mark, value in marked_fields(model, Reference):
         yield from ((path, target, mark) for path, target in _names(name, value))
 
 

@@ -93,13 +93,10 @@ if TYPE_CHECKING:
     from hardneg.mining.lists_of_file import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
+    from hardneg.recipes import artifacts_of, check_recipe, make_plan, read_lock, recipe_tree
+    from hardneg.recipes import as_yaml as recipe_text
     from hardneg.recipes.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
-    from hardneg.recipes.language import recipe_tree
-    from hardneg.recipes.load import check_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.recipes.run_folder import artifacts_of, read_lock
-    from hardneg.recipes.yaml_load import as_yaml as recipe_text
-    from hardneg.records import layout, wording
+    from hardneg.records import RUN, EncodedRows, layout, wording
     from hardneg.records.errors import (
         ArtifactError,
         DataError,
@@ -111,16 +108,13 @@ if TYPE_CHECKING:
         TrainingError,
         UsageError,
     )
-    from hardneg.records.layout import RUN
-    from hardneg.records.private_paths import dataset_name, without_paths
-    from hardneg.records.terms import term_spans, terms
+    from hardneg.records.text import term_spans, terms
     from hardneg.records.types import (
         Answers,
         Candidates,
         Document,
         Drops,
         EncodedBatch,
-        EncodedRows,
         HasAnswers,
         HasGroups,
         Hits,
@@ -141,23 +135,16 @@ if TYPE_CHECKING:
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
-    from hardneg.runtime import model_server
-    from hardneg.runtime.devices import has_bf16_units
+    from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
-    from hardneg.runtime.progress import Progress, Silent, Task
-    from hardneg.runtime.seeding import SEED, derive_seed, generator
     from hardneg.stages.shared.blocks import StageBlocks
     from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.stages.shared.inputs import open_collection, open_queries, own_queries
     from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes, StageSpec, source_of
     from hardneg.stages.shared.train_config import ValidationOptions, of_the_run
-    from hardneg.store import atomic_write
+    from hardneg.store import CHOICE, Target, atomic_write, cache_folder, digest, file_digest, plugin_identity
     from hardneg.store.artifacts import CHOICES, KEPT, MANIFEST, SCRATCH, Store
     from hardneg.store.blocks import BlockResult
-    from hardneg.store.choices import CHOICE, cache_folder
-    from hardneg.store.digest import digest, file_digest
-    from hardneg.store.identity import plugin_identity
-    from hardneg.store.replaced_files import Target
     from hardneg.training.batches import own_share
     from hardneg.training.examples import Examples, SampledBatch, TrainingData
     from hardneg.training.loop import learn
@@ -183,7 +170,7 @@ __all__ = [  # noqa: RUF022
     "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
     "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
-    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
+    "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
     "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
     "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
@@ -195,7 +182,7 @@ __all__ = [  # noqa: RUF022
     "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
     "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
+    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts",
     "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 

@@ -9,18 +9,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from hardneg.records.types import (
-    Candidates,
-    Collection,
-    Document,
-    EncodedBatch,
-    Hits,
-    Lookup,
-    Negatives,
-    ScoreBatch,
-    Written,
-)
-from hardneg.runtime.progress import Progress
+from hardneg.records import Candidates, Collection, Document, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch, Written
+from hardneg.runtime import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
     from torch import Tensor
 
-    from hardneg.records.types import Encoded
+    from hardneg.records import Encoded
 
 
 class NegativeMiner(Protocol):

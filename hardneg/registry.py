@@ -15,14 +15,9 @@ from itertools import groupby, pairwise, starmap
 from pathlib import Path
 from traceback import walk_tb
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from hardneg.records.errors import HardnegError, PluginError, UsageError
-from hardneg.records.wording import complaint, not_finite, not_numbers, suggestion
-
-if TYPE_CHECKING:
-    from hardneg.records.types import PluginSetting
-
+from hardneg.records import HardnegError, PluginError, PluginSetting, UsageError, complaint, not_finite, suggestion
 
 SINGULARS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
@@ -150,13 +145,10 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
 
     plugin = load_plugin(kind, setting.name)
     names = [field.name for field in dataclasses.fields(plugin) if field.init]
-    problems = [
-        f"{option}: {setting.name} has {no_such_option(option, names)}"
-        for option in setting.options
-        if option not in names
-    ]
+    known = {option: value for option, value in setting.options.items() if option in names}
+    unknown = setting.options.keys() - known.keys()
+    problems = [f"{option}: {setting.name} has {no_such_option(option, names)}" for option in sorted(unknown)]
     try:
-        known = {option: value for option, value in setting.options.items() if option in names}
         instance = TypeAdapter(plugin).validate_python(known)
     except ValidationError as error:
         problems += [_option_problem(kind, setting.name, plugin, item) for item in error.errors()]
@@ -164,7 +156,6 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
         problems.append(str(error))
     else:
         problems += [f"{name}: must be a finite number (got {value})" for name, value in not_finite(vars(instance))]
-        problems += not_numbers(known, instance)
     if problems:
         raise PluginError("; ".join(problems))
     return instance
@@ -257,6 +248,17 @@ def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
 def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.EntryPoint]) -> str:
     packages = sorted(_package(point)[0] for point in points)
     return f"the {kind} name {name!r} is claimed by {' and '.join(packages)}; uninstall one of them"
+
+
+def faster(name: str) -> Any:
+    """The module of an installed package with faster ways of the same results: `passes` or `search`; None without one.
+
+    passes: `arrange(network)` has a copy of a network, without gradients, compute faster; its vectors change by
+    rounding alone. `packing(encoder, side, parts)` lays out texts that are not padded, or is None. search:
+    `rough_search(device, queries, vectors, dimension, k)` finds candidates of an exact search, or is None where float32
+    is as fast. The package `hardneg-fast-cpu` has both.
+    """
+    return next((point.load() for point in entry_points("faster") if point.name == name), None)
 
 
 def plugin_summary(target: str) -> str:

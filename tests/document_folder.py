@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.datasets.documents import Documents
-from hardneg.records.types import Document
+from hardneg.records import Document
 
 MARKDOWN = """---
 title: not text

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.encoded import EncodedRows
+from hardneg.records import EncodedRows
 from hardneg.registry import plugin_names
 from hardneg.testing import forms
 

@@ -1,6 +1,6 @@
 """A progress display that keeps what it is told."""
 
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 
 class Notes(Silent):

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hardneg.records import MissingDependency
+
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
@@ -35,7 +37,6 @@ def test_data() -> Path:
 def started_java() -> None:
     """This process's Java machine; skips where there is none that fits."""
     from hardneg.indexes.kernels.lucene.java import start_java
-    from hardneg.records.errors import MissingDependency
 
     try:
         start_java()

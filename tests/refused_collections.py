@@ -6,9 +6,8 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Collection
-from hardneg.runtime.progress import Silent
+from hardneg.records import Collection, DataError
+from hardneg.runtime import Silent
 
 CORPUS = ["d1", "d2", "d3"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.runs import Run
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 
 
 def falling(lists: Mapping[str, Sequence[str]]) -> Run:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hardneg.formats.vectors.flat_vectors import TOKEN_OFFSETS, FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.open_store import open_store
-from hardneg.records.layout import DOC_IDS, SHARDS, TERMS, WEIGHTS
+from hardneg.records import DOC_IDS, SHARDS, TERMS, WEIGHTS
 
 
 def in_shards(source: Path, out: Path, cuts: Sequence[int]) -> Path:

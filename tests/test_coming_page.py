@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from hardneg.evaluation.metrics import parse_metrics
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.registry import list_plugins
 from hardneg.training.options import TrainOptions
 

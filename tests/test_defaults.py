@@ -8,8 +8,8 @@ from functools import cache
 import house
 import yaml
 
-from hardneg.recipes.yaml_load import shipped_recipes
-from hardneg.runtime.seeding import SEED
+from hardneg.recipes import shipped_recipes
+from hardneg.runtime import SEED
 
 PLUGINS = [(source, path) for source in house.PACKAGE.parent.glob("plugins/*/src") for path in source.rglob("*.py")]
 TREES = {f"hardneg/{path}": tree for path, tree in house.TREES.items()}
@@ -72,9 +72,11 @@ def origin(path: str, value: ast.expr) -> tuple[str, int | float] | None:
                     return origin(path, node.value)
             imports = [node for node in ast.walk(TREES[path]) if isinstance(node, ast.ImportFrom)]
             for node in imports:
-                for each in node.names:
-                    if name == (each.asname or each.name) and node.module in MODULES:
-                        return origin(MODULES[node.module], ast.Name(each.name))
+                names = {each.asname or each.name: each.name for each in node.names}
+                if node.module in MODULES and (name in names or "*" in names):
+                    found = origin(MODULES[node.module], ast.Name(names.get(name, name)))
+                    if found is not None:
+                        return found
     return None
 
 

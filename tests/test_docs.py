@@ -14,7 +14,7 @@ import pytest
 import yaml
 from cli.commands import every_command, package_commands
 
-from hardneg.recipes.yaml_load import named_recipes
+from hardneg.recipes import named_recipes
 from hardneg.registry import KINDS, OUTSIDE, list_plugins, load_plugin
 
 ROOT = Path(__file__).parents[1]

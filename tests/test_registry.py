@@ -7,10 +7,9 @@ import pytest
 from environments import ROOT
 
 from hardneg import registry
-from hardneg.records.errors import PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginError, PluginSetting
 from hardneg.registry import configure, list_plugins, load_plugin, plugin_options, plugin_text
-from hardneg.store.identity import plugin_identity
+from hardneg.store import plugin_identity
 
 MINER = '''
 from dataclasses import dataclass

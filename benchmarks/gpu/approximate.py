@@ -13,8 +13,8 @@ from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
+from hardneg.records import Hits
+from hardneg.runtime import Silent
 
 _DEPTH, _TOPICS = 100, 300
 

@@ -11,7 +11,7 @@ from gpu.setting import Figures, Setting, expect
 
 from hardneg.indexes.backends.product import Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 _BATCH = 32
 

@@ -18,8 +18,8 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records.types import Document, Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Negatives
+from hardneg.runtime import Silent
 from hardneg.training.examples import TrainingData
 
 LENGTH = 128

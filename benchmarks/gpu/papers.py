@@ -10,12 +10,8 @@ from gpu.material import bert
 from gpu.recipes import Notes, collection, gigabytes
 from gpu.setting import Figures, Setting, Skipped
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.language import expand, preset_names
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, expand, find_recipe, load_recipe, make_plan, preset_names
+from hardneg.store import Store
 
 _LEFT_OUT = ("validation", "validation_run", "augmented", "watch", "guide", "title", "devices", "query_vectors")
 _INPUTS = {"negatives": "static", "index": "start-index"}

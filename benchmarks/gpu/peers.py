@@ -176,15 +176,15 @@ def search(setting: Setting) -> Figures:
         told(found, way, {"queries/s": round(count / taken), **share(setting, 2.0 * count * rows * 768, taken)})
 
     lists = {}
-    options, installed = ExactOptions(device=setting.device), exact.faster_search
-    for engine, way in (("auto", installed), ("float32", lambda: None)):
-        exact.faster_search = way  # type: ignore[attr-defined]
+    options, installed = ExactOptions(device=setting.device), exact.faster
+    for engine, way in (("auto", installed), ("float32", lambda name: None)):
+        exact.faster = way  # type: ignore[attr-defined]
         lists[engine] = search_exact(DeviceVectors(there), queries, depth, options).rows
         add(f"{engine}, resident", lambda: search_exact(DeviceVectors(there), queries, depth, options), asked)
         add(f"{engine}, from memory", lambda: search_exact(here, queries, depth, options), asked, 1)
         few = queries[:256]
         add(f"{engine}, 256 queries", lambda q=few: search_exact(DeviceVectors(there), q, depth, options), len(few))
-    exact.faster_search = installed  # type: ignore[attr-defined]
+    exact.faster = installed  # type: ignore[attr-defined]
     found["same ids at the same place"] = round(float((lists["auto"] == lists["float32"]).mean()), 6)
     for engine, ids in lists.items():
         found[f"{engine}, most that a list misses, float64"] = _missed(there, wanted[:256], ids[:256])

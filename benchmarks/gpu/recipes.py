@@ -11,12 +11,9 @@ import yaml
 from gpu.material import LENGTH, model, texts
 from gpu.setting import Figures, Setting, Skipped, expect
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, find_recipe, load_recipe, make_plan
+from hardneg.runtime import Silent
+from hardneg.store import Artifact, Store
 
 _SAME = 0.01  # of a metric, on the device and on the CPU
 

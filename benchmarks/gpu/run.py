@@ -17,6 +17,8 @@ from typing import Any
 
 from gpu.setting import Failed, Piece, Setting, Skipped
 
+from hardneg.records import MissingDependency
+
 ROOT = Path(__file__).parents[2]
 PLACES = {
     "ceilings": "ceilings:rates",
@@ -90,8 +92,6 @@ def find(name: str) -> Piece:
 
 def work(name: str, setting: Setting) -> dict[str, Any]:
     """What a piece comes to, in this process."""
-    from hardneg.records.errors import MissingDependency
-
     begun = time.monotonic()
     found: dict[str, Any] = {"piece": name, "state": "done", "why": "", "figures": {}}
     try:

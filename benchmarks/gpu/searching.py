@@ -7,7 +7,7 @@ from gpu.setting import Figures, Setting, expect
 from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
-from hardneg.records.types import Hits
+from hardneg.records import Hits
 
 _BLOCK, _QUERIES, _DIMENSION = 65_536, 2048, 768
 

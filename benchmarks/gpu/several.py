@@ -13,6 +13,8 @@ import torch
 from gpu.setting import Figures, Setting, Skipped, expect
 from gpu.training import history, largest_difference
 
+from hardneg.runtime import join, leave
+
 _CASES: dict[str, dict[str, Any]] = {"plain": {"batch_size": 8}, "chunks": {"batch_size": 8, "chunk": 2}}
 
 
@@ -44,8 +46,6 @@ def own_cards(setting: Setting) -> list[str]:
 
 def own_place(folder: str, small: str, devices: tuple[str, ...]) -> tuple[bool, Setting]:
     """Joins the processes that `launch` started: whether this is the first of them, and where it computes."""
-    from hardneg.runtime.distributed import join
-
     here = join(on_cpu=len(set(devices)) < len(devices))
     return here.first, Setting(devices[int(os.environ["RANK"])], small == "1", False, Path(folder))
 
@@ -87,8 +87,6 @@ def launch(setting: Setting, devices: list[str], module: str) -> None:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.runtime.distributed import leave
-
     first, setting = own_place(folder, small, devices)
     for name, options in _CASES.items():
         records = history(setting, setting.device, **options)

@@ -11,6 +11,9 @@ from gpu.recipes import Notes, collection, means
 from gpu.setting import Figures, Setting, expect
 from gpu.several import launch, own_cards, own_place, shared_card
 
+from hardneg.runtime import leave
+from hardneg.store import Store
+
 _SAME = 0.02  # of metrics: sums in another order move a training a little
 
 
@@ -36,10 +39,7 @@ def _as_one(setting: Setting, devices: list[str]) -> Figures:
 
 def made(setting: Setting, device: str, name: str) -> dict[str, float]:
     """Each metric of every row of a recipe in which each verb has its turn."""
-    from hardneg.recipes.execute import Options, Watcher, execute
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.store.artifacts import Store
+    from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 
     path = setting.folder / f"{name}-{os.environ.get('RANK', '')}.yaml"  # each process writes its own
     path.write_text(yaml.safe_dump(_tree(setting), sort_keys=False))
@@ -92,8 +92,6 @@ def _tree(setting: Setting) -> dict[str, Any]:
 
 def _work(folder: str, small: str, *devices: str) -> None:
     """One of the processes; the first one writes what they came to."""
-    from hardneg.runtime.distributed import leave
-
     first, setting = own_place(folder, small, devices)
     found = made(setting, setting.device, "two")
     if first:

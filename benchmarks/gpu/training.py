@@ -12,7 +12,7 @@ from gpu.material import LENGTH, encoder, model, peak, training_data
 from gpu.setting import Figures, Setting, Skipped, expect
 
 from hardneg.losses.pairwise import Star
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 

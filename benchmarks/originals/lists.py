@@ -17,7 +17,7 @@ from hardneg.evaluation.metrics import evaluate, means
 from hardneg.mining.miners.ranks import Sampled, TopK, Window
 from hardneg.mining.miners.simans import SimAns
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.types import Candidates, RankedList
+from hardneg.records import Candidates, RankedList
 
 QUERIES = 40
 

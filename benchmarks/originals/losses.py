@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE, Nll
 from hardneg.losses.pairwise import LambdaLoss, Star, Triplet
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import Listed, label

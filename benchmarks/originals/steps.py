@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from transformers import get_linear_schedule_with_warmup
 
 from hardneg.losses.pairwise import LambdaLoss, Star
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import label

@@ -17,8 +17,7 @@ from hardneg.fields import Option as Option
 from hardneg.registry import plugin_errors
 from hardneg.report.figure import draw_table
 from hardneg.report.table import Section, Table
-from hardneg.store.atomic_write import replace_text
-from hardneg.store.identity import options_in_key
+from hardneg.store import options_in_key, replace_text
 
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
 """Runs by label; on the command line files, with the labels that tell them apart."""

@@ -15,12 +15,8 @@ from hardneg.formats.queries import topics_part
 from hardneg.formats.runs import EMPTY, Run, read_run
 from hardneg.formats.source_files import records
 from hardneg.formats.text_lines import id_field, json_row, read_lines, text_field, title_field
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Document, Query, RankedList
-from hardneg.records.wording import suggestion
-from hardneg.runtime.progress import Progress, Silent
-from hardneg.runtime.seeding import SEED
+from hardneg.records import NEGATIVES, DataError, Document, Query, RankedList, UsageError, suggestion
+from hardneg.runtime import SEED, Progress, Silent
 
 if TYPE_CHECKING:
     from hardneg.encoders.spec import Side

@@ -12,9 +12,7 @@ from hardneg.analysis.base import Analysis, Option, Runs, percent
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.fields import Name, Reference
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.wording import suggestion
+from hardneg.records import LIST_DEPTH, UsageError, suggestion
 from hardneg.report.table import Table
 
 Lists = Mapping[str, Sequence[str]]

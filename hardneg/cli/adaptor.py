@@ -12,7 +12,7 @@ from hardneg.cli.options import SHARED, flag, flags_named, key_values, keyword, 
 from hardneg.cli.planned_work import plugin_options
 from hardneg.functions.argument_values import plugin_setting
 from hardneg.functions.arguments import REQUIRED, Arg, arguments_of
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:

@@ -20,12 +20,11 @@ from hardneg.fields import Reference, known_metric
 from hardneg.functions.analyzing import checked, files_of, stages_of
 from hardneg.functions.arguments import AnalyzeArguments, options_of
 from hardneg.functions.run_argument import run_labels
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import LOCK
+from hardneg.records import LOCK, UsageError
 from hardneg.registry import plugin_errors
 from hardneg.report.figure import check_forms
 from hardneg.report.table import Section
-from hardneg.store.replaced_files import Target
+from hardneg.store import Target
 
 _RUN = "A TREC run, plain or gzip; give --run for each."
 _KEYWORDS = options_of(AnalyzeArguments)

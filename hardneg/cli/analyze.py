@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hardneg.cli.packages import PackageGroup
-from hardneg.records.errors import PluginError
+from hardneg.records import PluginError
 from hardneg.registry import load_plugin
 
 if TYPE_CHECKING:

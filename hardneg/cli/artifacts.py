@@ -10,8 +10,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import bars, say, say_answer
 from hardneg.cli.options import JSON, STORE, open_store
 from hardneg.cli.recipe import PRESET, SET
-from hardneg.records.errors import ArtifactError
-from hardneg.records.wording import counted, duration, size
+from hardneg.records import ArtifactError, counted, duration, size
 from hardneg.store.artifacts import check as check_all
 from hardneg.store.gc_roots import collect, garbage, owners, unfinished
 
@@ -50,9 +49,7 @@ def why(
 
     Example: hardneg artifacts why star --recipe star-passage --set stages.star.options.epochs=2
     """
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import explain, make_plan
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import explain, find_recipe, load_recipe, make_plan
 
     plan = make_plan(load_recipe(find_recipe(recipe), preset, settings))
     for line in explain(plan.until(stage)[-1], open_store(store)):

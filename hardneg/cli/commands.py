@@ -11,13 +11,9 @@ from hardneg.cli.adaptor import flag_of, parameters, shaped, shown, text_of, val
 from hardneg.cli.console import print_section, say, stdout_console, tell_left_out
 from hardneg.cli.options import keyword
 from hardneg.cli.planned_work import TerminalSession, configured, opened, together
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import DROPPED
-from hardneg.records.wording import counted
+from hardneg.records import DROPPED, UsageError, counted
 from hardneg.report.table import Section
-from hardneg.store.artifacts import MANIFEST
-from hardneg.store.atomic_write import link_file, link_folder
-from hardneg.store.replaced_files import Target
+from hardneg.store import MANIFEST, Target, link_file, link_folder
 
 ON_ONE = ("settings", "store", "device")
 ON_MANY = (*ON_ONE, "engine")

@@ -5,21 +5,21 @@ from typing import Any
 
 import typer
 
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 
 _CUTOFFS = (5, 10, 20, 100, 1000)
 
 
 def recipes() -> list[str]:
     """The names of recipes; files are completed by the shell."""
-    from hardneg.recipes.yaml_load import named_recipes
+    from hardneg.recipes import named_recipes
 
     return named_recipes()
 
 
 def presets(context: typer.Context) -> list[str]:
     """Those of the recipe that stands on the line."""
-    from hardneg.recipes.language import preset_names
+    from hardneg.recipes import preset_names
 
     names: list[str] = _of_recipe(context, lambda source: list(preset_names(source)), [])
     return names
@@ -78,7 +78,7 @@ def words(*known: str) -> Callable[[], list[str]]:
 
 def _of_recipe(context: typer.Context, read: Callable[[Any], Any], none: Any) -> Any:
     """What is read of the recipe that stands on the line; `none` where it cannot be read."""
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe
 
     typed = context.args[0] if context.args else None  # where the option that is completed stands last
     name = context.params.get("recipe") or context.params.get("name") or typed
@@ -89,7 +89,7 @@ def _of_recipe(context: typer.Context, read: Callable[[Any], Any], none: Any) ->
 
 
 def _expanded(context: typer.Context) -> dict[str, Any]:
-    from hardneg.recipes.language import expand
+    from hardneg.recipes import expand
 
     preset = context.params.get("preset")
     tree: dict[str, Any] = _of_recipe(context, lambda source: expand(source, preset, ()).tree, {})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from hardneg.runtime.progress import Lines, Task
+from hardneg.runtime import Lines, Task
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,9 +13,8 @@ from hardneg.cli.console import measured_tables, say, say_json, stdout_console
 from hardneg.cli.options import JSON, OVERWRITE, keyword, output
 from hardneg.cli.planned_work import opened, store_outputs
 from hardneg.functions import evaluate as functions
-from hardneg.records.errors import UsageError
-from hardneg.records.wording import counted
-from hardneg.store.replaced_files import Target
+from hardneg.records import UsageError, counted
+from hardneg.store import Target
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics_json import Measured

@@ -12,10 +12,8 @@ from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.planned_work import opened
 from hardneg.formats.export.catalogue import NAMES, OWN, check_form
 from hardneg.functions.adhoc_recipe import AdhocRecipe
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.wording import counted
-from hardneg.store.replaced_files import Target
+from hardneg.records import NEGATIVES, UsageError, counted
+from hardneg.store import Target
 
 if TYPE_CHECKING:
     from hardneg.functions.mined import MinedNegatives

@@ -7,10 +7,8 @@ import typer
 from hardneg.cli import options
 from hardneg.cli.console import bars, say
 from hardneg.cli.planned_work import plugin_options, store_outputs
-from hardneg.records.errors import HardnegError
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing_folder
-from hardneg.store.replaced_files import Target
+from hardneg.records import HardnegError, counted
+from hardneg.store import Target, replacing_folder
 
 app = typer.Typer(help="Build indexes over texts or vectors, import vectors of other programs.", no_args_is_help=True)
 

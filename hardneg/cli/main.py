@@ -21,8 +21,8 @@ from hardneg.cli.export import export
 from hardneg.cli.index import pyserini
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.start import start
-from hardneg.records.errors import ArtifactError, DataError, HardnegError
-from hardneg.runtime.distributed import world
+from hardneg.records import ArtifactError, DataError, HardnegError
+from hardneg.runtime import world
 
 EXIT_CODES = (
     "Exit codes: 0 done, 1 an error of hardneg, 2 wrong usage or a mistake in a recipe, 3 a plugin, 4 a data file, "

@@ -14,9 +14,9 @@ from hardneg.functions.arguments import MACHINE as MACHINE
 from hardneg.functions.arguments import REQUIRED, Arg, Where, options_of
 from hardneg.functions.arguments import WRITTEN as WRITTEN
 from hardneg.functions.session import usual_store
-from hardneg.records.errors import HardnegError
-from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Store
+from hardneg.records import HardnegError
+from hardneg.runtime import check_device, world
+from hardneg.store import Store
 
 RECIPES = "Recipes"
 STAGES = "Single stages, on plain files"
@@ -58,8 +58,6 @@ def key_values(meaning: str, panel: str | None = None) -> Any:
 def checked_device(context: typer.Context, device: str | None) -> str | None:
     """The device as given. Raises UsageError: there is none of that name here."""
     if device is not None and not context.resilient_parsing:
-        from hardneg.runtime.devices import check_device
-
         check_device(device)
     return device
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from typer.core import TyperCommand, TyperGroup
 
 from hardneg.cli.adaptor import click_command
-from hardneg.records.errors import HardnegError, MissingDependency, PluginError
+from hardneg.records import HardnegError, MissingDependency, PluginError
 from hardneg.registry import OUTSIDE, entry_points, not_installed, plugin_summary
 
 if TYPE_CHECKING:

@@ -18,20 +18,14 @@ import typer
 from hardneg.cli.console import Bars, bars, say, stderr_console
 from hardneg.cli.options import open_store, tell_once
 from hardneg.functions.session import Session
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.named_plugins import LOCAL
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import duration
-from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, world
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Outputs, Target, Words
+from hardneg.records import LOCAL, HardnegError, PluginSetting, UsageError, duration
+from hardneg.runtime import World, distributed, world
+from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hardneg.recipes.execute import Options, Outcome, Watcher
-    from hardneg.recipes.plan import Plan, Step
+    from hardneg.recipes import Options, Outcome, Plan, Step, Watcher
     from hardneg.stages.shared.context import Engine
 
 _LOST = 75
@@ -95,7 +89,7 @@ def opened(
 
 def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
     """Makes what the store lacks, with one line a step on stderr; of several processes each calls this."""
-    from hardneg.recipes.execute import Watcher, execute
+    from hardneg.recipes import Watcher, execute
 
     if distributed.from_first(plan.keys) != plan.keys:
         raise UsageError(f"process {world().rank} sees another model or dataset than process 0: their files differ")
@@ -106,7 +100,7 @@ def run_plan(plan: "Plan", store: Store, options: "Options") -> "Outcome":
 
 def step_watcher(console: "Console", bars: Bars, total: int) -> "Watcher":
     """Prints one line a step, with what it is for, and one with its result."""
-    from hardneg.recipes.execute import Watcher
+    from hardneg.recipes import Watcher
 
     count = 0
 
@@ -134,7 +128,7 @@ def plan_outputs(
     command: str, plan: "Plan", store: Store, targets: Sequence[Target], overwrite: bool, reads: Sequence[Path] = ()
 ) -> Outputs:
     """The outputs of a command that runs a plan; `reads` are the files that it is given beside that."""
-    from hardneg.recipes.run_folder import inputs_of
+    from hardneg.recipes import inputs_of
 
     inputs = [*inputs_of(plan.recipe), *reads]
     return command_outputs(command, targets, inputs, store, overwrite, list(plan.keys.values()))
@@ -158,7 +152,7 @@ def configured(name: str | None, options: Sequence[str] | None) -> "Engine":
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
     """`--option KEY=VALUE`, each value read as YAML."""
-    from hardneg.recipes.yaml_load import parse_setting
+    from hardneg.recipes import parse_setting
 
     options = {}
     for text in texts:

@@ -14,10 +14,9 @@ from hardneg.cli import completion
 from hardneg.cli.console import say, say_answer
 from hardneg.cli.options import JSON, output
 from hardneg.cli.planned_work import store_outputs
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 from hardneg.registry import SINGULARS, kind_of, list_plugins, load_plugin, plugin_options, plugin_text
-from hardneg.store.artifacts import disk_errors
-from hardneg.store.replaced_files import Target
+from hardneg.store import Target, disk_errors
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "

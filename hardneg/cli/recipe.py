@@ -13,20 +13,14 @@ from hardneg.cli.options import DEVICE, ENGINE, ENGINE_OPTION, JSON, OVERWRITE, 
 from hardneg.cli.packages import PackageGroup
 from hardneg.cli.planned_work import configured, free_bytes, plan_outputs, run_plan, together
 from hardneg.functions.adhoc_recipe import planned_recipe
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.records.layout import LOCK, METRICS, REPORT_HTML, START
-from hardneg.records.wording import counted, duration, size
+from hardneg.records import LOCK, METRICS, REPORT_HTML, START, HardnegError, UsageError, counted, duration, size
 from hardneg.report.table import Table
-from hardneg.runtime.distributed import world
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.runtime import world
+from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
     from hardneg.functions.session import Session
-    from hardneg.recipes.estimate import Estimate
-    from hardneg.recipes.execute import Options
-    from hardneg.recipes.needs import Need
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Estimate, Need, Options, Plan
 
 app = typer.Typer(
     cls=PackageGroup, help="List, plan, run and verify recipes, pipelines to a tested result.", no_args_is_help=True
@@ -55,7 +49,7 @@ def list_(as_json: bool = JSON) -> None:
 
     Example: hardneg recipe list
     """
-    from hardneg.recipes.yaml_load import find_recipe, head_comment, named_recipes
+    from hardneg.recipes import find_recipe, head_comment, named_recipes
 
     recipes = {name: find_recipe(name) for name in named_recipes()}
     summary = {name: next(iter(head_comment(source)), "") for name, source in recipes.items()}
@@ -71,8 +65,7 @@ def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SE
 
     Example: hardneg recipe show star-passage --preset paper > mine.yaml
     """
-    from hardneg.recipes.language import plain_text
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe, plain_text
 
     say(plain_text(find_recipe(name), preset, settings), nl=False)
 
@@ -118,8 +111,7 @@ def check(
 
     Example: hardneg recipe check star-passage --preset paper
     """
-    from hardneg.recipes.estimate import estimate
-    from hardneg.recipes.needs import needs
+    from hardneg.recipes import estimate, needs
 
     problems: list[HardnegError] = []
     recipe_plan, opened = planned(name, preset, settings, problems), open_store(store)
@@ -162,8 +154,7 @@ def run(
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
-    from hardneg.recipes.execute import Options
-    from hardneg.recipes.run_folder import default_folder
+    from hardneg.recipes import Options, default_folder
 
     chosen = configured(engine, engine_option)
     with together(device) as own_device:
@@ -177,7 +168,7 @@ def run(
 
 def _run(recipe_plan: "Plan", opened: Store, options: "Options", folder: Path) -> None:
     """The first of several processes prints and publishes."""
-    from hardneg.recipes.run_folder import publish
+    from hardneg.recipes import publish
 
     terminal = console.stderr_console()
     if world().first:
@@ -226,7 +217,7 @@ def check_stages(plan: "Plan", until: str | None, force: Sequence[str] = ()) -> 
 
 def headline(plan: "Plan") -> str:
     """The recipe's name and preset, and the others that it has."""
-    from hardneg.recipes.language import preset_names
+    from hardneg.recipes import preset_names
 
     others = [preset for preset in preset_names(plan.recipe.source) if preset != plan.recipe.preset]
     other = f"; the other{'s' if others[1:] else ''}: --preset {' or '.join(others)}" if others else ""
@@ -235,7 +226,7 @@ def headline(plan: "Plan") -> str:
 
 def run_outputs(plan: "Plan", opened: Store, folder: Path, overwrite: bool) -> Outputs:
     """The run folder of a plan."""
-    from hardneg.recipes.run_folder import COMMAND, names
+    from hardneg.recipes import COMMAND, names
 
     target = Target(folder, folder=True, names=names(plan), marked_by=LOCK)
     return plan_outputs(COMMAND, plan, opened, [target], overwrite)
@@ -254,8 +245,7 @@ def _show(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    from hardneg.recipes.estimate import estimate, no_room
-    from hardneg.recipes.needs import packages
+    from hardneg.recipes import estimate, no_room, packages
 
     rows = estimate(plan, store, until, documents)
     too_large = list(no_room(rows, free_bytes(store.root)))

@@ -7,8 +7,8 @@ import typer
 
 from hardneg.cli.console import say
 from hardneg.cli.options import DEVICE, OVERWRITE, STORE, output
-from hardneg.records.errors import HardnegError
-from hardneg.records.named_plugins import LOCAL
+from hardneg.records import LOCAL, HardnegError
+from hardneg.store import Target, replace_text
 
 
 def start(
@@ -32,9 +32,7 @@ def start(
     from hardneg.cli.recipe import run as run_recipe
     from hardneg.functions.adhoc_recipe import planned_recipe
     from hardneg.functions.starting import Beginning, takes
-    from hardneg.recipes.estimate import estimate
-    from hardneg.store.atomic_write import replace_text
-    from hardneg.store.replaced_files import Target
+    from hardneg.recipes import estimate
 
     beginning = Beginning.of(folder, glob, model)
     (recipe, results), session = beginning.paths(output, run), opened(store, device)

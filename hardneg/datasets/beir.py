@@ -20,9 +20,8 @@ from hardneg.formats.text_lines import (
     texts_field,
     title_field,
 )
-from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Membership, Query, Side
-from hardneg.store.digest import digest, file_digest, tree_digest
+from hardneg.records import Answers, DataError, Document, Membership, Query, Side
+from hardneg.store import digest, file_digest, tree_digest
 
 _SAMPLED = 50_000
 """How many judgements are read to tell how many a query has."""

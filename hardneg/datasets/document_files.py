@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, other_format, text_field, title_field
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -15,10 +15,9 @@ from hardneg.datasets.document_files import FORMS, ROWS, USUAL_FORMS, Block, Tex
 from hardneg.formats.sentences import sentences, word_spans
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
+from hardneg.records import Document, Judgement, Membership, Query, Side, counted, suggestion
 from hardneg.records.errors import DataError, MissingDependency, UsageError
-from hardneg.records.types import Document, Judgement, Membership, Query, Side
-from hardneg.records.wording import counted, suggestion
-from hardneg.store.digest import digest, tree_digest
+from hardneg.store import digest, tree_digest
 
 _NOT_IN_IDS = re.compile(r"[\s%:\x00-\x1f\x7f-\x9f\ufeff]")
 _UNDECODED = re.compile("[\ud800-\udfff]")

@@ -11,20 +11,10 @@ from typing import ClassVar
 
 from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
+from hardneg.records import Answers, Collection, Document, HasAnswers, HasGroups, Judgement, Membership, Query, Side
 from hardneg.records.errors import DataError
-from hardneg.records.types import (
-    Answers,
-    Collection,
-    Document,
-    HasAnswers,
-    HasGroups,
-    Judgement,
-    Membership,
-    Query,
-    Side,
-)
 from hardneg.records.wording import counted
-from hardneg.runtime.seeding import SEED, derive_seed, drawn_order
+from hardneg.runtime import SEED, derive_seed, drawn_order
 
 UNLABELLED = "unlabelled"
 TRAIN = "train"
@@ -312,7 +302,7 @@ def half(text: str, second: int) -> str:
 
     A text that has a script without blanks between words there, or no blank, is cut in its middle.
     """
-    from hardneg.records.terms import unspaced
+    from hardneg.records.text import unspaced
 
     middle = len(text) // 2
     blank = -1 if unspaced(text[middle : middle + 1]) else text.find(" ", middle)

@@ -11,10 +11,8 @@ from typing import Any
 
 from hardneg.formats.source_files import Part, Record
 from hardneg.formats.text_lines import one_word
-from hardneg.records.errors import DataError, MissingDependency
-from hardneg.records.types import Lookup
-from hardneg.records.wording import first_line
-from hardneg.store.digest import file_digest, tree_digest
+from hardneg.records import DataError, Lookup, MissingDependency, first_line
+from hardneg.store import file_digest, tree_digest
 
 _SPLIT_NAMES = {"validation": "dev", "valid": "dev", "val": "dev"}
 _COMMIT_DIGITS = 40

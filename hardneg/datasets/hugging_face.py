@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from hardneg.datasets import hub_tables
 from hardneg.datasets.hub_tables import HubTable, TableLoader, row_part
 from hardneg.formats.source_files import Part, PartedCollection, order_splits
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.store.digest import digest
+from hardneg.records import Document, Judgement, Query
+from hardneg.store import digest
 
 _CORPUS, _QUERIES, _TABLE = HubTable(config="corpus"), HubTable(config="queries"), HubTable()
 

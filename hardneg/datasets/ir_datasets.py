@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 from hardneg.datasets.hub_tables import numbered_rows, row_part
 from hardneg.formats.source_files import Part, PartedCollection, order_splits
-from hardneg.records.errors import DataError, MissingDependency
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.store.digest import digest, file_digest
+from hardneg.records import DataError, Document, Judgement, MissingDependency, Query
+from hardneg.store import digest, file_digest
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 

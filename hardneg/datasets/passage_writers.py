@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from hardneg.formats.python_code import Definition, SourceFile, code_of, first_sentence
 from hardneg.formats.sentences import sentences, word_spans
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Document, Written
-from hardneg.runtime.seeding import generator
+from hardneg.records import Document, PluginError, Written
+from hardneg.runtime import generator
 
 
 @dataclass(frozen=True)

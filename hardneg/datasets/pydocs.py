@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from hardneg.formats.python_code import Definition, SourceFile, children
-from hardneg.records.errors import MissingDependency, UsageError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.seeding import FIXED, derive_seed
-from hardneg.store.digest import digest, file_digest, tree_digest
-from hardneg.store.identity import options_in_key
+from hardneg.records import Document, Judgement, MissingDependency, Query, UsageError
+from hardneg.runtime import FIXED, derive_seed
+from hardneg.store import digest, file_digest, options_in_key, tree_digest
 
 _TESTS = frozenset({"test", "tests", "_test", "_tests", "testing", "_testing", "conftest.py"})
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "PyYAML"}

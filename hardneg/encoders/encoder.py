@@ -24,14 +24,11 @@ from hardneg.encoders.representation import Representation, check_different, fir
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, typed
-from hardneg.faster import Packing
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Encoded
-from hardneg.runtime.distributed import World
+from hardneg.records import Encoded, ModelError
+from hardneg.runtime import Progress, Silent, World
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -255,7 +252,7 @@ class Inference:
     tokens: Callable[[Sequence[str]], Tokens | SegmentTokens]
     budget: Budget
     joins: bool
-    packing: Packing | None = None
+    packing: Any = None
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":

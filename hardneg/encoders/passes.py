@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
 """Divides texts of these lengths, the longest first, into passes of at most so many tokens, or of one row."""

@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from hardneg.encoders.spec import Precision
-from hardneg.faster import FasterPasses, faster_passes
-from hardneg.records.errors import UsageError
-from hardneg.runtime.devices import has_bf16_units
-from hardneg.store.choices import choose
+from hardneg.records import UsageError
+from hardneg.registry import faster
+from hardneg.runtime import has_bf16_units
+from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 
@@ -43,12 +43,12 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     return precision == "bf16"
 
 
-def arrange(network: nn.Module) -> FasterPasses | None:
+def arrange(network: nn.Module) -> Any:
     """Has a copy of a network, without gradients, compute in the faster ways of a package; returns them, if any."""
-    faster = None if transformer_of(network) is None else faster_passes()
-    if faster is not None:
-        faster.arrange(network)
-    return faster
+    passes = None if transformer_of(network) is None else faster("passes")
+    if passes is not None:
+        passes.arrange(network)
+    return passes
 
 
 def transformer_of(network: nn.Module) -> Any:

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from hardneg.encoders.spec import FullSpec, Side
 from hardneg.formats.segments import Segments
-from hardneg.records.types import Lookup
-from hardneg.runtime.progress import Progress
+from hardneg.records import Lookup
+from hardneg.runtime import Progress, World
 
 if TYPE_CHECKING:
     import torch
 
     from hardneg.encoders.open.resolved import ResolvedModel
     from hardneg.formats.corpus import Corpus
-    from hardneg.records.types import Encoded
-    from hardneg.runtime.distributed import World
+    from hardneg.records import Encoded
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """The encoding of a text: one vector, weights of terms, or a vector a token."""

@@ -16,10 +16,8 @@ from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Encoded
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Progress
+from hardneg.records import Encoded, ModelError
+from hardneg.runtime import Progress, World
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

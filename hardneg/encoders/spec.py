@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.records.errors import ModelError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
 Similarity = Literal["dot", "cosine", "maxsim", "meanmaxsim"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.spec import Side
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 def route(module: nn.Module, side: Side) -> list[Any]:

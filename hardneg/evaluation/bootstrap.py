@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation.intervals import GroupIndex, Interval, group_sums
-from hardneg.runtime.seeding import FIXED, generator
+from hardneg.runtime import FIXED, generator
 
 _BLOCK_VALUES = 1 << 21
 

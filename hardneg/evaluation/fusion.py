@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.types import RankedList
+from hardneg.records import LIST_DEPTH, RankedList
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 if TYPE_CHECKING:

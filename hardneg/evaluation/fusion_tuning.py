@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 from hardneg.evaluation.fusion import WITH_WEIGHTS, Fusion
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.types import RankedList
-from hardneg.records.wording import counted, suggestion
-from hardneg.runtime.progress import Progress
+from hardneg.records import DataError, RankedList, UsageError, counted, suggestion
+from hardneg.runtime import Progress
 
 Grid = Mapping[str, Sequence[float]]
 """Values to try by name: of a run, whose weight they are, or `constant`."""

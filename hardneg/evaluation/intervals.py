@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records import MissingDependency, UsageError
 
 GroupIndex = NDArray[np.int64]
 """The group's number [queries] of each query, counted from 0."""

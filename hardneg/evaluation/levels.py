@@ -1,6 +1,6 @@
 """The level below which corrected p values show a difference, or an equivalence; the margin of equivalence."""
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 LEVEL = 0.01
 """Where no other is said."""

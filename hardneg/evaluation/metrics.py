@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import EMPTY, Run
-from hardneg.records.errors import UsageError
-from hardneg.records.wording import counted, joined
+from hardneg.records import UsageError, counted, joined
 from hardneg.runtime.ranx_uncompiled import ranx_uncompiled
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import TwoLevel, system_intervals
-from hardneg.records.errors import ArtifactError
-from hardneg.store.atomic_write import replace_text
+from hardneg.records import ArtifactError
+from hardneg.store import replace_text
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from hardneg.evaluation import intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
 from hardneg.evaluation.intervals import GroupIndex, Interval
 from hardneg.evaluation.levels import LEVEL, MARGIN
-from hardneg.records.errors import UsageError
-from hardneg.runtime.seeding import FIXED, generator
+from hardneg.records import UsageError
+from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 _BLOCK_VALUES = 1 << 21

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 
 Match = Literal["string", "regex"]
 Finder = Callable[[str], bool]

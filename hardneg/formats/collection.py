@@ -17,11 +17,10 @@ from hardneg.formats.queries import Queries, read_answers, write_answers, write_
 from hardneg.formats.source_files import parts_of, split_problem
 from hardneg.formats.text_lines import Unplaced
 from hardneg.formats.vectors.mmap import AGAIN
+from hardneg.records import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Query, Side, counted
 from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Query, Side
-from hardneg.records.wording import counted
-from hardneg.runtime.progress import Progress
-from hardneg.store.atomic_write import replace_text
+from hardneg.runtime import Progress
+from hardneg.store import replace_text
 
 _FORMAT = 1
 _BLOCK = 65536

@@ -17,10 +17,9 @@ from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
 from hardneg.formats.sentences import WORD
 from hardneg.formats.text_lines import Unplaced, id_problem, one_word
 from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches, save_array
-from hardneg.records.errors import DataError
-from hardneg.records.types import Candidates, Document, RankedList
-from hardneg.runtime.progress import Progress
-from hardneg.store.atomic_write import link_file
+from hardneg.records import Candidates, DataError, Document, RankedList
+from hardneg.runtime import Progress
+from hardneg.store import link_file
 
 TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"
 """The files of a corpus."""

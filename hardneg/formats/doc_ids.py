@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.text_lines import one_word
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.layout import DOC_IDS
-from hardneg.store.atomic_write import replacing
+from hardneg.records import DOC_IDS, ArtifactError, DataError
+from hardneg.store import replacing
 
 
 def write_doc_ids(folder: Path, doc_ids: Iterable[str], count: int) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from hardneg.formats.text_lines import Unplaced, checked_id, columns, read_lines
-from hardneg.records.errors import DataError
-from hardneg.records.types import Membership, RankedList
-from hardneg.store.atomic_write import replacing
+from hardneg.records import DataError, Membership, RankedList
+from hardneg.store import replacing
 
 
 def read_groups(path: Path) -> Iterator[Membership]:

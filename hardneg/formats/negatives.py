@@ -11,9 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.mmap import map_batches
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Drops, Negatives
-from hardneg.store.atomic_write import replacing
+from hardneg.records import ArtifactError, DataError, Drops, Negatives
+from hardneg.store import replacing
 
 _SCHEMA = pa.schema(
     [

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hardneg.formats.text_lines import checked_id, columns, one_word, read_lines
-from hardneg.records.errors import DataError
-from hardneg.records.types import Judgement
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing
+from hardneg.records import DataError, Judgement, counted
+from hardneg.store import replacing
 
 Qrels = dict[str, dict[str, int]]
 """Relevance by query id and document id."""

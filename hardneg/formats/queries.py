@@ -18,10 +18,8 @@ import pyarrow as pa
 from hardneg.formats import text_lines
 from hardneg.formats.source_files import Part, Record, parsed
 from hardneg.formats.vectors.mmap import AGAIN
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Answers, Query
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing
+from hardneg.records import Answers, ArtifactError, DataError, Query, counted
+from hardneg.store import replacing
 
 _SCHEMA = pa.schema([("query_id", pa.string()), ("text", pa.string())])
 _ROWS = 8192

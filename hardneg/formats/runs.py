@@ -16,10 +16,8 @@ from pyarrow import csv
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.text_lines import checked_id, one_word, read_bytes
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replacing
+from hardneg.records import DataError, RankedList, counted
+from hardneg.store import replacing
 
 _COLUMNS = ("query_id", "q0", "doc_id", "rank", "score", "tag")
 _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": pa.float64()}

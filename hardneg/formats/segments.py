@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.records.errors import ArtifactError
-from hardneg.records.wording import counted
+from hardneg.records import ArtifactError, counted
 
 if TYPE_CHECKING:
     import numpy as np

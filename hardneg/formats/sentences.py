@@ -2,7 +2,7 @@
 
 import regex
 
-from hardneg.records.terms import UNSPACED
+from hardneg.records.text import UNSPACED
 
 _END = regex.compile(
     r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital

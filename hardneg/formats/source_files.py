@@ -13,10 +13,8 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 from hardneg.formats.id_pairs import Exclusion, HasExcluded
 from hardneg.formats.qrels import qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
-from hardneg.records.errors import DataError
-from hardneg.records.types import Collection, Document, Judgement, Membership, Query
-from hardneg.records.wording import counted
-from hardneg.store.digest import tree_digest
+from hardneg.records import Collection, DataError, Document, Judgement, Membership, Query, counted
+from hardneg.store import tree_digest
 
 Record = Document | Query | Judgement | Exclusion | Membership
 LineParser = Callable[[Path, int, str], Record | None]

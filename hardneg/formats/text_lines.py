@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.functions.argument_values import plugin_setting
-from hardneg.records.errors import HardnegError, PluginError, RecipeError
-from hardneg.records.named_plugins import RANDOM
-from hardneg.runtime.seeding import SEED
+from hardneg.records import RANDOM, HardnegError, PluginError, RecipeError
+from hardneg.runtime import SEED
 
 if TYPE_CHECKING:
-    from hardneg.recipes.load import Recipe
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan, Recipe
 
 ENCODED, SEARCHED, MINED, TRAINED = "index", "run", "negatives", "model"
 
@@ -57,7 +55,7 @@ class AdhocRecipe:
 
     def plan(self, tell: Callable[[str], None] = warn) -> "Plan":
         """Its steps. Raises as `check`, and where the dataset or the model is not there."""
-        from hardneg.recipes.plan import make_plan
+        from hardneg.recipes import make_plan
 
         return make_plan(self.check(tell))
 
@@ -82,8 +80,7 @@ def checked_tree(
     Raises:
         RecipeError: it has mistakes.
     """
-    from hardneg.recipes.language import apply_settings
-    from hardneg.recipes.load import check_recipe
+    from hardneg.recipes import apply_settings, check_recipe
 
     changed, problems = apply_settings(tree, settings)
     return check_recipe(finish(changed), Path(title), earlier=problems)
@@ -102,9 +99,7 @@ def planned_recipe(
         RecipeError: it has mistakes.
         HardnegError: the dataset or the model is not there, and `problems`, which would get that, is None.
     """
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe, load_recipe, make_plan
 
     loaded = load_recipe(find_recipe(name), preset, settings)
     for note in loaded.notes:

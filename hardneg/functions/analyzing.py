@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -22,16 +22,11 @@ from hardneg.functions.evaluation import Evaluation
 from hardneg.functions.results import writing
 from hardneg.functions.run_argument import is_run, labelled_runs, run_file, run_labels
 from hardneg.functions.session import Session
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import METRICS
-from hardneg.records.types import Judgement
-from hardneg.records.wording import complaint, mistakes
+from hardneg.records import METRICS, Judgement, UsageError, complaint, mistakes
 from hardneg.registry import load_plugin, no_such_option, plugin_errors
 from hardneg.report.table import Section
-
-if TYPE_CHECKING:
-    from hardneg.runtime.progress import Progress
-    from hardneg.store.artifacts import Store
+from hardneg.runtime import Progress
+from hardneg.store import Store
 
 Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
 """Kind and facts of the stages of a run folder, by name."""
@@ -111,7 +106,7 @@ def files_of(analysis: Analysis, arguments: Mapping[str, Any], stages: Stages, p
 
 def stages_of(run_folder: Path, store: "Store") -> Stages:
     """Artifact type and facts of each stage of a run folder. Raises DataError where it is none."""
-    from hardneg.recipes.run_folder import artifacts_of
+    from hardneg.recipes import artifacts_of
 
     artifacts = artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError, complaint
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -87,7 +87,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     Raises:
         UsageError: one is none of these.
     """
-    from hardneg.recipes.yaml_load import parse_setting
+    from hardneg.recipes import parse_setting
 
     several = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else value
     settings = []
@@ -144,7 +144,6 @@ def field_value(info: "FieldInfo", argument: str, value: Any) -> Any:
     from pydantic import TypeAdapter, ValidationError
 
     from hardneg.fields import InputFile, PluginKind
-    from hardneg.records.wording import complaint
 
     several = get_origin(info.annotation) is tuple
     if any(isinstance(mark, InputFile) for mark in info.metadata):

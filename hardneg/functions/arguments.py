@@ -8,9 +8,8 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypedDict, TypeVar, Union, get_args, get_origin
 
-from hardneg.records.named_plugins import LOCAL
-from hardneg.runtime.progress import Progress
-from hardneg.runtime.seeding import SEED
+from hardneg.records import LOCAL
+from hardneg.runtime import SEED, Progress
 
 REQUIRED: Any = ...
 """The default of an argument that must be given."""

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from hardneg.records.errors import MissingDependency
+from hardneg.records import MissingDependency
 
 _RUN = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("rank", pa.int32()), ("score", pa.float32())])
 

@@ -8,13 +8,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from hardneg.records.layout import DATASET, RUN
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import digest, file_digest, tree_digest
+from hardneg.records import DATASET, RUN
+from hardneg.store import Artifact, Store, digest, file_digest, tree_digest
 
 if TYPE_CHECKING:
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:

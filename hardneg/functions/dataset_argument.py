@@ -15,11 +15,8 @@ from hardneg.formats.text_lines import find_file, one_word
 from hardneg.functions.argument_values import name_of
 from hardneg.functions.arguments import AnyQrels, Dataset, Model
 from hardneg.functions.content_store import keep_content
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BEIR
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.records.wording import suggestion
-from hardneg.store.artifacts import Store
+from hardneg.records import BEIR, DataError, Document, Judgement, Query, UsageError, suggestion
+from hardneg.store import Store
 
 _PARTS = ("corpus", "queries", "qrels")
 _ONLY = "train"

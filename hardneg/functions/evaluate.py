@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from hardneg.evaluation.levels import LEVEL, MARGIN, known_level, known_margin
 from hardneg.functions.arguments import AnyQrels, Arg, Dataset, Runs, Split, Where, spelled_out
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 if TYPE_CHECKING:
     from hardneg.evaluation.metrics import Scores

@@ -7,7 +7,7 @@ from typing import Any
 
 from hardneg.evaluation.metrics_json import Measured, to_json, write_metrics
 from hardneg.functions.results import writing
-from hardneg.records.wording import counted
+from hardneg.records import counted
 from hardneg.report.content import ReportContent
 
 

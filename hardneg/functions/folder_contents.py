@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hardneg.datasets.document_files import ROWS
 from hardneg.formats.queries import read_query_file
 from hardneg.formats.text_lines import no_folder
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import DOCUMENTS
-from hardneg.records.types import Collection, PluginSetting
-from hardneg.records.wording import counted
+from hardneg.records import DOCUMENTS, Collection, DataError, PluginSetting, UsageError, counted
 from hardneg.registry import configure, load_plugin, plugin_names
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from hardneg.evaluation.fusion import RRF_CONSTANT, Method, Missing, Norm
 from hardneg.functions.arguments import AnyQrels, Arg, Runs, Where, spelled_out
 from hardneg.functions.evaluate import RELEVANCE
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import UsageError
+from hardneg.records import LIST_DEPTH, RUN, UsageError, suggestion
+from hardneg.store import Content, file_digest
 
 if TYPE_CHECKING:
     from hardneg.evaluation.fusion import Fusion
@@ -84,8 +84,6 @@ def _fused(session: "Session", given: Any, tune_runs: Any, judged: Any, fields: 
     from hardneg.functions.content_store import keep_result
     from hardneg.functions.results import RankedRun, source_of_runs
     from hardneg.functions.run_argument import labelled_runs
-    from hardneg.records.layout import RUN
-    from hardneg.store.digest import Content, file_digest
 
     files = labelled_runs(given, session.store)
     tuning = labelled_runs(tune_runs, session.store) if tune_runs else {}
@@ -117,7 +115,6 @@ def _fused(session: "Session", given: Any, tune_runs: Any, judged: Any, fields: 
 def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[str, Path], judged: Any) -> "Fusion":
     """The method with its numbers. Raises UsageError where they, or arguments to tune by, do not go together."""
     from hardneg.evaluation.fusion import Fusion
-    from hardneg.records.wording import suggestion
 
     if len(labels) < 2:
         raise UsageError("fuse: give {runs} twice or more", "runs")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from hardneg.functions.adhoc_recipe import ENCODED
 from hardneg.functions.arguments import Arg, Dataset, Setting, Where, spelled_out
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import BM25
+from hardneg.records import BM25, PluginSetting, UsageError
+from hardneg.store import Content, plugin_identity, tree_digest
 
 if TYPE_CHECKING:
     from hardneg.functions.results import BuiltIndex
@@ -57,10 +57,7 @@ def _of_vectors(setting: Mapping[str, Any], vectors: Any, session: "Session") ->
     from hardneg.formats.vectors.shards import index_bytes
     from hardneg.functions.content_store import keep_result
     from hardneg.functions.results import BuiltIndex, built_index
-    from hardneg.records.types import PluginSetting
     from hardneg.registry import configure, plugin_errors
-    from hardneg.store.digest import Content, tree_digest
-    from hardneg.store.identity import plugin_identity
 
     name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
     plugin = configure("indexes", PluginSetting(name, options))

@@ -20,16 +20,14 @@ from hardneg.functions.arguments import (
     Where,
     spelled_out,
 )
-from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import MINER
+from hardneg.records import DATASET, MINED_DEPTH, MINER, SCORES, UsageError
+from hardneg.store import Artifact
 
 if TYPE_CHECKING:
     from hardneg.functions.mined import KnowsScores, MinedNegatives
     from hardneg.functions.run_argument import QueryVectors
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
-    from hardneg.store.artifacts import Artifact
+    from hardneg.recipes import Plan
 
 _FILTERS = "Leave candidates out before the miner selects, one after another; a name, or {name: NAME, ...}."
 _JUDGED = "Judgements whose positives count beside the dataset's, such as a reader's marks."
@@ -76,7 +74,6 @@ def mine(
     from hardneg.functions.mined import scores_of_model
     from hardneg.functions.run_argument import named_vectors, run_file
     from hardneg.functions.session import Session
-    from hardneg.records.layout import DATASET
 
     session, runs = Session.of(where, mine), {"run": run, "filter_by": filter_by}
     files = {name: run_file(each, session.store) for name, each in runs.items() if each is not None}
@@ -119,7 +116,6 @@ def _from_runs(
     """What is mined from a file of a run, or from what an index has for vectors of queries."""
     from hardneg.functions.content_store import make_dataset, make_from
     from hardneg.functions.mined import scores_of_run
-    from hardneg.records.types import SCORES
 
     dataset = make_dataset(plan, session)
     session.leave()
@@ -144,7 +140,7 @@ def _mined(
 ) -> "MinedNegatives":
     from hardneg.functions.mined import mined_in
     from hardneg.functions.results import TextSource
-    from hardneg.recipes.run_folder import inputs_of
+    from hardneg.recipes import inputs_of
 
     spec = vars(plan.steps[MINED].spec)
     source = TextSource.of(dataset, spec["split"], session.store, [*inputs_of(plan.recipe), *reads])

@@ -12,15 +12,13 @@ from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.functions.argument_values import at_least_one, file_path
 from hardneg.functions.content_store import keep_result
 from hardneg.functions.results import ROWS_FILE, StoredResult, TextSource, writing
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.types import Negatives
-from hardneg.records.wording import counted
-from hardneg.store.artifacts import Artifact
+from hardneg.records import NEGATIVES, RUN, Negatives, counted
+from hardneg.store import Artifact
 
 if TYPE_CHECKING:
     from hardneg.functions.session import Session
     from hardneg.indexes.kernels.candidate_scoring import PositiveScores
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 

@@ -12,16 +12,11 @@ from hardneg.functions.dataset_argument import named_dataset, named_model
 from hardneg.functions.evaluation import Evaluation
 from hardneg.functions.results import BuiltIndex, TrainedModel
 from hardneg.functions.session import Session, setting_texts
-from hardneg.records.errors import HardnegError
-from hardneg.records.layout import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML
-from hardneg.records.wording import counted, size
-from hardneg.store.artifacts import Artifact
-from hardneg.store.replaced_files import Outputs, Target, Words
+from hardneg.records import INDEX_FOLDER, LOCK, METRICS, MODEL_FOLDER, REPORT_HTML, HardnegError, counted, size
+from hardneg.store import Artifact, Outputs, Target, Words
 
 if TYPE_CHECKING:
-    from hardneg.recipes.estimate import Estimate
-    from hardneg.recipes.needs import Need
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Estimate, Need, Plan
 
 
 def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
@@ -34,7 +29,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
     Raises:
         UsageError: there is no such recipe, or file.
     """
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe
 
     path = str(file_path(name, "name"))
     find_recipe(path)
@@ -71,7 +66,7 @@ class ChosenRecipe:
             RecipeError: the recipe has mistakes; all of them are told.
             HardnegError: the dataset or the model is not there.
         """
-        from hardneg.recipes.estimate import estimate
+        from hardneg.recipes import estimate
 
         session = Session.of(where)
         planned = self._planned(session)
@@ -87,7 +82,7 @@ class ChosenRecipe:
         Raises:
             ModelError: nothing is missing, and a model or reranker that is here cannot do what the recipe asks of it.
         """
-        from hardneg.recipes.needs import needs
+        from hardneg.recipes import needs
 
         problems, session = list[HardnegError](), Session.of(where)
         needed = tuple(needs(self._planned(session, problems)))
@@ -116,7 +111,7 @@ class ChosenRecipe:
         Raises:
             UsageError: the folder is read, or holds files of these names that are no run's.
         """
-        from hardneg.recipes.run_folder import COMMAND, default_folder, inputs_of, names, publish
+        from hardneg.recipes import COMMAND, default_folder, inputs_of, names, publish
 
         session = Session.of(where)
         plan = self._planned(session)

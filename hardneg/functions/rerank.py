@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.functions.arguments import AnyRun, Arg, Dataset, Setting, Split, Where, spelled_out
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.named_plugins import BM25
+from hardneg.records import BM25, LIST_DEPTH
 
 if TYPE_CHECKING:
     from hardneg.functions.results import RankedRun

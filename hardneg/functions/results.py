@@ -12,11 +12,8 @@ from hardneg.formats.runs import read_run, stream_run
 from hardneg.functions.argument_values import file_path
 from hardneg.functions.content_store import keep_result
 from hardneg.functions.session import usual_store
-from hardneg.records.layout import RUN
-from hardneg.records.types import RankedList
-from hardneg.records.wording import counted
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.replaced_files import Outputs, Target
+from hardneg.records import RUN, RankedList, counted
+from hardneg.store import Artifact, Outputs, Store, Target
 
 if TYPE_CHECKING:
     from hardneg.formats.runs import Run

@@ -15,16 +15,13 @@ from hardneg.functions.argument_values import file_path
 from hardneg.functions.arguments import AnyRun
 from hardneg.functions.content_store import keep_content
 from hardneg.functions.dataset_argument import is_id, mistakes_in
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import RUN
-from hardneg.records.types import RankedList
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import RUN, DataError, RankedList, UsageError
+from hardneg.store import Artifact, Store
 
 if TYPE_CHECKING:
     from hardneg.formats.vectors.flat_vectors import FlatVectors
     from hardneg.functions.session import Session
     from hardneg.indexes.open_store import DenseIndex
-    from hardneg.records.types import RankedList
 
 
 _LARGEST = float(np.finfo(np.float32).max)
@@ -174,8 +171,6 @@ class QueryVectors:
 
 
 def _hits(index: "DenseIndex", queries: "FlatVectors", depth: int) -> Iterator[tuple[str, "RankedList"]]:
-    from hardneg.records.types import RankedList
-
     searcher, depth = index.searcher, min(depth, len(index.doc_ids))
     for start in range(0, len(queries), _AT_ONCE):
         stop = min(start + _AT_ONCE, len(queries))

@@ -15,8 +15,7 @@ from hardneg.functions.arguments import (
     Where,
     spelled_out,
 )
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import UsageError
+from hardneg.records import LIST_DEPTH, RUN, UsageError
 
 if TYPE_CHECKING:
     from hardneg.functions.results import RankedRun
@@ -57,7 +56,6 @@ def search(
     from hardneg.functions.results import RankedRun, TextSource, run_of
     from hardneg.functions.run_argument import named_vectors
     from hardneg.functions.session import Session
-    from hardneg.records.layout import RUN
 
     session, searched = Session.of(where, search), stage("search", {"depth": depth})
     vectors = named_vectors("search", index, query_vectors, query_ids)

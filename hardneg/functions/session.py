@@ -14,21 +14,15 @@ from typing import TYPE_CHECKING, Any
 from hardneg.functions.adhoc_recipe import AdhocRecipe, warn
 from hardneg.functions.argument_values import file_path, name_of, names_of, plugin_setting, whole_number
 from hardneg.functions.arguments import Settings, Where
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.named_plugins import LOCAL
-from hardneg.records.types import PluginSetting
-from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Progress, Silent, Task
-from hardneg.runtime.seeding import SEED
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.choices import cache_folder
+from hardneg.records import DATASET, LOCAL, ArtifactError, PluginSetting, UsageError, suggestion
+from hardneg.runtime import SEED, Progress, Silent, Task, check_device, world
+from hardneg.store import Artifact, Store, cache_folder
 from hardneg.store.gc_roots import begun
 
 if TYPE_CHECKING:
     from hardneg.protocols import Searcher
-    from hardneg.recipes.execute import Options, Outcome
-    from hardneg.recipes.plan import Plan, Step
-    from hardneg.records.types import Encoded
+    from hardneg.recipes import Options, Outcome, Plan, Step
+    from hardneg.records import Encoded
     from hardneg.stages.shared.context import Engine
 
 _log = logging.getLogger("hardneg")
@@ -91,13 +85,9 @@ class Session:
         if isinstance(opened := arguments.get("session"), Session):
             return opened
         if unknown := [name for name in arguments if name not in Where.__annotations__]:
-            from hardneg.records.wording import suggestion
-
             known = [*(inspect.signature(function).parameters if function else ()), *Where.__annotations__]
             raise UsageError(f"no argument {unknown[0]!r}{suggestion(unknown[0], known)}")
         if (device := arguments.get("device")) is not None:
-            from hardneg.runtime.devices import check_device
-
             check_device(name_of("device", device), "device")
         store, progress = arguments.get("store"), arguments.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
@@ -122,7 +112,7 @@ class Session:
 
     def options(self, until: str | None = None, force: Sequence[str] = ()) -> "Options":
         """How to run a plan here."""
-        from hardneg.recipes.execute import Options
+        from hardneg.recipes import Options
         from hardneg.stages.shared.context import Local
 
         return Options(until, tuple(force), self.device, self.engine or Local())
@@ -139,7 +129,7 @@ class Session:
 
     def execute(self, plan: "Plan", until: str | None = None, force: Sequence[str] = ()) -> "Outcome":
         """The same; of what was made before a failure `gc` keeps nothing."""
-        from hardneg.recipes.execute import Watcher, execute
+        from hardneg.recipes import Watcher, execute
 
         def begins(step: "Step") -> None:
             _log.info("%s: %s", step.name, step.verb)
@@ -149,7 +139,6 @@ class Session:
     def open_index(self, step: "Step", outcome: "Outcome") -> "Searcher":
         """Open the index of a step that `make` has executed."""
         from hardneg.formats.collection import StoredCollection
-        from hardneg.records.layout import DATASET
         from hardneg.stages.shared.context import ArtifactInput
         from hardneg.stages.shared.inputs import open_searcher
 

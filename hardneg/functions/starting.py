@@ -15,15 +15,13 @@ from hardneg.functions.folder_contents import FolderContents
 from hardneg.functions.recipes import ChosenRecipe, RunFolder
 from hardneg.functions.results import writing
 from hardneg.functions.session import Session
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.named_plugins import BM25, TOPK
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import replace_text
+from hardneg.records import BM25, TOPK, DataError, UsageError, counted
+from hardneg.runtime import Progress
+from hardneg.store import replace_text
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel
-    from hardneg.recipes.estimate import Estimate
-    from hardneg.runtime.progress import Progress
+    from hardneg.recipes import Estimate
 
 WITHOUT_LABELS, WITH_LABELS = "from-documents", "star-static"
 """The shipped recipes."""
@@ -135,14 +133,14 @@ class Beginning:
     @property
     def _lexical(self) -> str:
         """Why there is no row of BM25; empty where there is one."""
-        from hardneg.recipes.needs import absent
+        from hardneg.recipes import absent
 
         return absent("lucene")
 
     @property
     def tree(self) -> dict[str, Any]:
         """The plain stages of the shipped recipe, changed to fit the folder and the model."""
-        from hardneg.recipes.language import recipe_tree
+        from hardneg.recipes import recipe_tree
 
         contents, judged = self.contents, bool(self.contents.judged)
         shipped = recipe_tree(WITH_LABELS, "demo") if self.labelled else recipe_tree(WITHOUT_LABELS, _JUDGED[judged])
@@ -173,7 +171,7 @@ class Beginning:
 
     def recipe(self, path: Path) -> str:
         """The text of the recipe to write at a path."""
-        from hardneg.recipes.yaml_load import as_yaml
+        from hardneg.recipes import as_yaml
 
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
@@ -186,7 +184,7 @@ class Beginning:
         Raises:
             UsageError: what is written would be in the folder, and be read with its documents next time.
         """
-        from hardneg.recipes.run_folder import default_folder
+        from hardneg.recipes import default_folder
 
         recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
         results = default_folder(recipe.stem, "")

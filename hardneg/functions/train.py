@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from hardneg.functions.adhoc_recipe import MINED, TRAINED, training_stage
 from hardneg.functions.arguments import TRAIN_OPTION, Arg, Dataset, Model, Setting, TrainSplit, Where, spelled_out
 from hardneg.functions.mine import MinedDepth, Miner, mining_stages
-from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.named_plugins import LOSS, MINER
+from hardneg.records import LOSS, MINED_DEPTH, MINER, MODEL_FOLDER
 
 if TYPE_CHECKING:
     from hardneg.functions.results import TrainedModel
@@ -36,7 +35,6 @@ def train(
     from hardneg.functions.dataset_argument import model_name, split_of
     from hardneg.functions.results import TrainedModel
     from hardneg.functions.session import Session
-    from hardneg.records.layout import MODEL_FOLDER
 
     session = Session.of(where, train)
     mined = stage("mine", {"miner": miner, "split": split_of(dataset, split, "train")})

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack, get_args
 from hardneg.functions.adhoc_recipe import ENCODED, SEARCHED
 from hardneg.functions.arguments import Arg, Dataset, Model, Setting, Where, spelled_out
 from hardneg.functions.rerank import Reranker
-from hardneg.records.depths import LIST_DEPTH, RETURN_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Judgement, Membership, Side
+from hardneg.records import LIST_DEPTH, RETURN_DEPTH, Judgement, Membership, Side, UsageError
 
 if TYPE_CHECKING:
     from hardneg.functions.results import WrittenQueries
     from hardneg.functions.session import Session
-    from hardneg.recipes.plan import Plan
+    from hardneg.recipes import Plan
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
 _WRITERS = "Writers of queries; one of them, drawn, writes for a passage; a name, or {name: NAME, ...}."

@@ -15,10 +15,9 @@ from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import SHARDS, WEIGHTS
+from hardneg.records import SHARDS, WEIGHTS, ArtifactError
 from hardneg.registry import load_plugin
-from hardneg.runtime.progress import Progress
+from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:

@@ -21,12 +21,9 @@ from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.integrations.rows import judged_queries
 from hardneg.protocols import DenseSearcher
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import LAMBDA
-from hardneg.records.types import PluginSetting
+from hardneg.records import LAMBDA, TOP_DEPTH, PluginSetting, UsageError
 from hardneg.registry import configure, needs_of
-from hardneg.runtime.distributed import barrier, world
+from hardneg.runtime import barrier, world
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 

@@ -25,11 +25,8 @@ from hardneg.formats.segments import DELIMITER
 from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import INDEX_FOLDER, LOCK, SHARDS, SPEC_FILE, TERMS
-from hardneg.records.types import HUB_ID
-from hardneg.records.wording import counted
-from hardneg.store.artifacts import Store
+from hardneg.records import HUB_ID, INDEX_FOLDER, LOCK, SHARDS, SPEC_FILE, TERMS, ArtifactError, counted
+from hardneg.store import Store
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -10,9 +10,7 @@ from hardneg.functions.arguments import Setting
 from hardneg.functions.dataset_argument import named_dataset, split_of
 from hardneg.functions.run_argument import run_file
 from hardneg.functions.session import Session, setting_texts, usual_store
-from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.named_plugins import MINER
+from hardneg.records import MINED_DEPTH, MINER, UsageError
 
 if TYPE_CHECKING:
     from hardneg.integrations.refresher import RefreshRecipe

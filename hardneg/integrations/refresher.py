@@ -23,18 +23,14 @@ from hardneg.functions.adhoc_recipe import AdhocRecipe, list_options, mining_sta
 from hardneg.functions.content_store import make_dataset, make_from
 from hardneg.functions.session import Session
 from hardneg.integrations.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
-from hardneg.records.depths import MINED_DEPTH
+from hardneg.records import BM25, CROSS_ENCODER, MINED_DEPTH, MINER, NEGATIVES, RANDOM, RUN
 from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.named_plugins import BM25, CROSS_ENCODER, MINER, RANDOM
-from hardneg.runtime.distributed import barrier, from_first, world
-from hardneg.store.atomic_write import link_file, replace_text, replacing
-from hardneg.store.digest import digest, file_digest
+from hardneg.runtime import barrier, from_first, world
+from hardneg.store import Artifact, digest, file_digest, link_file, replace_text, replacing
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 
 if TYPE_CHECKING:
-    from hardneg.recipes.plan import Plan
-    from hardneg.store.artifacts import Artifact
+    from hardneg.recipes import Plan
 
 _NAME = "RefreshedNegatives"
 ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "reranked", "negatives"

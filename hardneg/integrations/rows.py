@@ -17,8 +17,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.qrels import positives
-from hardneg.records.errors import DataError, TrainingError, UsageError
-from hardneg.records.wording import counted
+from hardneg.records import DataError, TrainingError, UsageError, counted
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
 
 Form = Literal["n-tuple", "triplet", "labeled-pair", "labeled-list"]

@@ -15,8 +15,7 @@ from hardneg.losses.pairs import (
     taught_scores,
     weighted_mean,
 )
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 Direction = Literal["query-document", "query-query", "document-query", "document-document", "positive-positive"]
 

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from hardneg.losses.pairs import safe_scores, taught_scores, weighted_mean
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch
 
 
 @dataclass(frozen=True)

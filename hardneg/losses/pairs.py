@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
 def check_temperature(loss: str, temperature: float) -> None:

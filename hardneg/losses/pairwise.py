@@ -10,8 +10,7 @@ from torch.nn.functional import relu, softplus
 
 from hardneg.losses import pairs
 from hardneg.losses.pairs import check_temperature, negatives, positive_scores, safe_scores, weighted_mean
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from hardneg.mining.filters import EXCLUDED, SAME_TEXT, AnswerFilter, ExcludedFi
 from hardneg.mining.miners.ranks import draw
 from hardneg.mining.miners.selection import refusal
 from hardneg.protocols import NegativeFilter, NegativeMiner
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.records import Candidates, Negatives, PluginError, PluginSetting, RankedList
 from hardneg.registry import load_plugin
-from hardneg.runtime.seeding import generator
+from hardneg.runtime import generator
 
 FILLED = "random negatives"
 _Item = TypeVar("_Item")

@@ -16,9 +16,8 @@ from hardneg.formats.qrels import positives
 from hardneg.mining.miners.selection import COMPARING, RULES, check_counts, check_threshold
 from hardneg.mining.miners.thresholds import judged
 from hardneg.protocols import FilterTexts
-from hardneg.records.errors import DataError, PluginError
-from hardneg.records.terms import terms
-from hardneg.records.types import SCORES, Candidates, Document
+from hardneg.records import SCORES, Candidates, DataError, Document, PluginError
+from hardneg.records.text import terms
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.mining.miners.ranks import shuffled
 from hardneg.protocols import Searcher
-from hardneg.records.types import Encoded, Hits, RankedList
-from hardneg.runtime.progress import Seconds
-from hardneg.runtime.seeding import derive_seed, generator
+from hardneg.records import Encoded, Hits, RankedList
+from hardneg.runtime import Seconds, derive_seed, generator
 
 _LISTS = 1024
 

@@ -12,9 +12,7 @@ from hardneg.formats.export.catalogue import OWN
 from hardneg.formats.export.forms import TextLookup, read_form
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.runs import EMPTY, QueryLists, lists_side_by_side
-from hardneg.records.errors import DataError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import RankedList
+from hardneg.records import NEGATIVES, DataError, RankedList
 
 LABEL = "file"
 """The label of the lists of the file, beside those of runs."""

@@ -1,7 +1,7 @@
 """The indexes of a run folder: where each is, how it was built, the model of its queries; opened to be searched."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from hardneg.indexes.open_store import DenseIndex, form_in, open_store
 from hardneg.protocols import Searcher
 from hardneg.recipes.load import Recipe, check_recipe
 from hardneg.recipes.run_folder import read_lock
-from hardneg.records.layout import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START
-from hardneg.records.types import Encoded, Hits
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import DOC_IDS, INDEX_FOLDER, LOCK, MODEL_FOLDER, SHARDS, START, Encoded, Hits
+from hardneg.store import Artifact, Store
 
 
 @dataclass(frozen=True)
@@ -79,21 +78,6 @@ def laid_part(recipe: Recipe, folder: Path, artifacts: Mapping[str, Artifact], n
     return artifacts[name].path / inner if name in artifacts else None
 
 
-@dataclass
-class _Numbered:
-    """Numbers ids in the order in which they are met, for an index that names its documents."""
-
-    names: list[str] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)
-
-    def __call__(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
-        for doc_id in doc_ids:
-            if doc_id not in self.numbers:
-                self.numbers[doc_id] = len(self.names)
-                self.names.append(doc_id)
-        return np.array([self.numbers[doc_id] for doc_id in doc_ids], np.int64)
-
-
 @dataclass(frozen=True)
 class OpenedIndex:
     """An index that is searched with texts.
@@ -113,11 +97,28 @@ class OpenedIndex:
             ArtifactError: the index is missing or damaged.
             ModelError: the model cannot be opened.
         """
-        numbered = _Numbered()
-        searcher = _searcher(laid, device, numbered)
+        options, numbers, met = ExactOptions(device=device), dict[str, int](), list[str]()
+
+        def rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
+            """Numbers ids in the order in which they are met, for an index that names its documents."""
+            for doc_id in doc_ids:
+                if doc_id not in numbers:
+                    numbers[doc_id] = len(met)
+                    met.append(doc_id)
+            return np.array([numbers[doc_id] for doc_id in doc_ids], np.int64)
+
+        searcher: Searcher
+        if laid.backend is not None:
+            searcher = laid.backend.open(laid.folder, rows)
+        elif form_in(laid.folder) == "vectors" and not (laid.folder / SHARDS).exists():
+            searcher = DenseIndex.open(laid.folder).searcher
+        else:
+            searcher = open_store(laid.folder, options)
+        if isinstance(searcher, ExactSearcher):
+            searcher = searcher.using(options, None)
         names: Sequence[str] = DocIds(laid.folder / DOC_IDS)
         if laid.backend is not None and getattr(laid.backend, "input", None) == "texts":
-            names = numbered.names
+            names = met
         elif (laid.folder / SHARDS).exists():
             names = DenseIndex.open(laid.folder).doc_ids
         if laid.segments:
@@ -131,14 +132,3 @@ class OpenedIndex:
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))
         return self.searcher.search(wanted, depth)
-
-
-def _searcher(laid: LaidIndex, device: str | None, numbered: _Numbered) -> Searcher:
-    options = ExactOptions(device=device)
-    if laid.backend is not None:
-        searcher: Searcher = laid.backend.open(laid.folder, numbered)
-        return searcher.using(options, None) if isinstance(searcher, ExactSearcher) else searcher
-    if form_in(laid.folder) == "vectors" and not (laid.folder / SHARDS).exists():
-        dense = DenseIndex.open(laid.folder).searcher
-        return dense.using(options, None) if isinstance(dense, ExactSearcher) else dense
-    return open_store(laid.folder, options)

@@ -11,14 +11,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Cut, Model, Name, parse_dataset
-from hardneg.recipes.language import EXTENDS, PRESETS, expand
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand
 from hardneg.recipes.seed_copies import Seeds, over_seeds, seed_problems
-from hardneg.recipes.yaml_load import NAME, NAME_RULE, RecipeFunction
-from hardneg.records.errors import PluginError, RecipeError
-from hardneg.records.layout import DATASET, START
-from hardneg.records.wording import complaint, mistakes, not_numbers, suggestion
+from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
-from hardneg.runtime.seeding import SEED
+from hardneg.runtime import SEED
 from hardneg.stages.dataset import ReadDataset
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
 from hardneg.stages.shared.train_config import EncoderOptions
@@ -110,7 +107,6 @@ def check_recipe(
     top: _Top | None = None
     try:
         top = _Top.model_validate(tree)
-        problems += not_numbers({name: value for name, value in tree.items() if name != "stages"}, top)
     except ValidationError as error:
         problems += [_problem("", item, _Top) for item in mistakes(error)]
     stages = dict(_check_stages(tree.get("stages"), top, problems))
@@ -118,19 +114,28 @@ def check_recipe(
         stages = {DATASET: top.dataset, **stages}
     written = tree.get("stages")
     known = set(written) if isinstance(written, Mapping) else set[str]()
-    plugins = _configure_all(stages, problems)
-    models = ResolvedModels()
-    view = RecipeView("", stages, plugins, _model(top, models, problems), models)
-    notes = list[str]()
+    plugins, notes = dict[tuple[str, str], Any](), list[str]()
+    for name, spec in stages.items():
+        for field, kind, setting in spec.plugins():
+            try:
+                plugins[name, field] = configure(kind, setting)
+            except PluginError as error:
+                problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
+    models, model = ResolvedModels(), top.model if top else ModelSpec("")
+    try:
+        model = models.full(model)
+    except PluginError as error:  # an unknown family
+        problems.append(f"model.encoder: {error}")
+        model = dataclasses.replace(model, encoder=None)
+    view = RecipeView("", stages, plugins, model, models)
     with plugin_errors(stages.values()):
         stages |= dict(_at_usual_rates(written, view, notes))
         problems += _reference_problems(view, known)
         problems += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.problems(view.at(name))]
         notes += [f"stages.{name}.{line}" for name, spec in stages.items() for line in spec.remarks(view.at(name))]
     problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    named = {
-        name: stage for name, stage in (top.outputs if top else {}).items() if stage in stages or stage not in known
-    }
+    named = top.outputs if top else {}
+    named = {name: stage for name, stage in named.items() if stage in stages or stage not in known}
     outputs = _outputs(stages, named, problems)
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
@@ -162,13 +167,9 @@ def _check_stages(stages: Any, top: _Top | None, problems: list[str]) -> Iterato
         else:
             try:
                 spec = load_plugin("stages", value["stage"])
+                yield str(name), spec.model_validate(_with_defaults(spec, value, top) if top else value)
             except PluginError as error:
                 problems.append(f"{path}.stage: {error}")
-                continue
-            try:
-                built = spec.model_validate(_with_defaults(spec, value, top) if top else value)
-                problems += not_numbers(value, built, path)
-                yield str(name), built
             except ValidationError as error:
                 problems += [_problem(path, item, spec) for item in mistakes(error)]
     for reason, (first, *others) in outside.items():
@@ -200,7 +201,7 @@ def _known_names(spec: type[BaseModel], location: Sequence[Any]) -> list[str]:
 
 
 def _parts(annotation: Any) -> Iterator[type[Any]]:
-    """The classes with options of their own that stand in a type."""
+    """The classes in a type that have options of their own."""
     if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or dataclasses.is_dataclass(annotation)):
         yield annotation
     for inner in get_args(annotation):
@@ -213,27 +214,6 @@ def _with_defaults(spec: type[StageSpec], value: Mapping[str, Any], top: _Top) -
     if "options" in spec.model_fields and isinstance(options := value.get("options", {}), Mapping):
         return {**own, **value, "options": {"seed": top.seed, **options}}
     return {**own, **value}
-
-
-def _configure_all(stages: Mapping[str, StageSpec], problems: list[str]) -> dict[tuple[str, str], Any]:
-    plugins = {}
-    for name, spec in stages.items():
-        for field, plugin_kind, setting in spec.plugins():
-            try:
-                plugins[name, field] = configure(plugin_kind, setting)
-            except PluginError as error:
-                problems.append(f"{'dataset' if name == DATASET else f'stages.{name}.{field}'}: {error}")
-    return plugins
-
-
-def _model(top: _Top | None, models: ResolvedModels, problems: list[str]) -> ModelSpec:
-    """The recipe's model with what is known of it; an unknown family is reported, and left out."""
-    spec = top.model if top else ModelSpec("")
-    try:
-        return models.full(spec)
-    except PluginError as error:
-        problems.append(f"model.encoder: {error}")
-        return dataclasses.replace(spec, encoder=None)
 
 
 def _at_usual_rates(written: Any, view: RecipeView, notes: list[str]) -> Iterator[tuple[str, StageSpec]]:
@@ -274,8 +254,7 @@ def _reference_problems(view: RecipeView, written: set[str]) -> list[str]:
 
 
 def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
-    finished: set[str] = set()
-    problems: list[str] = []
+    finished, problems = set[str](), list[str]()
 
     def visit(name: str, trail: tuple[str, ...]) -> None:
         if name in trail:
@@ -292,6 +271,9 @@ def _cycle_problems(stages: Mapping[str, StageSpec]) -> list[str]:
 
 def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     outputs: dict[str, str] = {}
+    for name in named.keys() - {"model", "index"}:
+        hint = suggestion(name, ["model", "index"])
+        problems.append(f"outputs.{name}: no such output{hint}; it has: model, index")
     for name in ("model", "index"):
         makers = [stage for stage, spec in stages.items() if name in spec.parts]
         if name in named and named[name] not in makers:
@@ -301,9 +283,4 @@ def _outputs(stages: Mapping[str, StageSpec], named: Mapping[str, str], problems
             outputs[name] = named[name]
         elif own := [stage for stage in makers if stages[stage].artifact_type == name]:
             outputs[name] = own[-1]
-    problems += [
-        f"outputs.{name}: no such output{suggestion(name, ['model', 'index'])}; it has: model, index"
-        for name in named
-        if name not in {"model", "index"}
-    ]
     return outputs

@@ -8,16 +8,12 @@ from typing import Any
 
 from hardneg.fields import PluginKind, input_files, marked_fields
 from hardneg.protocols import LOCATION_OPTIONS, ReadsContent, TrainableReranker
+from hardneg.recipes.language import maker
 from hardneg.recipes.load import Recipe
-from hardneg.recipes.run_folder import maker
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, UsageError
-from hardneg.records.layout import DATASET, START
-from hardneg.records.wording import suggestion
+from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, UsageError, suggestion
 from hardneg.registry import plugin_errors
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import Artifact, Store
-from hardneg.store.digest import Content, digest, file_digest
-from hardneg.store.identity import plugin_identity
+from hardneg.store import Artifact, Content, Store, digest, file_digest, plugin_identity
 
 SCHEME = 1
 
@@ -101,7 +97,7 @@ def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Pla
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", problems, (), [])
-    content = of_start.digest(lambda: _model_digest(recipe)) if used else "not used"
+    content = of_start.digest(partial(_model_digest, recipe)) if used else "not used"
     start = digest({"scheme": SCHEME, "model": content})
     steps: dict[str, Step] = {}
     for name in _order(recipe.stages):
@@ -153,15 +149,16 @@ def explain(step: Step, store: Store) -> list[str]:
     """Why a step would run, or what its artifact is: compared with the most like artifact of the same stage."""
     if cached(step, store):
         return [f"{step.name}: in the store as {step.key}; nothing that may change its result has changed"]
-    others = [item for item in store.artifacts() if isinstance(item, Artifact) and item.origin["stage"] == step.verb]
+    wanted, others = dict(flat(step.origin)), dict[str, dict[str, Any]]()
+    for item in store.artifacts():
+        if isinstance(item, Artifact) and item.origin["stage"] == step.verb:
+            others[item.key] = dict(flat({name: value for name, value in item.origin.items() if name != "name"}))
     lines = [f"{step.name}: not in the store ({step.key})"]
     if not others:
         return [*lines, f"no artifact of stage {step.verb} is there to compare with"]
-    wanted = dict(flat(step.origin))
-    origins = {each.key: dict(flat({**each.origin, "name": None})) for each in others}  # the name is in no key
-    same = {key: sum(there.get(path) == told for path, told in wanted.items()) for key, there in origins.items()}
-    nearest = max(origins, key=lambda key: (same[key], -len(origins[key])))
-    there = origins[nearest]
+    same = {key: sum(wanted[path] == there.get(path) for path in wanted) for key, there in others.items()}
+    nearest = max(others, key=lambda key: (same[key], -len(others[key])))
+    there = others[nearest]
     lines.append(f"the most like artifact of stage {step.verb} is {nearest}; it differs in:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):
@@ -206,7 +203,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; refuses one that is to score with a head that nobody has trained."""
+    """The digest of a reranker's content; refuses one that is to score with an untrained head."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()

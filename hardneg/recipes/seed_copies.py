@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from hardneg.fields import Name, Reference, marked_fields
-from hardneg.recipes.yaml_load import NAME
-from hardneg.records.errors import RecipeError
-from hardneg.records.wording import counted, suggestion
+from hardneg.fields import Name, Reference, each_once, marked_fields
+from hardneg.recipes.language import NAME
+from hardneg.records import RecipeError, suggestion
 from hardneg.stages.shared.seeded import SeededStages
 from hardneg.stages.shared.stage_spec import StageSpec
 
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
 _Model = TypeVar("_Model", bound=BaseModel)
 _MOST_STAGES = 2_000
 _MOST_SEEDS = 100
-
-
-def _each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    if again := sorted({value for value in values if values.count(value) > 1}):
-        raise ValueError(f"{', '.join(map(str, again))}: twice in the list; each seed and stage stands once")
-    return values
 
 
 def _listed(value: Any) -> Any:
@@ -44,9 +37,9 @@ class _Seeds(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     values: Annotated[
-        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=_MOST_SEEDS), AfterValidator(_each_once)
+        tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1, max_length=_MOST_SEEDS), AfterValidator(each_once)
     ]
-    stages: Annotated[tuple[Name, ...], AfterValidator(_each_once)] = ()
+    stages: Annotated[tuple[Name, ...], AfterValidator(each_once)] = ()
 
 
 Seeds = Annotated[_Seeds, BeforeValidator(_listed)]
@@ -75,7 +68,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
             why = "a stage of that name is there already" if copy in stages else "that is too long"
             problems.append(f"stages.{name}: with a seed it is called {copy!r}, and {why}: name it otherwise")
     if (count := sum(map(len, copied.values())) + len(stages) - len(copied)) > _MOST_STAGES:
-        problems.append(f"seeds: comes to {counted(count, 'stage')}; {_MOST_STAGES:,} is the most")
+        problems.append(f"seeds: comes to {count:,} stages; {_MOST_STAGES:,} is the most")
     return problems
 
 

@@ -1,19 +1,5 @@
 """Every exception that hardneg raises on purpose.
 
-HardnegError
-├── UsageError          the command or a call was given something it cannot take
-│   └── RecipeError     a recipe has mistakes; carries all of them
-├── PluginError         a plugin is unknown, claimed twice, broken, or was given bad options
-├── DataError           a file of the user's has a mistake; names file and line
-├── ArtifactError       the store holds something that cannot be read or written
-│   └── NotOurs         it is not damaged, and not ours to make again
-│       ├── NewerArtifact   a newer hardneg wrote it
-│       └── ClosedArtifact  another user made it, who lets us not read it
-├── ModelError          a model cannot be found, loaded or saved
-├── MissingDependency   an optional package or a Java runtime is not there; says what to install
-├── TrainingError       training cannot go on (a loss that is not finite, say)
-└── HubError            the hub cannot be reached, or does not take what is pushed
-
 Each message is one line: what is wrong, where, and what to do. The command line prints it without a traceback.
 """
 

@@ -1,4 +1,4 @@
-"""The names of files and folders in the artifacts that stages make and read, and of the stages of every recipe."""
+"""Names that rooms share: of files in artifacts, of every recipe's stages, of plugins; and the depths of lists."""
 
 DATASET = "dataset"
 START = "start"
@@ -32,5 +32,30 @@ QUERY_TABLE = "queries.tsv"
 """Scores by query, beside a report."""
 LOCK = "recipe.lock.yaml"
 """In the folder of a finished recipe: its stages with every key."""
-IR_METADATA = "ir-metadata.yml"
-"""Beside it: platform, method, data and resources, under the name by which TIRA finds it beside a run."""
+
+# How many documents of a list are taken by default: an option's `depth` is one of these, or a number of its own.
+LIST_DEPTH = 100
+"""Of a list that is kept: searched, reranked, fused or compared; ANCE's of BM25 (Xiong et al., ICLR 2021)."""
+TOP_DEPTH = 200
+"""That negatives are chosen from, as ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele choose them."""
+MINED_DEPTH = 210
+"""Of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
+RETURN_DEPTH = 20
+"""Among which the passage of a written query is to be."""
+SCORED_DEPTH = 50
+"""That are tested by a second model's scores, for negatives and for labels."""
+
+# The plugins that the package names itself: defaults, and parts of the recipes that its own functions make.
+TOPK, WINDOW, RANDOM = "topk", "window", "random"
+DENOISED, POS_MARGIN, POS_PERCENT = "denoised", "pos-margin", "pos-percent"
+MINER = TOPK
+"""Mines where no miner is named."""
+
+STAR, RANKNET, LAMBDA, BCE, INFONCE = "star", "ranknet", "lambda", "bce", "infonce"
+LOSS = STAR
+"""Of `train`, where no loss is named."""
+
+BM25 = "bm25"
+CROSS_ENCODER = "cross-encoder"
+BEIR, DOCUMENTS, HF, IR_DATASETS, PYSERINI = "beir", "documents", "hf", "ir-datasets", "pyserini"
+LOCAL = "local"

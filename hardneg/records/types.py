@@ -1,33 +1,20 @@
 """The records that pass between datasets, indexes, miners, losses and stages, in the field's words.
 
-A plugin needs nothing of hardneg but this module.
+A plugin needs nothing of hardneg but these.
 """
 
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from hardneg.records.encoded import Encoded as Encoded
-    from hardneg.records.encoded import EncodedRows as EncodedRows
-
-
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 """The id of a repository on the hub."""
-
-
-def __getattr__(name: str) -> Any:
-    """The forms of encoded texts, which bring numpy in."""
-    if name not in ("Encoded", "EncodedRows"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from hardneg.records import encoded
-
-    return getattr(encoded, name)
 
 
 class Document(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import is_dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from hardneg.records.named_plugins import INFONCE
+from hardneg.records.layout import INFONCE
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -71,19 +71,6 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
     elif isinstance(inner, list | tuple):
         for number, each in enumerate(inner):
             yield from not_finite(each, f"{path}.{number}")
-
-
-def not_numbers(raw: Any, validated: Any, path: str = "") -> Iterator[str]:
-    """Return a line for each `true` or `false` in place of a number; `validated`: the result of pydantic for `raw`."""
-    if isinstance(raw, bool) and isinstance(validated, int | float) and not isinstance(validated, bool):
-        yield f"{path}: must be {_WHOLE if isinstance(validated, int) else _NUMBER} (got {str(raw).lower()})"
-    elif isinstance(raw, Mapping):
-        for name, value in raw.items():
-            inner = validated.get(name) if isinstance(validated, Mapping) else getattr(validated, str(name), None)
-            yield from not_numbers(value, inner, f"{path}.{name}" if path else str(name))
-    elif isinstance(raw, list | tuple) and isinstance(validated, list | tuple):
-        for number, (value, inner) in enumerate(zip(raw, validated, strict=False)):
-            yield from not_numbers(value, inner, f"{path}.{number}")
 
 
 def mistakes(error: "ValidationError") -> "list[ErrorDetails]":

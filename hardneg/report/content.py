@@ -13,7 +13,7 @@ from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel, interval_over_seeds, system_intervals
-from hardneg.records.wording import counted
+from hardneg.records import counted
 from hardneg.report.curve import History
 from hardneg.report.numbers import bounds, number, p_value, signed, within
 from hardneg.report.table import Cell, Section, Table

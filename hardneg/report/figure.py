@@ -9,9 +9,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import MissingDependency, UsageError
+from hardneg.records import MissingDependency, UsageError
 from hardneg.report.table import Graphic, Table, cell
-from hardneg.store.atomic_write import replacing
+from hardneg.store import replacing
 
 Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""

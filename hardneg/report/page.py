@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardneg.evaluation.metrics_json import Measured
-from hardneg.records.layout import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
+from hardneg.records import QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN
 from hardneg.report.content import ReportContent, outcomes_explained, seed_section, systems_section, tests_section
 from hardneg.report.curve import History, learning_graphics, measurements
 from hardneg.report.figure import CONTROLS
@@ -20,7 +20,7 @@ from hardneg.report.numbers import number
 from hardneg.report.query_section import Passages, gains_section, query_section, write_query_table
 from hardneg.report.summary import summary
 from hardneg.report.table import Section, Table, cell
-from hardneg.store.atomic_write import replace_text
+from hardneg.store import replace_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -14,11 +14,11 @@ from hardneg.evaluation.metrics_json import Measured
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import Qrels
 from hardneg.formats.runs import read_run
-from hardneg.records.wording import counted
+from hardneg.records import counted
 from hardneg.report.figure import COLOURS, graphic, plain_axes
 from hardneg.report.numbers import number, signed
 from hardneg.report.table import Cell, Detail, Graphic, Section, Table
-from hardneg.store.atomic_write import replacing
+from hardneg.store import replacing
 
 QUERIES = "Queries"
 MOST_QUERIES = 500

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hardneg.evaluation.intervals import Interval
-from hardneg.records.wording import counted, joined
+from hardneg.records import counted, joined
 from hardneg.report.content import EQUIVALENT, UNDECIDED, WITHIN, ReportContent, Test, outcome, p_of_outcome
 from hardneg.report.numbers import difference, equation, number
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.records.errors import PluginError
-from hardneg.runtime.seeding import FIXED
+from hardneg.records import HardnegError, PluginError
+from hardneg.runtime import FIXED
+from hardneg.store import digest
 
 if TYPE_CHECKING:
     import sentence_transformers
@@ -53,14 +54,12 @@ class CrossEncoder:
     def fingerprint(self) -> str:
         """A name for the source's content."""
         from hardneg.encoders.open.resolved import model_content
-        from hardneg.store.digest import digest
 
         return digest(model_content(self._location))
 
     @property
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
-        from hardneg.records.errors import HardnegError
         from hardneg.rerankers.network import own_head
 
         if self.outputs is not None:

@@ -19,9 +19,8 @@ from hardneg.encoders.open.resolved import opening
 from hardneg.encoders.open.save import forget_last_call, written_whole
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.encoders.towers import sharing
-from hardneg.records.errors import ModelError
-from hardneg.records.wording import counted
-from hardneg.runtime.seeding import FIXED
+from hardneg.records import ModelError, counted
+from hardneg.runtime import FIXED
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

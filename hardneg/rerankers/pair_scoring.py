@@ -17,7 +17,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.tokens.tokens import Tokens, token_batches
 from hardneg.encoders.towers import evaluating, placed
 from hardneg.protocols import TrainableReranker
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.rerankers.network import PairNetwork
 from hardneg.runtime.float32_products import float32_products
 

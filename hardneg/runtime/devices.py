@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError, suggestion
 
 if TYPE_CHECKING:
     import torch
@@ -66,8 +66,6 @@ def check_device(device: str, field: str = "device") -> None:
     """
     if device == "cpu" or device in (known := known_devices()):
         return
-    from hardneg.records.wording import suggestion
-
     device_type = device.partition(":")[0]
     if device_type not in _DEVICE_TYPES:
         reason = f"no such device{suggestion(device_type, _DEVICE_TYPES)}"

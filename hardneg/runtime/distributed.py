@@ -11,7 +11,7 @@ from functools import cache
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 if TYPE_CHECKING:
     import torch

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""

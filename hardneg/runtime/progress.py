@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from hardneg.records.wording import duration
+from hardneg.records import duration
 
 EVERY = 10.0
 """Seconds between two lines of progress."""

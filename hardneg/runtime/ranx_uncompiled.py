@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hardneg.records.errors import MissingDependency
+from hardneg.records import MissingDependency
 
 _ONE_AT_A_TIME = threading.RLock()  # numba ends a process two of whose threads run its parallel loops at once
 _VARIABLE = "NUMBA_DISABLE_JIT"

@@ -22,13 +22,10 @@ from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.qrels import Qrels, positives
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.protocols import DenseSearcher
-from hardneg.records.errors import PluginError
-from hardneg.records.layout import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN
-from hardneg.records.types import RankedList
-from hardneg.records.wording import joined
+from hardneg.records import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN, PluginError, RankedList, joined
 from hardneg.registry import load_plugin, no_such_option
 from hardneg.report.table import Section
-from hardneg.runtime.seeding import SEED
+from hardneg.runtime import SEED
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_encoder, open_searcher
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec

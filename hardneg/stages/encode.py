@@ -10,22 +10,19 @@ from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
 from hardneg.formats.vectors.shards import index_bytes
-from hardneg.records.layout import START
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Task
+from hardneg.records import START, counted
+from hardneg.runtime import Progress, Task, world
 from hardneg.stages.shared.blocks import StageBlocks
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_corpus, open_prompted
 from hardneg.stages.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes, encoding
-from hardneg.store.artifacts import SCRATCH
+from hardneg.store import SCRATCH
 from hardneg.store.blocks import BlockResult
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.protocols import Searcher
-    from hardneg.runtime.progress import Progress
 
 
 class Encode(IndexSpec):

@@ -20,12 +20,10 @@ from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.id_pairs import read_query_groups, without_excluded
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import METRICS, RUN
-from hardneg.records.wording import counted, joined, suggestion
+from hardneg.records import METRICS, RUN, UsageError, counted, joined, suggestion
 from hardneg.report.content import ReportContent, systems_section
 from hardneg.report.table import Section
-from hardneg.runtime.seeding import SEED
+from hardneg.runtime import SEED
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection
 from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label

@@ -13,14 +13,11 @@ from hardneg.evaluation.metrics import cut_below, mean_of
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
 from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.runs import lists_side_by_side, read_run, write_run
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import RUN, TUNING
-from hardneg.records.types import RankedList
-from hardneg.records.wording import suggestion
+from hardneg.records import RUN, TUNING, RankedList, UsageError, suggestion
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection
 from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
-from hardneg.store.atomic_write import replace_text
+from hardneg.store import replace_text
 
 
 class Tuning(BaseModel):

@@ -10,7 +10,8 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
-from hardneg.records.wording import counted
+from hardneg.records import counted
+from hardneg.runtime import Progress
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_corpus, open_vector_files
 from hardneg.stages.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
@@ -18,7 +19,6 @@ from hardneg.stages.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.protocols import Searcher
-    from hardneg.runtime.progress import Progress
 
 
 class ImportVectors(IndexSpec):

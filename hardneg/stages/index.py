@@ -12,6 +12,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
+from hardneg.runtime import Progress
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_corpus
 from hardneg.stages.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, Sizes
@@ -19,7 +20,6 @@ from hardneg.stages.shared.stage_spec import FORMS, IndexSpec, RecipeView, Row, 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.protocols import Searcher
-    from hardneg.runtime.progress import Progress
 
 _COMPRESSED = {Trait.COMPRESSED: "name an encode stage or a flat index"}
 

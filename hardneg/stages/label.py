@@ -17,10 +17,8 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side
 from hardneg.mining.miners.selection import scores_of
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.depths import SCORED_DEPTH
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.types import SCORES, Candidates, Negatives, RankedList
-from hardneg.runtime.seeding import SEED, drawn_order
+from hardneg.records import NEGATIVES, RUN, SCORED_DEPTH, SCORES, Candidates, Negatives, RankedList
+from hardneg.runtime import SEED, drawn_order
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection, pass_on, queries_of
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec

@@ -22,11 +22,8 @@ from hardneg.mining.choosing import Choosing, Filters, needs_answers
 from hardneg.mining.filters import MiningTexts
 from hardneg.mining.lists_of_file import ListsOfFile
 from hardneg.protocols import NegativeMiner, RunJoiner
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import DROPPED, NEGATIVES, RUN
-from hardneg.records.types import SCORES
-from hardneg.runtime.progress import Task
-from hardneg.runtime.seeding import SEED
+from hardneg.records import DROPPED, NEGATIVES, RUN, SCORES, DataError, UsageError
+from hardneg.runtime import SEED, Task
 from hardneg.stages.shared import inputs
 from hardneg.stages.shared.blocks import StageBlocks, query_blocks
 from hardneg.stages.shared.context import Facts, StageContext

@@ -7,9 +7,8 @@ from pydantic import Field
 
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, Model
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import MODEL_FOLDER
-from hardneg.runtime.distributed import world
+from hardneg.records import MODEL_FOLDER, UsageError
+from hardneg.runtime import world
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
 

@@ -11,9 +11,7 @@ from hardneg.evaluation.metrics import means
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.records import layout
-from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
-from hardneg.records.wording import counted, suggestion
+from hardneg.records import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START, counted, layout, suggestion
 from hardneg.report.content import ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.curve import mean_history

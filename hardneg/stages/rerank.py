@@ -18,11 +18,8 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.protocols import Reranker, TrainableReranker
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.records.layout import MODEL_FOLDER, RUN
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Task
+from hardneg.records import LIST_DEPTH, MODEL_FOLDER, RUN, PluginError, RankedList
+from hardneg.runtime import Task
 from hardneg.stages.shared import inputs
 from hardneg.stages.shared.blocks import Entry, Ranking, RunBlocks, query_blocks
 from hardneg.stages.shared.context import Facts, StageContext

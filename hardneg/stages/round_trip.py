@@ -11,10 +11,7 @@ from hardneg.fields import MEASURED, Name, Trait
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.id_pairs import Exclusion
 from hardneg.formats.runs import lists_in_order, write_run
-from hardneg.records.depths import RETURN_DEPTH
-from hardneg.records.errors import DataError
-from hardneg.records.layout import RUN
-from hardneg.records.types import Document, Judgement, Membership, Query, RankedList, Side
+from hardneg.records import RETURN_DEPTH, RUN, DataError, Document, Judgement, Membership, Query, RankedList, Side
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection, open_queries
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec

@@ -27,18 +27,13 @@ from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.mining.listing import as_lists, exclude, with_positives
 from hardneg.protocols import Searcher
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import QUERIES, RUN
-from hardneg.records.types import Encoded, Hits, RankedList
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier
-from hardneg.runtime.progress import Seconds, Task
+from hardneg.records import LIST_DEPTH, QUERIES, RUN, DataError, Encoded, Hits, RankedList, UsageError, counted
+from hardneg.runtime import Seconds, Task, barrier
 from hardneg.stages.shared import inputs
 from hardneg.stages.shared.blocks import Entry, Ranking, RunBlocks, query_blocks
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.stage_spec import RecipeView, Row, RunSpec, Sizes
-from hardneg.store.artifacts import SCRATCH
+from hardneg.store import SCRATCH
 from hardneg.store.blocks import contiguous
 
 _PURPOSES = {

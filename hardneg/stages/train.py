@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from hardneg.fields import LATER, Name, Reference, marked_references
 from hardneg.formats.collection import StoredCollection
-from hardneg.records.layout import DATASET
-from hardneg.records.wording import counted
+from hardneg.records import DATASET, counted
 from hardneg.stages.shared.context import StageContext
 from hardneg.stages.shared.inputs import open_collection, open_learner
 from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes
@@ -25,7 +24,7 @@ from hardneg.stages.shared.training_data import (
     terms_of,
     with_guide,
 )
-from hardneg.store.identity import options_in_key
+from hardneg.store import options_in_key
 from hardneg.training.examples import TrainingData
 from hardneg.training.sources import Mixture, mixed
 

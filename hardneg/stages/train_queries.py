@@ -12,22 +12,19 @@ from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import INDEX_FOLDER, NEGATIVES
-from hardneg.runtime.seeding import generator
+from hardneg.records import INDEX_FOLDER, NEGATIVES, TOP_DEPTH, UsageError
+from hardneg.runtime import Progress, generator
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.inputs import open_learner, open_searcher
 from hardneg.stages.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
 from hardneg.stages.shared.train_config import EncoderOptions, GuideOptions, Told
 from hardneg.stages.shared.training_data import data_facts, encoder_training, guide_facts, training_data, with_guide
-from hardneg.store.artifacts import SCRATCH
+from hardneg.store import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.runtime.progress import Progress
     from hardneg.training.loop import TrainingResult
     from hardneg.training.methods.adore import AdoreTraining
 

@@ -22,7 +22,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.mining.choosing import needs_answers
 from hardneg.protocols import EstimatedBackend, RunJoiner
 from hardneg.registry import configure
-from hardneg.runtime.distributed import world
+from hardneg.runtime import world
 from hardneg.stages.shared.context import StageContext
 from hardneg.stages.shared.inputs import open_learner
 from hardneg.stages.shared.stage_spec import FORM_WORDS, RecipeView, Row, Sizes
@@ -38,7 +38,7 @@ from hardneg.stages.shared.training_data import (
     training_data,
     with_guide,
 )
-from hardneg.store.artifacts import SCRATCH
+from hardneg.store import SCRATCH
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
 from hardneg.training.refresh.refresh_options import Devices, RefreshOptions

@@ -10,10 +10,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import LossSetting, Name, PluginKind, Reference, Setting, without_problems
 from hardneg.formats.collection import StoredCollection
 from hardneg.protocols import Loss, TrainableReranker
-from hardneg.records.errors import UsageError
-from hardneg.records.layout import MODEL_FOLDER
-from hardneg.records.named_plugins import BCE
-from hardneg.records.types import PluginSetting
+from hardneg.records import BCE, MODEL_FOLDER, PluginSetting, UsageError
 from hardneg.stages.shared.context import StageContext
 from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, source_of
 from hardneg.stages.shared.train_config import (

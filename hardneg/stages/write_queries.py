@@ -19,11 +19,9 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import normalise
 from hardneg.protocols import QueryWriter, SessionWriter
-from hardneg.records.errors import DataError
-from hardneg.records.terms import terms
-from hardneg.records.types import Document, Judgement, Membership, Query, Side, Written
-from hardneg.records.wording import counted
-from hardneg.runtime.seeding import SEED, derive_seed, drawn_order
+from hardneg.records import DataError, Document, Judgement, Membership, Query, Side, Written, counted
+from hardneg.records.text import terms
+from hardneg.runtime import SEED, derive_seed, drawn_order
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection, open_corpus
 from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec, source_of

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
-from hardneg.runtime.progress import Progress
+from hardneg.records import ArtifactError, ClosedArtifact, NewerArtifact, NotOurs
+from hardneg.runtime import Progress
 from hardneg.store.atomic_write import flush, remove_asides, replace_text
-from hardneg.store.digest import digest, file_digest
+from hardneg.store.identity import digest, file_digest
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -186,17 +186,14 @@ class Store:
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
         """Return all finished artifacts; in place of a damaged one, its error. Raises ArtifactError as `folders`."""
-        finished: list[Artifact | ArtifactError] = []
+        finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
-            if path.suffix or not (path / MANIFEST).exists():
-                continue
-            try:
-                artifact = self.find(path.name)
-            except ArtifactError as error:
-                finished.append(error)
-            else:
-                finished += [artifact] if artifact else []
-        return finished
+            if not path.suffix and (path / MANIFEST).exists():
+                try:
+                    finished.append(self.find(path.name))
+                except ArtifactError as error:
+                    finished.append(error)
+        return [each for each in finished if each is not None]
 
     def folders(self) -> list[Path]:
         """Return the folders of all artifacts, finished, unfinished or being removed: with a manifest or a key's lock.
@@ -226,11 +223,7 @@ class Store:
             return False
         mode, operation = ("rb", fcntl.LOCK_SH) if self.read_only else ("r+b", fcntl.LOCK_EX)
         with lock.open(mode) as handle:
-            try:
-                fcntl.flock(handle, operation | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+            return not _taken(handle.fileno(), operation)
 
     def _partial(self, key: str) -> Path:
         return self.root / f"{key}.partial"
@@ -305,11 +298,9 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact.
+    """The result of checking one artifact: its key, the stage that made it, and what is wrong, in one line if anything.
 
-    key: its folder's name. stage: the stage that made it, where that can be read. problem: what is wrong, in one
-    line; empty where nothing is. size_only: whether an earlier hardneg wrote no digests, so that sizes were compared.
-    newer: whether a newer hardneg wrote it, so that nothing was.
+    size_only: an earlier hardneg wrote no digests, so sizes were compared. newer: a newer one wrote it, so nothing was.
     """
 
     key: str

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.store.atomic_write import replace_text, replacing
 
 _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
@@ -62,10 +62,8 @@ class BlockStore:
         if not self.folder.is_dir():
             raise ArtifactError(f"{self.folder}: is gone: another process has finished or removed it")
         parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
-        arrays = {
-            name: np.frombuffer(each, np.uint8) if isinstance(each, bytes) else each for name, each in parts.items()
-        }
-        with replacing(self._path(number)) as file:
+        arrays = {n: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for n, part in parts.items()}
+        with replacing(self.folder / f"{number:09d}{_BLOCK}") as file:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
@@ -74,7 +72,7 @@ class BlockStore:
         Raises:
             ArtifactError: it is not there, or damaged; then it is removed.
         """
-        path = self._path(number)
+        path = self.folder / f"{number:09d}{_BLOCK}"
         try:
             with np.load(path, allow_pickle=False) as file:
                 wanted = names or [name for name in file.files if name != _FACTS]
@@ -97,9 +95,6 @@ class BlockStore:
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
         return total
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:09d}{_BLOCK}"
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:

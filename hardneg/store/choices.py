@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from hardneg.runtime.distributed import from_whoever_asks_first
+from hardneg.runtime import from_whoever_asks_first
 from hardneg.store.atomic_write import replace_text
 
 CHOICE = "choice/"

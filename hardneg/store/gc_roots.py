@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.store.artifacts import Store, disk_errors, write_json
 from hardneg.store.atomic_write import replace_text
-from hardneg.store.digest import digest
+from hardneg.store.identity import digest
 
 Files = Mapping[str, Sequence[int]]
 """Size, time and, of a link into the store, inode of each file of a result, by its path in the result."""
@@ -27,10 +27,7 @@ Files = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Record:
-    """A result in the store's records: the command that wrote it, and its files; None while they are being written.
-
-    Stores of earlier versions name no command.
-    """
+    """A result in the store's records: the command that wrote it, and its files; None while they are being written."""
 
     command: str
     files: Files | None
@@ -141,7 +138,7 @@ def unfinished(store: Store) -> list[Unfinished]:
 
 def owners(store: Store, key: str) -> list[Path]:
     """Return the results, finished or not, that use a key."""
-    entries = [_read(path) for path in sorted(store.root.glob("roots/*.json"))]
+    entries = map(_read, store.root.glob("roots/*.json"))
     return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
 
 
@@ -150,7 +147,8 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
     forget: ignore unfinished runs that are not running.
     """
-    free = [path for path in _unused(store, forget) if not store.held(_key(path))]
+    kept = _kept(store, forget)
+    free = [path for path in store.folders() if _key(path) not in kept and not store.held(_key(path))]
     return [(path, _size(path)) for path in free]
 
 
@@ -172,16 +170,12 @@ def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
             entry = _read(path)
             if entry and "begun" not in entry and not os.path.lexists(entry["owner"]):
                 path.unlink(missing_ok=True)
-        for path in _unused(store):
-            if doomed := _taken_away(store, path):
+        kept = _kept(store)
+        for path in store.folders():
+            if _key(path) not in kept and (doomed := _taken_away(store, path)):
                 removed.append((path, _size(doomed)))
                 shutil.rmtree(doomed)
     return removed
-
-
-def _unused(store: Store, forget: bool = False) -> list[Path]:
-    kept = _kept(store, forget)
-    return [path for path in store.folders() if _key(path) not in kept]
 
 
 def _kept(store: Store, forget: bool = False) -> set[str]:
@@ -218,9 +212,9 @@ def _key(folder: Path) -> str:
 def _size(folder: Path) -> int:
     """Return the bytes of its files; some may be removed meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
+    for path in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
-            total += path.stat().st_size if path.is_file() else 0
+            total += path.stat().st_size
     return total
 
 

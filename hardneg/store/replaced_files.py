@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.distributed import world
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import world
 from hardneg.store.artifacts import Store, disk_errors, may_write
 from hardneg.store.atomic_write import aside
 from hardneg.store.gc_roots import begun, laid_out, record, strangers
@@ -148,9 +148,7 @@ class Outputs:
         files = known.files if known and own else {}
         if files is None or (not own and target.marked_by and (target.path / target.marked_by).is_file()):
             return
-        foreign = [path for top in there for path in strangers(target.path, top, files)]
-        earlier = known is not None and not known.command and target.folder
-        if not foreign or (earlier and {path.name for path in foreign} == {"index", "docid"}):
+        if not (foreign := [path for top in there for path in strangers(target.path, top, files)]):
             return
         first = ", ".join(map(str, foreign[:3])) + (f" and {len(foreign) - 3} more" if len(foreign) > 3 else "")
         changed = all(path.relative_to(target.path).as_posix() in files for path in foreign)
@@ -162,10 +160,9 @@ class Outputs:
 
 def _path_problems(target: Target, another: str) -> list[str]:
     path = target.path
-    # the first folder before a `..` that is not there: once it is made, the path leads to something else
-    ups = [number for number, part in enumerate(path.parts) if part == ".."]
-    if missing := next((before for number in ups if not (before := Path(*path.parts[:number])).is_dir()), None):
-        return [f"{path}: {missing} does not exist; give a path without it"]
+    for number, part in enumerate(path.parts):  # once a folder before a `..` is made, the path leads to something else
+        if part == ".." and not (before := Path(*path.parts[:number])).is_dir():
+            return [f"{path}: {before} does not exist; give a path without it"]
     if target.names != WHOLE:
         if os.path.lexists(path) and not path.is_dir():
             reason = "is a file" if path.exists() else "is a symbolic link that leads nowhere"

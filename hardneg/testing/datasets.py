@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from hardneg.formats.collection import write_collection
 from hardneg.protocols import HintsQueries
-from hardneg.records.types import Collection
-from hardneg.runtime.progress import Silent
+from hardneg.records import Collection
+from hardneg.runtime import Silent
 from hardneg.testing.plugin_contract import PluginTests, rule
 
 

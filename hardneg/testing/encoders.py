@@ -13,10 +13,8 @@ from hardneg.encoders.protocol import EncodeOptions, TextWindows
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Document, Encoded, Lookup
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Encoded, Lookup, ModelError
+from hardneg.runtime import Silent, World
 from hardneg.testing import forms
 from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
 

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.records.types import Encoded, EncodedRows
-from hardneg.runtime.seeding import generator
+from hardneg.records import Encoded, EncodedRows
+from hardneg.runtime import generator
 from hardneg.testing.plugin_contract import rule
 
 FORMS = ("vectors", "weights", "token-vectors")

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
-from hardneg.store.digest import tree_digest
+from hardneg.records import Hits
+from hardneg.runtime import Silent
+from hardneg.store import tree_digest
 from hardneg.testing.forms import FORMS, drawn_documents, drawn_queries, write_encoded
 from hardneg.testing.plugin_contract import PluginTests, rule
 

@@ -8,9 +8,8 @@ import numpy as np
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.filters import MiningTexts
-from hardneg.records.types import Answers, Candidates, Document, Judgement, Negatives, Query, RankedList
-from hardneg.runtime.progress import Silent
-from hardneg.runtime.seeding import generator
+from hardneg.records import Answers, Candidates, Document, Judgement, Negatives, Query, RankedList
+from hardneg.runtime import Silent, generator
 from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, check_unchanged, lazily, rule
 
 _CORPUS = [f"d{row}" for row in range(400)]

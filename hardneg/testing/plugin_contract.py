@@ -10,10 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hardneg.records.types import Candidates
+from hardneg.records import Candidates
 from hardneg.registry import plugin_options
-from hardneg.store.digest import canonical
-from hardneg.store.identity import plugin_identity
+from hardneg.store import canonical, plugin_identity
 
 LOOKAHEAD = 1024
 """Queries or requests that a plugin may read, by default, before its first answer."""

@@ -14,10 +14,10 @@ from hardneg.analysis.base import Analysis, write_analysis
 from hardneg.analysis.inputs import AnalysisInputs
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 from hardneg.registry import configure
 from hardneg.stages.shared.stage_spec import RecipeView, Sizes, StageSpec
-from hardneg.store.digest import canonical
+from hardneg.store import canonical
 from hardneg.testing.plugin_contract import HEAVY, check_light, rule
 
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)

@@ -5,7 +5,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.registry import needs_of
 from hardneg.testing.plugin_contract import PluginTests, rule
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.records.types import Document, Written
+from hardneg.records import Document, Written
 from hardneg.testing.plugin_contract import LOOKAHEAD, PluginTests, check_independent, lazily, rule
 
 _WORDS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")

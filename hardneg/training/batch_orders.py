@@ -9,10 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.depths import LIST_DEPTH
-from hardneg.records.errors import MissingDependency, PluginError, UsageError
-from hardneg.records.types import RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import LIST_DEPTH, MissingDependency, PluginError, RankedList, UsageError
+from hardneg.runtime import generator
 
 Rows = NDArray[np.int64]
 

@@ -16,8 +16,8 @@ from hardneg.encoders.towers import placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
 from hardneg.formats.segments import Segments
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.distributed import world
+from hardneg.records import ScoreBatch
+from hardneg.runtime import world
 from hardneg.training.examples import SampledBatch
 from hardneg.training.sources import JoinedCorpora
 from hardneg.training.teacher import Guide

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.store.atomic_write import flush, link_file, replace_text, system_errors
-from hardneg.store.digest import digest
+from hardneg.records import ArtifactError, TrainingError
+from hardneg.store import digest, flush, link_file, replace_text, system_errors
 from hardneg.training.step import Network
 
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import TrainingError
-from hardneg.runtime.seeding import generator
-from hardneg.store.digest import digest
+from hardneg.records import TrainingError
+from hardneg.runtime import generator
+from hardneg.store import digest
 from hardneg.training.batch_orders import BatchOrder, Shuffled
 from hardneg.training.options import Drawing, LearningOptions
 from hardneg.training.teacher import Guide, Teacher

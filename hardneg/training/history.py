@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.store.atomic_write import replace_text
+from hardneg.store import replace_text
 
 Record = dict[str, Any]
 

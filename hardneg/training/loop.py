@@ -14,16 +14,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from hardneg.encoders.precision import takes_bf16
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.layout import HISTORY
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, check_settings, from_first, join, world
+from hardneg.records import HISTORY, TrainingError, UsageError, counted
+from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent, Task
-from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
-from hardneg.store.choices import noted
-from hardneg.store.digest import digest
-from hardneg.store.identity import options_in_key
+from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key
 from hardneg.training.checkpoint import Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record
 from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, stacks

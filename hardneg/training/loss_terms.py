@@ -9,11 +9,9 @@ from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.protocols import Regularizer
-from hardneg.records.errors import UsageError
-from hardneg.records.types import EncodedBatch, ScoreBatch, StoredPrecision
+from hardneg.records import EncodedBatch, ScoreBatch, StoredPrecision, UsageError
 from hardneg.registry import needs_of
-from hardneg.store.digest import digest
-from hardneg.store.identity import plugin_identity
+from hardneg.store import digest, plugin_identity
 from hardneg.training.masks import WITH_EACH_OTHER, GuidedMask, self_masked
 
 Change = Callable[[Tensor], Tensor]

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor

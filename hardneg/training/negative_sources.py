@@ -14,12 +14,9 @@ from hardneg.formats.negatives import NegativesFile
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.mining.listing import search_queries
 from hardneg.protocols import Searcher
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Encoded
-from hardneg.runtime.distributed import barrier, gather, world
-from hardneg.runtime.progress import Seconds
-from hardneg.runtime.seeding import generator
-from hardneg.store.atomic_write import replacing
+from hardneg.records import Encoded, TrainingError
+from hardneg.runtime import Seconds, barrier, gather, generator, world
+from hardneg.store import replacing
 from hardneg.training.examples import QueryRows, TrainingData
 
 _QUERIES = 4096

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.runtime.seeding import SEED
-from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
+from hardneg.runtime import SEED
+from hardneg.store import FREE, LATER, in_words_of_keys, options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import ResolvedModel

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import TrainingError
-from hardneg.records.wording import counted
-from hardneg.runtime.seeding import generator
-from hardneg.store.digest import digest
+from hardneg.records import TrainingError, counted
+from hardneg.runtime import generator
+from hardneg.store import digest
 from hardneg.training.examples import Examples, NegativeLists, SampledBatch, TrainingData, times_before
 from hardneg.training.options import LearningOptions
 

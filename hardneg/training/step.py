@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from hardneg.records.errors import TrainingError
-from hardneg.runtime.distributed import world
-from hardneg.runtime.seeding import derive_seed
+from hardneg.records import TrainingError
+from hardneg.runtime import derive_seed, world
 from hardneg.training.batches import ahead
 from hardneg.training.examples import SampledBatch
 from hardneg.training.history import Record

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from hardneg.formats.corpus import Corpus
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records.errors import UsageError
-from hardneg.records.types import RankedList
-from hardneg.store.atomic_write import replacing
-from hardneg.store.digest import digest, file_digest
+from hardneg.records import RankedList, UsageError
+from hardneg.store import digest, file_digest, replacing
 
 _KEYS, _SCORES = "keys.i8", "scores.f4"
 _QUERIES = 1024

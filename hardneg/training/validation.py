@@ -15,8 +15,7 @@ from hardneg.formats.segments import Segments
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
 from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.protocols import DenseSearcher, Searcher
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Encoded
+from hardneg.records import Encoded, TrainingError
 from hardneg.training.examples import QueryRows
 from hardneg.training.history import Record
 

@@ -11,7 +11,7 @@ from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records import Candidates, Hits, Negatives, RankedList
 from hardneg.testing import AnalysisTests
 
 IDS = [f"d{row}" for row in range(8)]
@@ -22,8 +22,6 @@ class Vectors:
     """An index that is held."""
 
     def search(self, queries: np.ndarray, k: int) -> Any:
-        from hardneg.records.types import Hits
-
         order = np.argsort(-(queries @ VECTORS.T), axis=1)[:, :k]
         return Hits(order, np.take_along_axis(queries @ VECTORS.T, order, 1))
 

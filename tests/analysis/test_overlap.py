@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from hardneg.analysis.overlap import negatives_overlap, run_overlap
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records.types import Negatives
+from hardneg.records import Negatives
 
 
 def mined(path, *rows):

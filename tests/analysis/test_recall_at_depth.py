@@ -1,7 +1,7 @@
 import numpy as np
 
 from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 
 
 def run(**lists):

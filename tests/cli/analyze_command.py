@@ -7,7 +7,7 @@ import numpy as np
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.types import Negatives, RankedList
+from hardneg.records import Negatives, RankedList
 
 
 def call(*words):

@@ -1,6 +1,6 @@
 from cli.analyze_command import call, printed
 
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 
 def test_costs_of_a_run_folder(tmp_path):

@@ -3,7 +3,7 @@ import pytest
 from cli.analyze_command import call, printed
 
 from hardneg.formats.runs import write_run
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.yaml_load import named_recipes
+from hardneg.recipes import named_recipes
 
 COMPLETED = {
     *("--backend", "--candidates", "--dataset", "--device", "--force", "--form", "--from", "--loss", "--metric"),

@@ -8,7 +8,7 @@ from command_line import call, hardneg
 from processes import loaded
 from tiny import tiny_encoder, tiny_static
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 @pytest.fixture

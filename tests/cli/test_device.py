@@ -5,8 +5,8 @@ import torch
 from cli.commands import every_command
 from command_line import call
 
-from hardneg.records.errors import UsageError
-from hardneg.runtime.devices import check_device, known_devices
+from hardneg.records import UsageError
+from hardneg.runtime import check_device, known_devices
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from recipes.questions import questions
 from recipes.recipes import small_collection
 
 from hardneg.functions.run_argument import run_labels
-from hardneg.records.errors import HardnegError, UsageError
+from hardneg.records import HardnegError, UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"

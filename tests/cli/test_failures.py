@@ -12,8 +12,8 @@ from command_line import call
 
 from hardneg.cli.main import as_hardneg_error
 from hardneg.functions.session import usual_store
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.store.artifacts import Store
+from hardneg.records import ArtifactError, DataError
+from hardneg.store import Store
 
 FULL = Path("/dev/full")
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")

@@ -5,9 +5,9 @@ import json
 from command_line import hardneg
 from recipes.recipes import small_collection
 
-from hardneg.recipes.yaml_load import named_recipes
+from hardneg.recipes import named_recipes
 from hardneg.registry import list_plugins
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 
 def printed(*arguments):

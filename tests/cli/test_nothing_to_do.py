@@ -10,7 +10,7 @@ from command_line import call, hardneg
 from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records import DataError, UsageError
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 

@@ -11,10 +11,9 @@ import pytest
 from command_line import hardneg
 from recipes.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.records.errors import ArtifactError, HardnegError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import ArtifactError, HardnegError, UsageError
+from hardneg.store import WHOLE, Outputs, Store, Target
 from hardneg.store.gc_roots import record
-from hardneg.store.replaced_files import WHOLE, Outputs, Target
 
 RUN = "q0 Q0 d1 1 2 x\nq1 Q0 d2 1 1 x\n"
 ENCODE = "encode --dataset beir:data --model model --device cpu --output"

@@ -11,8 +11,7 @@ from cli.analyze_command import call, printed
 from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import RecipeError
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList, RecipeError
 from hardneg.registry import list_plugins
 from hardneg.stages.shared.context import ArtifactInput
 from tests.stages.analyzed import context, made

@@ -8,7 +8,7 @@ from command_line import call
 import hardneg
 from hardneg import registry
 from hardneg.cli import packages
-from hardneg.records.errors import MissingDependency
+from hardneg.records import MissingDependency
 from hardneg.registry import OUTSIDE
 
 

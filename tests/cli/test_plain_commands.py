@@ -13,8 +13,8 @@ import hardneg as hn
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.functions.session import Session
-from hardneg.recipes.plan import Plan
-from hardneg.records.errors import DataError, HardnegError, RecipeError, UsageError
+from hardneg.recipes import Plan
+from hardneg.records import DataError, HardnegError, RecipeError, UsageError
 from tests.run_lists import doc_lists
 
 

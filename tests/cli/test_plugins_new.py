@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hardneg.cli.plugins import app, write_package
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 pytest_plugins = ["pytester"]
 KINDS = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage": "stages"}

@@ -1,8 +1,6 @@
 """A run says what each step is for, and a demo what to do next."""
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe, load_recipe, make_plan
 from hardneg.stages.search import Search
 from hardneg.stages.shared.stage_spec import StageSpec
 

@@ -4,7 +4,7 @@ import pytest
 from command_line import call, hardneg
 from recipes.recipes import small_collection
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 a 1\nq3 0 c 1\n"
 FIRST = "q1 Q0 b 1 2.0 x\nq1 Q0 a 2 1.0 x\nq2 Q0 z 1 2.0 x\nq2 Q0 a 2 1.0 x\nq9 Q0 a 1 1.0 x\n"

@@ -11,7 +11,7 @@ import pytest
 from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import DataError, RecipeError, UsageError
+from hardneg.records import DataError, RecipeError, UsageError
 from tests.run_lists import doc_lists, score_lists
 
 RUN = ["q46 Q0 d46 1 9 x", "q46 Q0 d1 2 8 x", "q46 Q0 gone 3 7 x", "q47 Q0 d2 1 2 x", "q0 Q0 d0 1 1 x"]

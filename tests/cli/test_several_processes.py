@@ -10,9 +10,8 @@ import pytest
 from processes import TORCHRUN
 from recipes.recipes import large_collection
 
-from hardneg.records.errors import UsageError
-from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, gpu_of, world
+from hardneg.records import UsageError
+from hardneg.runtime import World, distributed, gpu_of, world
 
 
 @pytest.mark.slow

@@ -3,9 +3,8 @@
 import pytest
 from command_line import call, hardneg
 
-from hardneg.recipes.language import apply_settings
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.records.wording import suggestion
+from hardneg.recipes import apply_settings
+from hardneg.records import RecipeError, UsageError, suggestion
 
 
 def refused(line):

@@ -8,7 +8,7 @@ from command_line import call as run
 from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg.training.loop
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 STEPS = "--train-option max_steps=2 --train-option batch_size=4 --option miner.depth=5 --depth 10"
 COMMANDS = {

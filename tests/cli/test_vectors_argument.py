@@ -11,7 +11,7 @@ from command_line import hardneg
 from recipes.recipes import small_collection
 
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records import ArtifactError, DataError, UsageError
 from tests.run_lists import doc_lists, score_lists
 
 pytestmark = pytest.mark.usefixtures("vectors")

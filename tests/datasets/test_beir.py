@@ -10,9 +10,8 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 CORPUS = '{"_id": "d1", "title": "A", "text": "one"}\n{"_id": "d2", "text": "two \\u00e9", "metadata": {}}\n'
 QUERIES = '{"_id": "q3", "text": "c"}\n{"_id": "q1", "text": "a"}\n{"_id": "q2", "text": "b"}\n'

@@ -13,9 +13,8 @@ from document_folder import documents, documents_in
 from hardneg.datasets import document_files
 from hardneg.datasets.documents import Documents
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.types import Document, Membership
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Membership, UsageError
+from hardneg.runtime import Silent
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from document_folder import documents, documents_in
 
 from hardneg.datasets.document_files import Text, read_file
 from hardneg.datasets.documents import Documents
-from hardneg.records.errors import DataError, MissingDependency
+from hardneg.records import DataError, MissingDependency
 
 
 @pytest.fixture

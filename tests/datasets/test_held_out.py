@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.id_pairs import Exclusion
-from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
-from hardneg.runtime.progress import Silent
-from hardneg.store.identity import options_in_key
+from hardneg.records import Answers, DataError, Document, Judgement, Membership, Query, Side
+from hardneg.runtime import Silent
+from hardneg.store import options_in_key
 
 QUERIES = {"train": [f"q{i}" for i in range(200)], "test": ["q0", "t1"]}
 

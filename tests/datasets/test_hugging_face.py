@@ -12,9 +12,8 @@ import pytest
 from hardneg.datasets.hub_tables import HubTable, table_digest
 from hardneg.datasets.hugging_face import Columns, HuggingFace
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 pytestmark = pytest.mark.usefixtures("datasets_cache")
 

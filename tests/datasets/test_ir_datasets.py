@@ -10,9 +10,8 @@ import pytest
 
 from hardneg.datasets.ir_datasets import IrDatasets
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError, HardnegError, MissingDependency
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, HardnegError, Judgement, MissingDependency, Query
+from hardneg.runtime import Silent
 
 
 class Doc(NamedTuple):
@@ -158,9 +157,7 @@ def test_the_fingerprint_of_a_catalogued_id_fetches_nothing(name: str, no_downlo
 
 
 def test_planning_with_a_catalogued_id_fetches_nothing(no_downloads: Path) -> None:
-    from hardneg.recipes.load import load_recipe
-    from hardneg.recipes.plan import make_plan
-    from hardneg.recipes.yaml_load import find_recipe
+    from hardneg.recipes import find_recipe, load_recipe, make_plan
 
     problems: list[HardnegError] = []
     make_plan(load_recipe(find_recipe("star-document"), "paper"), problems)

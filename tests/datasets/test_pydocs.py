@@ -10,10 +10,9 @@ import pytest
 
 from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares, package_version
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import MissingDependency, UsageError
-from hardneg.runtime.progress import Silent
-from hardneg.store.digest import digest
-from hardneg.store.identity import plugin_identity
+from hardneg.records import MissingDependency, UsageError
+from hardneg.runtime import Silent
+from hardneg.store import digest, plugin_identity
 
 WORDS = " ".join(f"word{i}" for i in range(25))
 TOOLS = f'''"""Tools of the trade.

@@ -3,8 +3,7 @@
 import pytest
 
 from hardneg.datasets.passage_writers import Crop, FirstSentence, Heading, InverseCloze
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Document, Written
+from hardneg.records import Document, PluginError, Written
 
 THREE = Document("d", "One two three four. Five six seven eight. Short one.", "Head of it")
 

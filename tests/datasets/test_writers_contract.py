@@ -1,7 +1,7 @@
 """Every built-in writer against the kit that authors of plugins use."""
 
 from hardneg.datasets.passage_writers import Crop, FirstSentence, Heading, InverseCloze
-from hardneg.records.types import Document
+from hardneg.records import Document
 from hardneg.testing import WriterTests
 
 

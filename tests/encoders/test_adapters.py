@@ -14,7 +14,7 @@ from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.open.source import locate
 from hardneg.encoders.spec import FullSpec, ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from tests.tiny import tiny_encoder
 
 TEXTS = ["hello world", "a", "the quick brown fox jumps over the lazy dog", ""]

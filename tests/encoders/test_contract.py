@@ -12,7 +12,7 @@ from hardneg.encoders.open.contract import filled, overrides, read_contract
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["what is a list", "x", "how to sort a list of words by their length and by their letters " * 4]

@@ -10,7 +10,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["the mean of an array", "", "word " * 300, "read a file", "x", "Ünïcode 漢字!", "read a file"]

@@ -41,9 +41,9 @@ class Package:
 @pytest.mark.parametrize(("most", "passes"), [(1000, 4), (3, 0)])
 def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, passes):
     encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
-    monkeypatch.setattr(precision, "faster_passes", lambda: None)
+    monkeypatch.setattr(precision, "faster", lambda name: None)
     usual = encoder.encode(TEXTS, "document")
     package = Package(most)
-    monkeypatch.setattr(precision, "faster_passes", lambda: package)
+    monkeypatch.setattr(precision, "faster", lambda name: package)
     np.testing.assert_allclose(encoder.encode(TEXTS, "document"), usual, atol=1e-6)
     assert package.passes == passes and len(package.arranged) == 1

@@ -15,7 +15,7 @@ from tiny import tiny_encoder
 from hardneg.encoders.open.model_files import weight_files, weights_in
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.rerankers.network import load_classifier
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]

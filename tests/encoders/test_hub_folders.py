@@ -19,7 +19,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import SIDES, ModelSpec
 from hardneg.losses.infonce import InfoNCE
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.methods.dual_encoder import train
 from tests.tiny import tiny_encoder
 from tests.training.toy import options, toy_data, write_toy

@@ -8,7 +8,7 @@ import pytest
 
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 @pytest.fixture

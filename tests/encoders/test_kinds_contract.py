@@ -11,7 +11,7 @@ from tiny import tiny_encoder, tiny_model2vec, tiny_static
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.families.static.static_family import Static
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 from hardneg.testing import TrainableEncoderTests
 
 

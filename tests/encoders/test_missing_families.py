@@ -11,8 +11,7 @@ from hardneg import registry
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import HardnegError, PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records import HardnegError, PluginError, PluginSetting
 from hardneg.testing.forms import write_encoded
 from tests.encoders.test_pinned_models import pylate, stanford
 

@@ -17,9 +17,8 @@ from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.recipes import make_plan
+from hardneg.records import ModelError, PluginError, PluginSetting
 from hardneg.registry import load_plugin
 
 MAKERS = {

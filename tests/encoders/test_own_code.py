@@ -15,10 +15,9 @@ from hardneg.encoders.open import contract
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.store.artifacts import Store
-from hardneg.store.identity import options_in_key
+from hardneg.store import Store, options_in_key
 from tests.encoders.test_hub_folders import PUBLISHED
 from tests.tiny import tiny_reranker
 

@@ -20,9 +20,7 @@ import transformers
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec, PromptName
-from hardneg.records.errors import ModelError
-from hardneg.records.layout import SPEC_FILE
-from hardneg.records.types import PluginSetting
+from hardneg.records import SPEC_FILE, ModelError, PluginSetting
 from hardneg.registry import plugin_names
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED
 from tests.tiny import tiny_encoder, tiny_masked_lm, tiny_model2vec, tiny_multi_vector, tiny_sparse_encoder, tiny_static

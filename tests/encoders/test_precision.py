@@ -14,9 +14,9 @@ from hardneg.encoders.precision import takes_bf16
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import in_bfloat16, sharing
-from hardneg.records.errors import UsageError
-from hardneg.runtime.devices import bf16_on_cpu
-from hardneg.store.choices import noted
+from hardneg.records import UsageError
+from hardneg.runtime import bf16_on_cpu
+from hardneg.store import noted
 
 USES = get_args(precision.Use)
 _UNITS = pytest.mark.skipif(not bf16_on_cpu(), reason="this CPU has no units for bfloat16, or a variable forbids them")

@@ -8,7 +8,7 @@ import pytest
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError, PluginSetting
 from tests.tiny import tiny_encoder
 
 OWN = {"query": "ask: ", "document": "", "s2p_query": "Instruct: find it\nQuery: "}
@@ -76,7 +76,6 @@ def test_a_spec_comes_back_from_its_mapping() -> None:
     from dataclasses import asdict
 
     from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-    from hardneg.records.types import PluginSetting
 
     spec = ModelSpec("m", query_prompt=PromptName("a"), adapter=AdapterSpec(rank=2), encoder=PluginSetting("dense"))
     assert spec_from(asdict(spec)) == spec

@@ -6,7 +6,7 @@ import pytest
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["the mean of an array", "", "word " * 300, *(f"passage {'and more ' * n}{n}" for n in range(17))]

@@ -12,7 +12,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.segmenting import tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, tokenise
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["aa bb cc dd ee ff gg hh", "", "aa bb", "aa bb cc dd", "aa bb cc dd ee"]

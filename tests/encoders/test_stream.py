@@ -15,11 +15,9 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.records import Document, ModelError
 from hardneg.records.encoded import encoded_of
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Document
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent, World
 from hardneg.store.blocks import BlockStore, write_behind
 
 FP32 = EncodeOptions(precision="fp32")

@@ -10,7 +10,7 @@ from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["what is a fox", "the quick brown fox", ""]

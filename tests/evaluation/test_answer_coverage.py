@@ -9,9 +9,8 @@ from hardneg.evaluation.metrics import answer_coverage, answer_cutoffs, parse_me
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.runs import Run
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Document, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, RankedList, UsageError
+from hardneg.runtime import Silent
 
 TEXTS = {"a": "the river Rhine", "b": "in 1901", "c": "nothing", "d": "the Danube, a river"}
 

@@ -9,7 +9,7 @@ from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import Comparison, Design, Verdict, compare, compare_all, tost, verdict
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 
 @pytest.mark.parametrize("difference", [0.5, -0.5])

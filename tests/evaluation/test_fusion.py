@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from hardneg.evaluation.fusion import METHODS, OF_RANX, Fusion, zipped
 from hardneg.evaluation.fusion_tuning import Development, check_grid, numbers, tune, variants
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, RankedList, UsageError
+from hardneg.runtime import Silent
 
 
 def ranked(**scores):

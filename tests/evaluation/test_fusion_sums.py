@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hardneg.evaluation.fusion import reciprocal_ranks, weighted_sum
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 
 
 def ranked(**scores: float) -> RankedList:

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hardneg.evaluation.metrics import Metric, evaluate, is_metric, means, parse_metrics, ranked_metrics
 from hardneg.formats.qrels import Qrels, read_qrels
 from hardneg.formats.runs import Run, read_run
-from hardneg.records.errors import UsageError
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList, UsageError
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
 

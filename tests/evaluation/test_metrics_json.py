@@ -5,7 +5,7 @@ import pytest
 from hardneg.evaluation.metrics_json import Measured, read_metrics, to_json, write_metrics
 from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 RESULTS = {
     "bm25": {"ndcg@10": {"q2": 0.5, "q1": 1.0}, "mrr": {"q2": 0.25, "q1": 0.25}},

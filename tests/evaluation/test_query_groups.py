@@ -11,7 +11,7 @@ from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import Design, compare, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds, spread
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 GROUPS = {"q1": "a", "q2": "a", "q3": "b", "q4": "b"}
 SCORES = {"base": dict.fromkeys(GROUPS, 0.0), "other": {"q1": 0.0, "q2": 2.0, "q3": 4.0, "q4": 6.0}}

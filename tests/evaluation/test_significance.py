@@ -15,7 +15,7 @@ from hardneg.evaluation.significance import (
     paired_t_test,
     randomisation_test,
 )
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 DIFFERENCES = np.array([0.1, 0.2, 0.3, -0.1])
 

@@ -12,7 +12,7 @@ from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import holm
 from hardneg.evaluation.two_level import compare_over_seeds, spread, spread_over_collections
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 A = np.array([[0.0, 2.0], [2.0, 8.0]])  # seeds by queries; means of seeds 1 and 5, of queries 1 and 5
 B = np.array([[0.0, 0.0], [2.0, 2.0]])  # means of seeds 0 and 2, of queries 1 and 1

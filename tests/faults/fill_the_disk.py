@@ -11,12 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import ArtifactError, ModelError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Plan, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.records import ArtifactError, ModelError
+from hardneg.store import Store
 
 MORE = 4
 

@@ -11,11 +11,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.store import Store
 
 DIED = 9
 LOADED = ("sentence_transformers", "ranx", "accelerate", "pyarrow.csv", "matplotlib.pyplot")

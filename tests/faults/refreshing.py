@@ -14,11 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.runtime import Silent
+from hardneg.store import Store
 
 NAME = "ance"
 

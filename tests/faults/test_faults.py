@@ -14,11 +14,9 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.execute import Options, Outcome, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ArtifactError, HardnegError, NewerArtifact, PluginError
-from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.recipes import Options, Outcome, Watcher, execute, load_recipe, make_plan
+from hardneg.records import ArtifactError, HardnegError, NewerArtifact, PluginError
+from hardneg.store import MANIFEST, Store
 
 ALL = ("dataset", "start-index", "start-train", "static")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from hardneg.formats.answer_matching import PassageAnswers, answer_spans, finder, has_answer, prepared
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document
+from hardneg.runtime import Silent
 
 PASSAGES = ["the river Rhine", "in 1901 at the Rhine", "nothing", "Danube"]
 

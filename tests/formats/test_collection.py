@@ -9,9 +9,8 @@ from noted import Notes
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.source_files import order_splits
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 
 @dataclass

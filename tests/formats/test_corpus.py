@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hardneg.formats import corpus as corpus_module
 from hardneg.formats import hash_index
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, DataError, Document
+from hardneg.runtime import Silent
 
 TEXTS = {"d3": ("the  cat", "A"), "d1": ("the dog",), "d2": ("A the\tcat ",), "é4": ("",), "d5": ("the dog",)}
 DOCUMENTS = [Document(name, *texts) for name, texts in TEXTS.items()]

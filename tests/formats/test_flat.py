@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records import ArtifactError, DataError, UsageError
 
 _VECTORS = np.arange(60, dtype=np.float32).reshape(20, 3)
 _IDS = [f"d{i}" for i in range(20)]

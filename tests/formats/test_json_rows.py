@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hardneg.formats import text_lines
 from hardneg.formats.text_lines import id_field, read_array
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 
 OBJECTS = st.lists(st.dictionaries(st.text(max_size=3), st.text(max_size=9) | st.integers() | st.lists(st.text())))
 

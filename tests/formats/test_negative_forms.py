@@ -12,9 +12,8 @@ from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.export.catalogue import NAMES
 from hardneg.formats.export.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
 from hardneg.formats.queries import Queries
-from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.types import Document, Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, DataError, Document, Negatives, UsageError
+from hardneg.runtime import Silent
 
 DOCUMENTS = [
     Document("d0", "a rose is a rose"),

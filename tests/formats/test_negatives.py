@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives, recorded, with_positives, write_negatives
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Drops, Negatives
+from hardneg.records import ArtifactError, DataError, Drops, Negatives
 
 
 def item(query_id: str, negatives: list[str], scores: list[float]) -> Negatives:

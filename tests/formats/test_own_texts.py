@@ -11,8 +11,8 @@ from hardneg.formats.corpus import Corpus, own_documents, set_aside
 from hardneg.mining.choosing import Choosing, Filters
 from hardneg.mining.filters import MiningTexts
 from hardneg.mining.miners.ranks import Random, TopK
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Judgement, Query
+from hardneg.runtime import Silent
 from hardneg.training.batches import BatchColumns
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import label

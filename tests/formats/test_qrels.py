@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardneg.formats.qrels import iter_qrels, positives, read_qrels, write_qrels
-from hardneg.records.errors import DataError, HardnegError
-from hardneg.records.types import Judgement
+from hardneg.records import DataError, HardnegError, Judgement
 
 EXPECTED = {"q1": {"d1": 1, "d2": 0}, "q2": {"d1": -2}}
 TREC = "q1 0 d1 1\nq1 Q0 d2 0\nq2\t0\td1\t-2\n"

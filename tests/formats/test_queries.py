@@ -5,9 +5,8 @@ import pytest
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
-from hardneg.records.errors import ArtifactError, DataError
-from hardneg.records.types import Answers, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import Answers, ArtifactError, DataError, Query
+from hardneg.runtime import Silent
 
 
 def test_order_is_kept_over_many_batches(tmp_path):

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hardneg.formats import text_lines
 from hardneg.formats.runs import EMPTY, read_run, run_bytes, stream_run, strictly_decreasing, write_run
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
+from hardneg.records import DataError, RankedList
 from tests.run_lists import doc_lists, falling, score_lists
 
 _TINY = float(np.finfo(np.float32).tiny)

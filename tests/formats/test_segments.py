@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.formats import segments
 from hardneg.formats.segments import Segments, document_rows, first_rows, segment_ids, windows
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 
 def cut(lengths: list[int], size: int, stride: int, count: int) -> tuple[list[list[tuple[int, int]]], list[bool]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.formats.text_lines import checked_id, find_file, read_chunks, read_lines
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 
 
 def test_the_file_or_its_gzip(tmp_path):

@@ -7,8 +7,7 @@ import pytest
 
 from hardneg.formats.queries import topics_part
 from hardneg.formats.source_files import records
-from hardneg.records.errors import DataError
-from hardneg.records.types import Query
+from hardneg.records import DataError, Query
 
 TREC = """
 <top>

@@ -12,8 +12,8 @@ import pytest
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
-from hardneg.records.errors import DataError
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError
+from hardneg.runtime import Silent
 
 VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
 IDS = ["d0", "d1", "ü", "d3"]

@@ -9,8 +9,8 @@ import torch
 
 from hardneg.datasets.beir import Beir
 from hardneg.functions.dataset_argument import named_dataset, named_qrels, split_of, write_dataset
-from hardneg.records.errors import DataError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import DataError, UsageError
+from hardneg.store import Store
 
 CORPUS = {"d1": "one river", "d2": {"title": "Two", "text": "rivers"}}
 QUERIES = {"q1": "river", "q2": "rivers", "q3": "no judgement"}

@@ -15,7 +15,7 @@ from hardneg.cli.main import app
 from hardneg.cli.options import flag
 from hardneg.functions.argument_values import verb_field
 from hardneg.functions.arguments import REQUIRED, Where, arguments_of
-from hardneg.records.errors import HardnegError, UsageError
+from hardneg.records import HardnegError, UsageError
 
 PACKAGE = Path(hn.__file__).parent
 FUNCTIONS = {

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.records.errors import DataError, RecipeError, UsageError
+from hardneg.records import DataError, RecipeError, UsageError
 
 QRELS = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": ["c"]}
 FIRST = {"q1": {"b": 2.0, "a": 1.0}, "q2": {"z": 2.0, "a": 1.0}, "q9": {"a": 1.0}}

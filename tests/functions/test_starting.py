@@ -14,8 +14,8 @@ import hardneg
 from hardneg.cli.main import app
 from hardneg.functions.folder_contents import FolderContents
 from hardneg.functions.starting import Beginning
-from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import DataError, HardnegError, UsageError
+from hardneg.recipes import load_recipe
+from hardneg.records import DataError, HardnegError, UsageError
 
 CORPUS = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": f"text {n} of rivers"}) + "\n" for n in range(4))
 QUERIES = '{"_id": "q1", "text": "how long"}\n{"_id": "q2", "text": "how wide"}\n'
@@ -224,7 +224,7 @@ def test_judgements_of_train_are_trained_with(tmp_path):
 
 
 def test_without_pyserini_there_is_no_row_of_bm25(tmp_path, monkeypatch):
-    monkeypatch.setattr("hardneg.recipes.needs.absent", lambda extra: "pyserini not installed")
+    monkeypatch.setattr("hardneg.recipes.lookahead.absent", lambda extra: "pyserini not installed")
     beginning = Beginning.of(written(tmp_path / "pages", {"a.md": "Words."}))
     assert "bm25" not in loaded(beginning, tmp_path / "x.yaml").stages
     assert "BM25 is left out: pyserini not installed" in beginning.sentences()
@@ -310,7 +310,7 @@ def test_start_runs_what_it_wrote_for_judged_queries(tmp_path, monkeypatch):
     pytest.importorskip("wordllama")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr("hardneg.recipes.needs.absent", lambda extra: "no" if extra == "lucene" else "")
+    monkeypatch.setattr("hardneg.recipes.lookahead.absent", lambda extra: "no" if extra == "lucene" else "")
     small_collection(tmp_path / "own")
     done = hardneg.start("own", run=True)
     measured = json.loads(Path("runs/own/metrics.json").read_text())["metrics"]

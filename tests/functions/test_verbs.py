@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import DataError, RecipeError, UsageError
-from hardneg.records.layout import NEGATIVES
-from hardneg.store.artifacts import Store
+from hardneg.records import NEGATIVES, DataError, RecipeError, UsageError
+from hardneg.store import Store
 
 MINER = {"name": "topk", "depth": 20}
 

@@ -7,7 +7,7 @@ import pytest
 from command_line import hardneg
 
 import hardneg as hn
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
 WRITING = {"writers": ["heading", "inverse-cloze"], "per_passage": 2, "dev_share": 0.2, "test_share": 0.2}

@@ -12,7 +12,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from hardneg.records.errors import HardnegError
+from hardneg.records import HardnegError
 
 _WANTED = os.environ.get("HARDNEG_FUZZ_EXAMPLES")
 

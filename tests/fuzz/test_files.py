@@ -21,8 +21,8 @@ from hardneg.formats.qrels import read_qrels
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, stream_run
 from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document
+from hardneg.runtime import Silent
 
 cells = st.sampled_from(["q1", "q2", "d1", "d2", "0", "1", "0.5", "a text", *NASTY]) | texts
 

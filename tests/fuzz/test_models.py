@@ -12,8 +12,7 @@ from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_sparse_encoder, t
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginSetting
 
 TEXTS = ["a river, old", "", "x " * 600, "! ,", "\0 \u202e 💥"]
 CHEAP = EncodeOptions(precision="fp32", tokens_per_batch=4096)

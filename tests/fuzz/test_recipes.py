@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recipes.recipes import small_collection, small_tree
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import lock_content
+from hardneg.recipes import load_recipe, lock_content, make_plan
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 9)}]\n" for i in range(12))
 YAML = [

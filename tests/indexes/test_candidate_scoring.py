@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.indexes.kernels.max_passage import PooledSearcher
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
+from hardneg.records import Hits, UsageError
 
 
 class Vectors:

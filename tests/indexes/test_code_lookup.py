@@ -11,7 +11,7 @@ import torch
 from hardneg.indexes.backends import product as product_lookup
 from hardneg.indexes.backends.product import Binary, CodeLookup, OpqPq, Pq, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 pytest.importorskip("faiss")

@@ -12,7 +12,7 @@ import torch
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import Blocks, copied_ahead, device_blocks
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 from hardneg.testing.forms import write_encoded
 
 CPU = torch.device("cpu")

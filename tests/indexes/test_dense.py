@@ -10,8 +10,8 @@ from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, 
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.backends.product import OpqPq, Pq, PqSearcher
 from hardneg.indexes.open_store import DenseIndex
-from hardneg.records.errors import ArtifactError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 faiss = pytest.importorskip("faiss")

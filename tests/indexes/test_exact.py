@@ -14,9 +14,8 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat, FlatSearcher
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, Hits, UsageError
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 
@@ -222,6 +221,6 @@ class _Candidates:
 def test_a_package_names_candidates_and_what_it_gives_up_is_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
     draws = np.random.default_rng(0)
     vectors, queries = (draws.integers(-3, 4, (size, 4)).astype(np.float32) for size in (100, 20))
-    monkeypatch.setattr(exact, "faster_search", _Package)
+    monkeypatch.setattr(exact, "faster", lambda name: _Package())
     for k in (7, 8):
         assert _same(search_exact(vectors, queries, k, ExactOptions(device="cpu")), _naive(vectors, queries, k))

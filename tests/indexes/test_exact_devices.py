@@ -11,9 +11,8 @@ import torch
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, spans
-from hardneg.records.errors import ArtifactError
-from hardneg.records.types import Hits
-from hardneg.runtime.distributed import World
+from hardneg.records import ArtifactError, Hits
+from hardneg.runtime import World
 from hardneg.testing.forms import write_encoded
 
 TWO = ("cpu", "cpu")

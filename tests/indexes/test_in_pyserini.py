@@ -11,7 +11,7 @@ from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.indexes.kernels.max_passage import pooled
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from hardneg.indexes.kernels.lucene import java
-from hardneg.records.errors import MissingDependency
+from hardneg.records import MissingDependency
 
 
 def _runtime(folder: Path, version: str, modules: str = "java.base") -> Path:

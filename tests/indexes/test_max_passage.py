@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from hardneg.indexes.kernels import max_passage
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.indexes.kernels.max_passage import PooledSearcher, first_of_each
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
+from hardneg.records import Hits, UsageError
 
 
 class Exact:

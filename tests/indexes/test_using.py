@@ -6,9 +6,9 @@ from encoded_forms import drawn_documents, drawn_queries, write_encoded
 
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 from hardneg.registry import configure, plugin_names
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 TOKENS = [PluginSetting("multi-vector")]
 BACKENDS = [Flat(), *(configure("indexes", each) for each in TOKENS if each.name in plugin_names("indexes"))]

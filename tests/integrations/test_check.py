@@ -14,8 +14,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene import java
 from hardneg.integrations import pyserini as openings
 from hardneg.integrations.pyserini import check, query_side, with_java
-from hardneg.records.errors import HardnegError
-from hardneg.records.types import PluginSetting
+from hardneg.records import HardnegError, PluginSetting
 
 LINES = "searcher = print\nhits = [1, 2]"
 

@@ -11,9 +11,8 @@ from recipes.recipes import plan_in
 
 from hardneg.formats.runs import read_run
 from hardneg.integrations.pyserini import openings
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, publish
+from hardneg.store import Store
 from tests.tiny import tiny_encoder
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,8 @@ from recipes.recipes import plan_in, small_collection, small_tree
 
 from hardneg.formats.runs import read_run
 from hardneg.indexes.kernels.lucene.java import start_java
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, publish
+from hardneg.store import Store
 
 pytestmark = pytest.mark.slow
 

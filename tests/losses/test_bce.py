@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from hardneg.losses.pairwise import Bce, TwoClass
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.testing import LossTests
 
 

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 from hardneg.registry import needs_of
-from hardneg.store.identity import plugin_identity
+from hardneg.store import plugin_identity
 
 EVERY = ("query-document", "query-query", "document-query", "document-document")
 

@@ -11,8 +11,7 @@ from torch import Tensor
 from hardneg.formats.runs import strictly_decreasing
 from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.protocols import Loss
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 NAN = math.nan
 

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from hardneg.losses.pairs import positive_scores
 from hardneg.losses.pairwise import LambdaLoss
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import PluginSetting, ScoreBatch
+from hardneg.records import PluginError, PluginSetting, ScoreBatch, TrainingError
 from hardneg.registry import configure
 from hardneg.testing import LossTests
 

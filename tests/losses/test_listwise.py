@@ -7,8 +7,7 @@ import torch
 from sentence_transformers.cross_encoder import losses as published
 
 from hardneg.losses.listwise import AdrMse, ListMLE, ListNet, PListMLE
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch, TrainingError
 from hardneg.testing import LossTests
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 from hardneg.losses.infonce import Hardest, InfoNCE, Nll
 from hardneg.losses.pairwise import RankNet, Star
 from hardneg.protocols import Loss
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch
 
 LOSSES: list[Loss] = [RankNet(), RankNet(pairs="own"), RankNet(pairs="mined"), Nll()]
 LOSSES += [InfoNCE(), InfoNCE(temperature=0.5, negatives="own")]

@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from hardneg.losses.pairwise import Triplet, angular
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import PluginError, ScoreBatch
 from hardneg.testing import LossTests
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from hardneg.formats.runs import QueryLists
 from hardneg.mining.listing import drawn_positives, permuted, planted
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 
 
 def listed(count: int) -> list[QueryLists]:

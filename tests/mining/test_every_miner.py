@@ -27,14 +27,11 @@ from hardneg.formats.corpus import candidates
 from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.formats.qrels import positives
 from hardneg.integrations.refresher import mine_with
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError, TrainingError, UsageError
-from hardneg.records.types import RankedList
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import RankedList, RecipeError, TrainingError, UsageError
 from hardneg.registry import configure, list_plugins, load_plugin
-from hardneg.runtime.seeding import SEED, derive_seed
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.runtime import SEED, derive_seed
+from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.examples import TrainingData
 from hardneg.training.negative_sources import mined

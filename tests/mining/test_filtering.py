@@ -13,9 +13,8 @@ from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.mining.choosing import Filters
 from hardneg.mining.filters import AnswerFilter
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Document, Negatives, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import Candidates, Document, Negatives, PluginError, RankedList
+from hardneg.runtime import Silent
 
 TEXTS = {"a": "the river Rhine", "b": "a lake", "c": "the Rhine again", "d": "a river", "e": "nothing"}
 

@@ -12,9 +12,8 @@ from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.mining.choosing import Choosing, Filters
 from hardneg.mining.filters import AnswerFilter, DocumentsFilter, MiningTexts, NearCopyFilter, ScoreFilter
 from hardneg.mining.miners.ranks import TopK
-from hardneg.records.errors import DataError, PluginError
-from hardneg.records.types import Candidates, Document, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import Candidates, DataError, Document, PluginError, RankedList
+from hardneg.runtime import Silent
 from hardneg.testing import FilterTests
 from tests.run_lists import ranked
 

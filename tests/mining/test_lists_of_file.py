@@ -12,10 +12,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.mining.lists_of_file import LABEL, ListsOfFile
 from hardneg.mining.miners.ranks import TopK
-from hardneg.recipes.load import check_recipe
-from hardneg.records.errors import DataError, RecipeError
-from hardneg.records.types import Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.recipes import check_recipe
+from hardneg.records import DataError, Negatives, RecipeError
+from hardneg.runtime import Silent
 from hardneg.stages.mine import Mine
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 

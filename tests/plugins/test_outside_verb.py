@@ -11,12 +11,9 @@ from recipes.recipes import small_collection, small_tree, write_recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import PluginError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
+from hardneg.records import PluginError
+from hardneg.store import Store
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,9 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 from environments import PIP, ROOT, environment
-from recipes.questions import questions
-from recipes.recipes import small_collection, small_part, small_tree, write_recipe
-from sentence_transformers import CrossEncoder
+from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg
 from hardneg.registry import KINDS
@@ -207,36 +205,6 @@ def together(core: Core, wheels: list[Path], site: Path) -> Core:
     """The environment with all packages, as pip installs their wheels."""
     subprocess.run([*PIP, "install", "--no-deps", "--no-index", "--target", site, *wheels], check=True)
     return core
-
-
-@pytest.mark.slow
-def test_a_recipe_has_the_miner_the_reranker_and_the_reader_of_three_packages(
-    tmp_path, tiny_model, together, monkeypatch
-):
-    monkeypatch.syspath_prepend(ROOT / "plugins" / "hardneg-electra" / "tests")
-    from tiny_electra import tiny_electra
-
-    source, steps = str(tiny_electra(tmp_path / "electra")), {"negatives_per_query": 1}
-    electra = {"stage": "train-reranker", "reranker": {"name": "electra", "source": source, "length": 48}}
-    electra |= {"negatives": "static", "options": {"max_steps": 3, "batch_size": 3, "accumulate": 2, **steps}}
-    reader = {"stage": "train-reader", "reader": {"name": str(tiny_model), "length": 48, "answer_length": 2}}
-    reader |= {"run": "start-train", "depth": 4, "options": {"max_steps": 2, "batch_size": 2, **steps}}
-    kept = ("start-index", "start-test", "start-train", "static")
-    added = {
-        "electra": electra,
-        "reranked": {"stage": "rerank", "reranker": "electra", "run": "start-test", "depth": 4},
-        "reader": reader,
-        "read": {"stage": "read", "reader": "reader", "run": "start-test", "passages": 2},
-    }
-    tree = small_part(questions(tmp_path / "data"), tiny_model, *kept, **added)
-    tree["stages"]["static"]["miner"] = {"name": "semi-hard", "count": 5, "margin": 2.0}
-    recipe, out = write_recipe(tmp_path / "r.yaml", tree), tmp_path / "out"
-    running = ("recipe", "run", recipe, "--output", out, "--device", "cpu")
-    (*_, artifacts), _ = run(together, [running, ("artifacts", "list")])
-    assert "negatives" in artifacts
-    assert (out / "runs" / "reranked.trec.gz").is_file()
-    assert len(CrossEncoder(str(out / "rerankers" / "electra"), device="cpu")) == 3
-    assert (out / "answers" / "read.jsonl").is_file() and (out / "readers" / "reader" / "reader.json").is_file()
 
 
 @pytest.mark.slow

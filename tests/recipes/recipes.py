@@ -13,13 +13,10 @@ import yaml
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.language import preset_names
-from hardneg.recipes.load import Recipe, load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.yaml_load import find_recipe, named_recipes
-from hardneg.runtime.progress import Progress, Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Plan, Recipe, find_recipe, load_recipe, make_plan, named_recipes, preset_names
+from hardneg.recipes.execution import Options, Watcher, execute
+from hardneg.runtime import Progress, Silent
+from hardneg.store import Artifact, Store
 
 TOPICS = ["river", "engine", "violin", "tensor", "garden", "planet", "bridge", "copper", "falcon", "harbor"]
 WORDS = ["old", "blue", "fast", "quiet", "heavy", "bright"]

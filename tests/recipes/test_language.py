@@ -1,19 +1,21 @@
 """Presets, `extends`, `--set` and functions: what each comes to."""
 
+import contextlib
 import re
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 from recipes.recipes import NEEDS_PAPERS
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.language import expand, merge, preset_names
+from hardneg.recipes import apply_settings, expand, find_recipe, merge, preset_names, read_tree, shipped_recipes
 from hardneg.recipes.load import check_recipe, load_recipe
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.records import HardnegError, RecipeError, UsageError
 
 HEAD = "dataset: pydocs\nmodel: packaged:all-MiniLM-L6-v2\n"
 
@@ -98,12 +100,6 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
     assert tree_of(below)["stages"]["t"]["options"] == {"clip_norm": None}
 
 
-def test_an_unknown_key_at_the_top_gets_the_nearest(tmp_path):
-    (only,) = problems(tmp_path, "preset: {}\nstages: {i: {stage: encode}}")
-    assert only.startswith("preset: no such option; did you mean 'presets'?; it has: title, ")
-    assert only.endswith("extends, presets")
-
-
 def test_what_a_preset_cannot_be(tmp_path):
     with pytest.raises(RecipeError, match="presets: must map a name"):
         expand(write(tmp_path, "a", presets=3), None, ())
@@ -172,3 +168,67 @@ def test_the_function_of_the_page_returns_a_recipe():
     exec(code, names)
     recipe = check_recipe(names["by_depth"](depths=[5]), Path("by-depth"))
     assert {"negatives-5", "star-5"} <= {*recipe.stages}
+
+
+def test_the_shipped_recipes_are_found():
+    assert "star-passage" in shipped_recipes()
+    with pytest.raises(UsageError, match="did you mean 'star-passage'"):
+        find_recipe("star-passages")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: [\n", "line 3, column 1"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' stands here for the second time"),
+        ("- 1\n", "must be a mapping"),
+        ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
+        ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
+    ],
+)
+def test_what_is_no_recipe_is_told_with_its_line(tmp_path, text, message):
+    path = tmp_path / "r.yaml"
+    path.write_text(text)
+    with pytest.raises(RecipeError, match=message):
+        read_tree(path)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_tree_or_one_error(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "r.yaml"
+    path.write_bytes(content)
+    with contextlib.suppress(HardnegError):
+        assert isinstance(read_tree(path), dict)
+
+
+def test_settings_reach_into_short_forms():
+    tree = {"dataset": "beir:x/y", "model": "packaged:M", "stages": {"s": {"loss": "star"}}}
+    settings = ["stages.s.loss.alpha=0.5", "model.query_length=9", "dataset.source=z", "bad"]
+    changed, problems = apply_settings(tree, settings)
+    assert changed["stages"]["s"]["loss"] == {"name": "star", "alpha": 0.5}
+    assert changed["model"] == {"name": "packaged:M", "query_length": 9}
+    assert changed["dataset"] == {"name": "beir", "source": "z"}
+    assert problems == ["set bad: must be of the form path.to.key=value"]
+    assert tree["stages"]["s"] == {"loss": "star"}
+
+
+def test_a_mapping_may_take_the_keys_of_another(tmp_path):
+    path = tmp_path / "r.yaml"
+    path.write_text("a: &first {x: 1, y: 2}\nb: {<<: *first, y: 3}\n")
+    assert read_tree(path)["b"] == {"x": 1, "y": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("10", 10), ("0", 0), ("1_000", 1000), ("0x10", 16), ("'010'", "010"), ("0.5", 0.5), ("00a", "00a")],
+)
+def test_plain_numbers_and_texts_stay(text, value):
+    assert apply_settings({}, [f"a={text}"]) == ({"a": value}, [])
+
+
+def test_what_is_too_deep_is_told_in_our_words(tmp_path):
+    deep = "[" * 1000 + "]" * 1000
+    (tmp_path / "r.yaml").write_text(f"a: {deep}\n")
+    with pytest.raises(RecipeError, match="over 50 levels deep"):
+        read_tree(tmp_path / "r.yaml")
+    assert apply_settings({}, [f"a={deep}"])[1] == ["set a: over 50 levels deep"]

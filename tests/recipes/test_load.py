@@ -1,10 +1,16 @@
+import json
+import re
+from pathlib import Path
+
 import pytest
 from recipes.recipes import recipe_in, small_tree, write_recipe
+from typer.testing import CliRunner
 
+from hardneg.cli.main import app
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.segments import Segments
-from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.recipes import load_recipe
+from hardneg.records import RecipeError
 
 
 @pytest.fixture
@@ -45,16 +51,6 @@ def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
         assert any(problem.startswith(expected) for problem in found), (expected, found)
 
 
-def test_a_source_stands_by_itself_in_a_mapping(tmp_path, tree):
-    tree["dataset"] = {"name": "beir:some/folder", "withheld": {"positives": 0.5}}
-    tree["stages"]["static"]["miner"] = {"name": "topk:5"}
-    assert problems_of(tmp_path, tree) == (
-        "dataset: name 'beir:some/folder' joins a name and a source: in a mapping, "
-        "write name: beir, source: some/folder",
-        "stages.static.miner: name 'topk:5' joins a name and a source: in a mapping, write name: topk, source: 5",
-    )
-
-
 def test_references_are_checked_by_name_and_kind(tmp_path, tree):
     tree["stages"]["star"]["negatives"] = "statik"
     tree["stages"]["start-test"]["index"] = "static"
@@ -64,8 +60,8 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
         "stages.start-test.index: 'static' makes negatives, but index is needed; such are: start-index, star-index",
         "stages.star.negatives: no stage 'statik'; did you mean 'static'?; it needs one that makes negatives",
         "stages.report.training.STAR: 'star-index' makes index, but model or reranker is needed; such are: star",
-        "outputs.model: 'nothing' is no stage that makes a model",
         "outputs.indx: no such output; did you mean 'index'?; it has: model, index",
+        "outputs.model: 'nothing' is no stage that makes a model",
     )
 
 
@@ -109,10 +105,6 @@ def test_reserved_names(tmp_path, tree):
     assert "the name 'start' is taken" in problems_of(tmp_path, tree)[0]
 
 
-def test_a_preset_that_is_not_there(tmp_path, tree):
-    assert problems_of(tmp_path, tree, preset="paper")[0].startswith("presets: no preset 'paper'")
-
-
 def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
     """One that names its own keeps them; query-side training, whose index has one vector a document, has none."""
     tree["segments"] = {"length": 64}
@@ -121,16 +113,6 @@ def test_segments_of_a_recipe_are_those_of_its_stages(tmp_path, tree):
     stages = recipe_in(tmp_path, tree).stages
     assert stages["start-index"].segments == stages["star"].segments == Segments(64, None, 4)
     assert stages["star-index"].segments is stages["adore"].segments is None
-
-
-def test_mistakes_in_segments_are_named(tmp_path, tree):
-    tree["segments"] = {"lenght": 64}
-    tree["stages"]["star"]["segments"] = {"length": 2}
-    tree["stages"]["adore"] = {"stage": "train-queries", "index": "star-index", "loss": "ranknet", "segments": {}}
-    found = problems_of(tmp_path, tree)
-    assert any("segments.lenght: no such option; did you mean 'length'" in problem for problem in found)
-    assert any("stages.star.segments: length is 2: it can be 3 to 1000000 tokens" in problem for problem in found)
-    assert any("stages.adore: segments: the index has one vector a document" in problem for problem in found)
 
 
 def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
@@ -162,29 +144,6 @@ def test_an_option_of_a_part_is_looked_for_among_that_parts(tmp_path, tree, stag
     assert any(problem.startswith(told) for problem in problems_of(tmp_path, tree))
 
 
-def test_the_run_that_a_training_is_judged_by_is_of_the_split_that_is_named(tmp_path, tree):
-    tree["stages"]["star"]["validation_run"] = "start-test"
-    told = "'start-test' is of split test, and validation.split is dev; name a run of the same split"
-    assert problems_of(tmp_path, tree) == (f"stages.star.validation_run: {told}",)
-    tree["stages"]["star"]["validation"] = {"split": "test"}
-    assert recipe_in(tmp_path, tree).stages["star"].validation_run == "start-test"
-
-
-def test_yes_and_no_are_no_numbers(tmp_path, tree):
-    tree["seed"] = True
-    tree["stages"]["star"]["options"]["accumulate"] = True
-    settings = ["stages.start-train.depth=on", "stages.static.miner.depth=yes", "stages.star.options.clip_norm=true"]
-    found = problems_of(tmp_path, tree, settings=settings)
-    for expected in [
-        "seed: must be a whole number (got true)",
-        "stages.star.options.accumulate: must be a whole number (got true)",
-        "stages.star.options.clip_norm: must be a number (got true)",
-        "stages.start-train.depth: must be a whole number (got true)",
-        "stages.static.miner: depth: must be a whole number (got true)",
-    ]:
-        assert expected in found, (expected, found)
-
-
 @pytest.mark.parametrize(
     ("loss", "similarity", "told"),
     [
@@ -212,3 +171,30 @@ def test_a_folder_is_a_dataset_with_or_without_the_name_of_its_form(tmp_path, tr
     assert recipe_in(tmp_path, {**tree, "dataset": folder}).dataset == named
     (found,) = problems_of(tmp_path, {**tree, "dataset": str(tmp_path / "model")})
     assert "; for a folder write beir:FOLDER, or documents:FOLDER; there are: " in found
+
+
+PAGES = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.slow
+def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
+    monkeypatch.setenv("HARDNEG_STORE", str(tmp_path / "store"))
+    steps = [f"stages.{name}.options.max_steps=10" for name in ("inbatch-neg", "trained")]
+    shorter = [word for setting in steps for word in ("--set", setting)] + ["--output", str(tmp_path / "out")]
+    ended = CliRunner().invoke(
+        app, ["recipe", "run", "from-documents", "--set", f"dataset=documents:{PAGES}", *shorter]
+    )
+    assert ended.exit_code == 0, ended.output
+    scores = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert [*scores["metrics"]] == ["In-Batch Neg", "Hard negatives", "BM25", "as shipped"]
+    queries = list(scores["per_query"]["as shipped"]["mrr@10"])
+    assert len(queries) > 20 and {query.split(":")[0] for query in queries} == {"heading", "inverse-cloze", "crop"}
+    assert (tmp_path / "out" / "model" / "model.safetensors").exists() and (
+        tmp_path / "out" / "index" / "docid"
+    ).exists()
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"{len(queries)} written queries of split test, over " in page
+    assert "It was trained on queries that were written from the passages, which nobody has asked." in page
+    card = (tmp_path / "out" / "model" / "README.md").read_text()
+    assert re.search(r"- Dataset: [\d,]+ passages, [\d,]+ training queries, written from them\n", card)
+    assert f"Means over {len(queries)} written queries of split test." in card

@@ -1,21 +1,20 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
+from recipes.recipes import plan_in, recipe_in, small_collection, small_tree, write_recipe
 from tiny import tiny_encoder
 
-from hardneg.encoders.open.contract import Shape
+from hardneg.encoders.open.contract import BASE, Shape
 from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import FullSpec
+from hardneg.recipes import Options, Watcher, execute, explain, load_recipe, make_plan
 from hardneg.recipes import plan as planning
-from hardneg.recipes.estimate import estimate, networks, plan_sizes, step_sizes
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import explain, make_plan
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
-from hardneg.stages.shared.stage_spec import Sizes
-from hardneg.store.artifacts import Store
+from hardneg.recipes.lookahead import Estimate, estimate, networks, no_room, plan_sizes, step_sizes
+from hardneg.records import HardnegError, UsageError
+from hardneg.stages.shared.stage_spec import Sizes, encoding
+from hardneg.store import Store
 
 PINNED = Path(__file__).with_name("pinned_keys.json")
 
@@ -140,11 +139,6 @@ def test_seconds_are_those_of_a_step_like_it(tmp_path, tree):
     assert set(told("seed=4").values()) == {None}
 
 
-def test_where_nothing_tells_the_queries_they_are_a_tenth():
-    nothing = Sizes(60, {"dev": 3}, ModelSpec("any"), Shape())
-    assert (nothing.queries("train"), nothing.queries("dev")) == (6, 3)
-
-
 def test_a_plan_asks_the_loader_for_its_queries(tmp_path, tree):
     def rows(*settings):
         plan = make_plan(recipe_in(tmp_path, tree, *settings), [])
@@ -197,11 +191,29 @@ def test_a_plan_knows_what_is_withheld(tmp_path, tree):
     assert items(Store(tmp_path / "none"))[0]["unlabelled"] == 9
 
 
-def test_a_search_may_name_the_model_of_its_queries(tmp_path, tree):
-    tree["stages"]["other"] = {"stage": "search", "index": "start-index", "model": "star"}
-    tree["stages"]["same"] = {"stage": "search", "index": "start-index", "model": "start", "depth": 20}
-    found = keys(tmp_path, tree)
-    assert found["same"] == found["start-test"] != found["other"]
-    tree["stages"]["other"]["index"] = "bm25-index"
-    with pytest.raises(RecipeError, match=r"stages\.other\.model: 'bm25-index' is searched with texts"):
-        keys(tmp_path, tree)
+BILLION = 1_000_000_000
+MODEL = FullSpec("tested", similarity="dot", query_length=50, document_length=100)
+
+
+def test_a_billion_vectors_of_768_dimensions() -> None:
+    row = encoding(None, Sizes(BILLION, {}, MODEL, BASE))
+    assert row.disk == BILLION * (768 * 4 + 20) == 3_092_000_000_000  # 3.07 TB, and ids
+
+
+@pytest.fixture
+def rows(tmp_path: Path, tiny_model: Path) -> Any:
+    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
+    path = write_recipe(tmp_path / "r.yaml", tree)
+
+    def planned(documents: int | None = None) -> dict[str, Estimate]:
+        plan = make_plan(load_recipe(path), [])
+        found = estimate(plan, Store(tmp_path / "store"), None, documents)
+        return {row.step.name: row for row in found}
+
+    return planned
+
+
+def test_what_does_not_fit_is_told_with_what_to_do(rows: Any) -> None:
+    (told,) = no_room(list(rows(10**13).values()), free=1e12)
+    assert told.startswith("disk: ") and "1.0 TB are free in the store; name a store with more room" in told
+    assert not list(no_room(list(rows().values()), 1e12)) and not list(no_room(list(rows(10**7).values()), None))

@@ -16,13 +16,9 @@ from recipes.recipes import artifacts_of, small_collection, write_recipe
 
 from hardneg.formats.negatives import drop_batches, read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.language import expand
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.layout import DROPPED, NEGATIVES, RUN
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Plan, Watcher, execute, expand, find_recipe, load_recipe, make_plan
+from hardneg.records import DROPPED, NEGATIVES, RUN
+from hardneg.store import Artifact, Store
 
 pytestmark = pytest.mark.slow
 

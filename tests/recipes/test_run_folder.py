@@ -8,14 +8,10 @@ from recipes.recipes import NEEDS_PAPERS, recipe_in, small_collection, small_par
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
+from hardneg.recipes import Recipe, find_recipe, load_recipe, make_plan, maker, read_lock
 from hardneg.recipes.laid_indexes import laid_indexes
-from hardneg.recipes.load import Recipe, load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import maker, read_lock
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import DataError, HardnegError, ModelError
-from hardneg.records.layout import IR_METADATA, LOCK
-from hardneg.store.artifacts import Store
+from hardneg.records import LOCK, DataError, HardnegError, ModelError
+from hardneg.store import Store
 
 CHAINED = {
     "star-document": "star-passage",
@@ -46,8 +42,7 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = ["keys:", "  a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
-    for name in (LOCK, IR_METADATA):
-        (tmp_path / name).write_text("\n".join(lines) + "\ntree: {}\n")
+    (tmp_path / LOCK).write_text("\n".join(lines) + "\ntree: {}\n")
     with pytest.raises(DataError, match="damaged: run the recipe again"):
         read(tmp_path)
 

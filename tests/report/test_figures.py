@@ -9,8 +9,7 @@ from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.evaluation.two_level import TwoLevel
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe, load_recipe
 from hardneg.report.content import MeanScore, ReportContent
 from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.figure import fitted

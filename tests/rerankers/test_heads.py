@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
+from hardneg.recipes import load_recipe, make_plan
 from hardneg.recipes import plan as planning
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ModelError, PluginError
+from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"

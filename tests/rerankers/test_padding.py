@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import tiny_encoder
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork, load_classifier
 

@@ -11,7 +11,7 @@ from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.records.errors import ModelError, PluginError
+from hardneg.records import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hardneg.runtime import devices
-from hardneg.runtime.devices import bf16_on_cpu, cpu_name, has_bf16_units
+from hardneg.runtime import bf16_on_cpu, cpu_name, devices, has_bf16_units
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers.utils import enable_tf32
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 from hardneg.runtime.float32_products import float32_products
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.runtime import model_server
 from hardneg.runtime.model_server import ModelServer, _seconds, key_of
 from hardneg.testing.server import ServedModel, serving

@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from hardneg.cli.console import Bars
-from hardneg.runtime.progress import Lines
+from hardneg.runtime import Lines
 
 
 class Clock:

@@ -9,9 +9,8 @@ from recipes.recipes import recipe_in, small_collection, small_tree, stored_coll
 from hardneg.analysis.base import sections
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import RecipeError
-from hardneg.records.types import Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import Negatives, RecipeError
+from hardneg.runtime import Silent
 from hardneg.stages.analyze import Analyze
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling

@@ -1,7 +1,7 @@
 import pytest
 from recipes.recipes import plan_in, recipe_in, small_collection, small_tree
 
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from tests.stages.analyzed import content, refused, stored_runs
 
 

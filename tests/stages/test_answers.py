@@ -8,7 +8,7 @@ from recipes.recipes import artifacts_of, plan_in, small_collection, small_tree
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.records.errors import DataError, RecipeError
+from hardneg.records import DataError, RecipeError
 
 METRICS = ["answer@1", "mrr@10", "answer@5", "answer@20"]
 

@@ -9,14 +9,12 @@ from processes import codes, launch
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.records.layout import HISTORY
-from hardneg.runtime.distributed import join, leave
-from hardneg.runtime.progress import Silent
+from hardneg.records import HISTORY, RecipeError, UsageError
+from hardneg.runtime import Silent, join, leave
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.training_data import ordered, training_data
 from hardneg.stages.train import Train
-from hardneg.store.artifacts import SCRATCH
+from hardneg.store import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
 from hardneg.training.examples import Examples
 from hardneg.training.history import History

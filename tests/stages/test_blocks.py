@@ -6,10 +6,10 @@ from typing import ClassVar
 import pytest
 from recipes.recipes import large_collection, plan_in, small_collection, small_part
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.runtime.progress import Silent
+from hardneg.recipes import Options, Watcher, execute
+from hardneg.runtime import Silent
 from hardneg.stages import mine, rerank
-from hardneg.store.artifacts import MANIFEST, Store
+from hardneg.store import MANIFEST, Store
 from tests.tiny import tiny_static
 
 

@@ -8,7 +8,7 @@ from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 from hardneg.encoders.families.dense.dense_family import Dense
 from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from hardneg.stages.train import Train
 from hardneg.training.history import History
 

@@ -8,8 +8,8 @@ import pytest
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import UsageError
+from hardneg.runtime import Silent
 from hardneg.stages.evaluate import Evaluate
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling

@@ -9,7 +9,7 @@ from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.mining.listing import exclude
-from hardneg.records.types import Hits
+from hardneg.records import Hits
 from tests.run_lists import ranked
 
 

@@ -5,7 +5,7 @@ from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, 
 
 from hardneg.evaluation.fusion import weighted_sum
 from hardneg.formats.runs import stream_run
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 
 
 def tree_of(collection, model):

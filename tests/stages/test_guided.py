@@ -7,7 +7,7 @@ from tiny import tiny_encoder
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from hardneg.stages.train import Train
 from hardneg.training.history import History
 

@@ -9,8 +9,7 @@ from recipes.recipes import artifacts_of, small_collection, small_tree, write_re
 from tiny import BY_FAMILY
 
 from hardneg.encoders.open.resolved import load_encoder
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import load_recipe, make_plan
 
 CLASSES = {"sparse": "SparseEncoder", "multi-vector": "MultiVectorEncoder"}
 STEPS = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3, "evaluate_every": 2}

@@ -8,7 +8,7 @@ from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import stream_run
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 
 TRAIN = {"stage": "train", "loss": "infonce", "options": {"max_steps": 2, "batch_size": 8}}
 

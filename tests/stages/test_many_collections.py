@@ -7,12 +7,10 @@ import pytest
 from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.needs import needs
-from hardneg.records.errors import RecipeError
-from hardneg.records.layout import RUN
+from hardneg.recipes import estimate, needs
+from hardneg.records import RUN, RecipeError
 from hardneg.stages.train import Train
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 from hardneg.training.history import History
 
 OPTIONS = {"max_steps": 4, "batch_size": 6, "learning_rate": 1e-3, "warmup_steps": 1}

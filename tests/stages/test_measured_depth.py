@@ -9,12 +9,9 @@ from tiny import tiny_encoder
 
 from hardneg.evaluation.metrics_json import read_metrics
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import Recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import HardnegError, RecipeError
-from hardneg.records.layout import METRICS
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Recipe, Watcher, execute, make_plan
+from hardneg.records import METRICS, HardnegError, RecipeError
+from hardneg.store import Store
 
 
 @pytest.fixture

@@ -11,9 +11,8 @@ from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.thresholds import Denoised, PosMargin
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, RankedList
+from hardneg.runtime import Silent
 from hardneg.stages.mine import Mine
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from tests.run_lists import falling

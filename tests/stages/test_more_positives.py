@@ -9,9 +9,8 @@ from hardneg.fields import Trait
 from hardneg.formats.collection import StoredCollection, extended
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import write_run
-from hardneg.recipes.load import check_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import DataError
+from hardneg.recipes import check_recipe, make_plan
+from hardneg.records import DataError
 from hardneg.stages.shared.training_data import pseudo_positives
 from tests.run_lists import falling
 

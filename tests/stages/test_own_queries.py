@@ -13,11 +13,9 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.queries import OWN, SAME_TEXT, read_query_file
 from hardneg.formats.runs import read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import DataError, HardnegError
-from hardneg.records.types import Query
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, make_plan
+from hardneg.records import DataError, HardnegError, Query
+from hardneg.store import Artifact, Store
 from tests.run_lists import doc_lists
 
 STEPS = {"max_steps": 2, "batch_size": 8}

@@ -11,8 +11,8 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError
+from hardneg.recipes import make_plan
+from hardneg.records import RecipeError
 from hardneg.stages.search import positive_texts
 
 SEARCH = {"stage": "search", "index": "start-index", "split": "train", "depth": 5}

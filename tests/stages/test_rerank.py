@@ -14,14 +14,12 @@ from processes import codes, launch
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.runs import read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import PluginError, RecipeError
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import PluginError, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.pair_scoring import PairScorer
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
+from hardneg.runtime import Silent
+from hardneg.store import Store
 from tests.run_lists import doc_lists, score_lists
 
 

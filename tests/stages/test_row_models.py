@@ -2,9 +2,8 @@
 
 import pytest
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.yaml_load import find_recipe
-from hardneg.records.errors import RecipeError
+from hardneg.recipes import find_recipe, load_recipe
+from hardneg.records import RecipeError
 from hardneg.stages.report import began_from, nearest_model, row_of
 
 

@@ -9,9 +9,8 @@ from recipes.recipes import artifacts_of, plan_in, recipe_in, small_collection, 
 
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run, write_run
-from hardneg.records.errors import DataError, RecipeError
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, RankedList, RecipeError
+from hardneg.runtime import Silent
 from hardneg.stages import search as searching
 from hardneg.stages.search import Search, SearchBlocks
 from hardneg.stages.shared.context import ArtifactInput, StageContext

@@ -34,11 +34,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.candidate_scoring import fill_from_model
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.types import Negatives
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import Negatives, RecipeError
+from hardneg.store import Artifact, Store
 from tests.run_lists import doc_lists, score_lists
 
 CUT = {"length": 12, "count": 5}
@@ -158,8 +156,6 @@ def test_without_segments_nothing_has_another_key(recipe):
 
 
 def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
-    from hardneg.records.errors import RecipeError
-
     learning = "{stage: train-queries, index: half, loss: lambda}"
     with pytest.raises(RecipeError, match=r"stages.adore.index: 'half' holds several vectors a document"):
         load_recipe(recipe, settings=[f"stages.adore={learning}"])

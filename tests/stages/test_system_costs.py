@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.recipes.load import load_recipe
+from hardneg.recipes import load_recipe
 from hardneg.stages.report import steps_behind, system_costs
 from hardneg.stages.shared.context import ArtifactInput
 

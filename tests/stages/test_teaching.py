@@ -6,9 +6,8 @@ from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 from training.toy import toy_data, write_toy
 
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import DataError, RecipeError, TrainingError
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, RankedList, RecipeError, TrainingError
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.training_data import taught
 from hardneg.training.history import History

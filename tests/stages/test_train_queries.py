@@ -10,12 +10,9 @@ import pytest
 from recipes.recipes import NEEDS_PAPERS, small_collection, small_part, write_recipe
 
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.recipes.execute import Options, Outcome, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import RecipeError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Outcome, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.records import RecipeError, UsageError
+from hardneg.store import Store
 
 ADORE = {
     "stage": "train-queries",

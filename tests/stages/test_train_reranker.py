@@ -14,12 +14,10 @@ from sentence_transformers import CrossEncoder as Published
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.runs import read_run
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import RecipeError, UsageError
+from hardneg.recipes import Options, Watcher, estimate, execute, publish
+from hardneg.records import RecipeError, UsageError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 from tests.run_lists import doc_lists, score_lists
 
 OPTIONS = {"max_steps": 3, "batch_size": 6, "negatives_per_query": 2, "learning_rate": 1e-3, "precision": "fp32"}

@@ -11,13 +11,10 @@ from hardneg.datasets.passage_writers import Heading
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import DataError, RecipeError
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
+from hardneg.records import DataError, RecipeError
 from hardneg.stages.write_queries import COPIES, _Writing
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 WORDS = ["river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow", "valley", "forest", "island"]
 WORDS += ["desert", "canyon", "glacier"]

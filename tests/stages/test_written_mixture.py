@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from hardneg.records.types import Document, Written
+from hardneg.records import Document, Written
 from hardneg.stages.write_queries import COPIES, JOINED, NAMING, Draft, Kept, kept, mixed
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(60)]

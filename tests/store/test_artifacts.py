@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from hardneg.records.errors import ArtifactError, ClosedArtifact
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import MANIFEST, Artifact, Store, check, disk_errors
-from hardneg.store.atomic_write import aside
-from hardneg.store.gc_roots import garbage, keep
+from hardneg.records import ArtifactError, ClosedArtifact
+from hardneg.runtime import Silent
+from hardneg.store import MANIFEST, Artifact, Store, aside, check, disk_errors
+from hardneg.store.gc_roots import garbage
 from tests.nfs_locks import as_nfs
 
 KEY = "ab" * 16
@@ -99,33 +98,12 @@ def test_the_lock_of_a_dead_process_is_free(tmp_path):
     assert [path.name for path, _ in garbage(store)] == [f"{KEY}.partial"]
 
 
-def test_what_a_run_folder_uses_is_no_garbage(tmp_path):
-    store, out = Store(tmp_path / "store"), tmp_path / "out"
-    out.mkdir()
-    make(store)
-    make(store, "cd" * 16)
-    keep(store, out, [KEY])
-    assert [path.name for path, _ in garbage(store)] == ["cd" * 16]
-    out.rmdir()
-    assert len(garbage(store)) == 2
-
-
 @pytest.mark.parametrize(("number", "words"), [(errno.ENOSPC, "disk is full"), (errno.EROFS, "read-only")])
 def test_the_disk_is_named_in_one_line(tmp_path, number, words):
     with pytest.raises(ArtifactError, match=words), disk_errors(tmp_path):
         raise OSError(number, os.strerror(number), "somewhere")
     with pytest.raises(ArtifactError, match=r"^written"), disk_errors(tmp_path):  # as of a copy that fails
         raise OSError(number, os.strerror(number), "read", None, "written")
-
-
-def test_listing_tells_of_the_damaged_ones(tmp_path):
-    store = Store(tmp_path)
-    make(store)
-    data = make(store, "cd" * 16).path / "sub" / "data"
-    data.chmod(0o644)
-    data.write_text("")
-    whole, damaged = store.artifacts()
-    assert isinstance(whole, Artifact) and "damaged" in str(damaged)
 
 
 @pytest.mark.parametrize("read_only", [False, True])
@@ -153,14 +131,3 @@ def test_what_another_user_keeps_closed_is_not_damaged(tmp_path, monkeypatch):
         store.find(KEY)
     with pytest.raises(ClosedArtifact):
         list(check(store, Silent()))
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o022, 0o644), (0o077, 0o600)])
-def test_locks_are_for_whom_the_umask_lets(tmp_path, umask, mode):
-    before = os.umask(umask)
-    try:
-        with Store(tmp_path).lock(KEY):
-            pass
-    finally:
-        os.umask(before)
-    assert (tmp_path / "locks" / KEY).stat().st_mode & 0o777 == mode

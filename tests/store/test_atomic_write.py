@@ -4,15 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from hardneg.store.atomic_write import (
-    aside,
-    link_file,
-    link_folder,
-    remove_asides,
-    replace_text,
-    replacing,
-    replacing_folder,
-)
+from hardneg.store import aside, link_file, link_folder, remove_asides, replace_text, replacing, replacing_folder
 
 
 @pytest.mark.parametrize("name", ["a.txt", "sub/a.txt.gz"])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.training.batches import BatchColumns, GuideVectors, apart, masked
 from hardneg.training.examples import TrainingData
 from hardneg.training.teacher import Guide

@@ -8,6 +8,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives
+from hardneg.runtime import join, leave
 from hardneg.store.blocks import BlockStore
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
@@ -24,8 +25,6 @@ def mining(collection: StoredCollection) -> Mining:
 
 
 def main(model: str, stored: str, out: str) -> None:
-    from hardneg.runtime.distributed import join, leave
-
     here, folder = join(on_cpu=True), Path(out)
     encoder = load_learner(ModelSpec(model, query_length=16, document_length=24), "cpu")
     write, blocks, told = BlockStore.write, [], []

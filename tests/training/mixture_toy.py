@@ -12,8 +12,8 @@ from toy import BagEncoder, KilledAt, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.pairwise import Star
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document
+from hardneg.runtime import Silent, leave, world
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.sources import Mixture
@@ -40,8 +40,6 @@ def mixture_in(folder: Path, **more: Any) -> Mixture:
 
 
 def main(folder: str, out: str, one_source: str, killed_at: str) -> None:
-    from hardneg.runtime.distributed import leave, world
-
     here = world()
     encoder: Any = BagEncoder()
     encoder.module.dropout.p = 0.2 if here.size == 1 else 0.0

@@ -17,7 +17,7 @@ from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.protocols import DenseSearcher
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent, leave, world
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.adore import AdoreTraining, JpqTraining
@@ -128,8 +128,6 @@ def shared(toy: str, index: str, folder: str, *cases: str) -> None:
     the first of the third step, and go on from the checkpoint after the second.
     """
     from safetensors.torch import save_model
-
-    from hardneg.runtime.distributed import leave, world
 
     data, here = toy_data(Path(toy)), world()
     for case in cases:

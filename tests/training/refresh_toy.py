@@ -11,10 +11,8 @@ from toy import BagEncoder, options, toy_data
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.losses.pairwise import RankNet
-from hardneg.records.errors import ArtifactError, HardnegError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import NEGATIVES, ArtifactError, HardnegError, Negatives
+from hardneg.runtime import Silent, leave, world
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -65,8 +63,6 @@ def run(way: AnceTraining, folder: Path, **more: Any) -> TrainingResult:
 def main(toy: str, out: str) -> None:
     """What one of several processes, or a single one, comes to without dropout; only the first asks its supply."""
     from safetensors.torch import save_model
-
-    from hardneg.runtime.distributed import leave, world
 
     here, chosen = world(), {"max_steps": 6, "batch_size": 5, "checkpoint_every": 3}
     folder = Path(out) / str(here.size)

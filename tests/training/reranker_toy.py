@@ -11,7 +11,7 @@ from toy import options, toy_data
 from hardneg.losses.pairwise import Bce
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime import Progress, Silent, leave, world
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.reranker import RerankerTraining
 from hardneg.training.options import RerankerOptions
@@ -50,7 +50,5 @@ def train_still(toy: Path, model: Path, out: Path, rank: int, number: int) -> No
 
 
 if __name__ == "__main__":
-    from hardneg.runtime.distributed import leave, world
-
     train_still(*map(Path, sys.argv[1:4]), world().rank, world().size)
     leave()

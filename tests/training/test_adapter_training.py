@@ -12,7 +12,7 @@ from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.checkpoint import load_learning, save_learning
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train

@@ -8,7 +8,7 @@ from toy import toy_data, write_toy
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Triplet
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 

@@ -5,9 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from hardneg.records.errors import MissingDependency, PluginError, UsageError
-from hardneg.records.types import RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import MissingDependency, PluginError, RankedList, UsageError
+from hardneg.runtime import generator
 from hardneg.training.batch_orders import (
     Clustered,
     HardestTogether,

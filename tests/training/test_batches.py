@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from hardneg.runtime.distributed import World
+from hardneg.runtime import World
 from hardneg.training import batches
 from hardneg.training.batches import in_parts, own_share
 

@@ -17,11 +17,9 @@ from hardneg.formats.segments import Segments
 from hardneg.losses.distillation import MarginMSE
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch
 from hardneg.registry import needs_of
-from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, leave, world
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent, World, distributed, leave, world
 from hardneg.training import loop
 from hardneg.training.examples import Examples
 from hardneg.training.loss_terms import LossTerms

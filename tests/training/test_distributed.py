@@ -14,9 +14,8 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.distributed import World, world
-from hardneg.runtime.progress import Silent
+from hardneg.records import ScoreBatch
+from hardneg.runtime import Silent, World, leave, world
 from hardneg.training import loop
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
@@ -175,8 +174,6 @@ def test_all_processes_go_on_from_the_checkpoint(learnt: Path) -> None:
 
 
 def main(toy: str, model: str, out: str, number: str) -> None:
-    from hardneg.runtime.distributed import leave
-
     for case in CASES:
         learn(Path(toy), Path(model), Path(out), case, int(number))
     resume(Path(toy), Path(out), int(number))

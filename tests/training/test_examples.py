@@ -8,8 +8,7 @@ import torch
 from toy import toy_data
 
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records.errors import DataError, TrainingError
-from hardneg.records.types import Negatives
+from hardneg.records import DataError, Negatives, TrainingError
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import Drawing, Examples, SampledBatch
 from hardneg.training.options import TrainOptions

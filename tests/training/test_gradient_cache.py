@@ -19,7 +19,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training import gradient_cache
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 

@@ -10,7 +10,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime import Progress, Silent
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

@@ -9,8 +9,8 @@ from hardneg.encoders.encoder import split
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
-from hardneg.records.layout import HISTORY
-from hardneg.runtime.progress import Silent
+from hardneg.records import HISTORY
+from hardneg.runtime import Silent
 from hardneg.training.history import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.optimizers import gradient_norms, layer_groups

@@ -17,9 +17,8 @@ from toy import BagEncoder, Interrupted, options, toy_data
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.progress import Silent
+from hardneg.records import ScoreBatch, TrainingError, UsageError
+from hardneg.runtime import Silent
 from hardneg.training import loop
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.loop import TrainingResult

@@ -23,9 +23,8 @@ from hardneg.indexes.backends.compressed import Sq8
 from hardneg.indexes.backends.product import Binary
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
-from hardneg.records.errors import UsageError
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.progress import Silent
+from hardneg.records import ScoreBatch, UsageError
+from hardneg.runtime import Silent
 from hardneg.training.loss_terms import LossTerms, stored
 from hardneg.training.masks import GuidedMask
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train

@@ -7,8 +7,7 @@ import torch
 from guided_toy import SHAPES, drawn
 from torch import Tensor
 
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch, TrainingError
 from hardneg.training.masks import GuidedMask, self_masked
 
 

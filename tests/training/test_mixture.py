@@ -7,8 +7,7 @@ import pytest
 from training.toy import toy_data, write_toy
 
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Negatives
+from hardneg.records import Negatives, TrainingError
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.sources import JoinedLists, mixed
 

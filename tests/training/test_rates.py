@@ -7,8 +7,7 @@ from tiny import tiny_encoder, tiny_static
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import RecipeError
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting, RecipeError
 from hardneg.training.options import usual_rate
 
 

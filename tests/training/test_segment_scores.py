@@ -16,9 +16,8 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
 from hardneg.losses.pairwise import Star
-from hardneg.records.types import Document
-from hardneg.runtime.distributed import gather
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document
+from hardneg.runtime import Silent, gather
 from hardneg.training.batches import best_segments, in_slots
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train

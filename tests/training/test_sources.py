@@ -17,9 +17,8 @@ from scipy.stats import chisquare
 from toy import BagEncoder, options
 
 from hardneg.losses.pairwise import Star
-from hardneg.records.errors import TrainingError
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.records import TrainingError
+from hardneg.runtime import Silent, World
 from hardneg.training.examples import Examples
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.sources import Mixture, SourceOrder, source_shares

@@ -5,8 +5,8 @@ import torch
 from toy import BagEncoder, options, toy_data
 
 from hardneg.losses.pairwise import Star
-from hardneg.records.errors import TrainingError
-from hardneg.runtime.progress import Silent
+from hardneg.records import TrainingError
+from hardneg.runtime import Silent
 from hardneg.training import step as step_values
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.step import TakenStep, Unread

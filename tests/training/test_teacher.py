@@ -11,7 +11,7 @@ from training.toy import BagEncoder, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus
 from hardneg.losses.distillation import MarginMSE
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.methods.dual_encoder import train

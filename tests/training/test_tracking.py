@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.runtime import distributed
-from hardneg.runtime.distributed import World, join
+from hardneg.runtime import World, distributed, join
 from hardneg.training import loop
 
 

@@ -9,9 +9,8 @@ import pytest
 from toy import BagEncoder, options, toy_data
 
 from hardneg.losses.pairwise import Star
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import RankedList, TrainingError
+from hardneg.runtime import Silent
 from hardneg.training.history import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.validation import Pool, ValidationData, make_pool, pool_metrics, pool_validation

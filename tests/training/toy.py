@@ -18,8 +18,8 @@ from hardneg.encoders.representation import Representation
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.pairwise import Star
-from hardneg.records.types import Document, EncodedBatch, Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, EncodedBatch, Negatives
+from hardneg.runtime import Silent
 from hardneg.training.examples import TrainingData
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions

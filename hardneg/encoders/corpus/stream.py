@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
 from hardneg.encoders.tokens.segmenting import SegmentedCorpus
 from hardneg.records.encoded import arrays_of, encoded_of
-from hardneg.runtime.distributed import World, barrier, from_first, world
-from hardneg.runtime.progress import Progress
+from hardneg.runtime import Progress, World, barrier, from_first, world
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 BLOCK = 1024

@@ -20,8 +20,7 @@ from hardneg.encoders.open.model_files import (
 )
 from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
-from hardneg.records.errors import ModelError
-from hardneg.records.layout import SPEC_FILE
+from hardneg.records import SPEC_FILE, ModelError
 
 _log = logging.getLogger(__name__)
 USUAL = 512

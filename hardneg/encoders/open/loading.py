@@ -14,8 +14,8 @@ from hardneg.encoders.open.source import network_folder
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
 from hardneg.encoders.tokens.tokens import check_token_types, joined
 from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
-from hardneg.records.errors import ModelError
-from hardneg.runtime.seeding import derive_seed
+from hardneg.records import ModelError
+from hardneg.runtime import derive_seed
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hardneg.encoders.open.contract import tokens_read
 from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE, ModelReference, dense_encoder, sparse_encoder
 from hardneg.encoders.open.source import ON_HUB
-from hardneg.records.types import HUB_ID
+from hardneg.records import HUB_ID
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

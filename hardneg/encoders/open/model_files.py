@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hardneg.encoders.spec import SIDES, Side
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 ROUTER = "router_config.json"
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"

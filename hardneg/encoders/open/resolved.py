@@ -44,13 +44,10 @@ from hardneg.encoders.open.model_files import (
 from hardneg.encoders.open.source import Location, locate, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
-from hardneg.records.errors import HardnegError, ModelError, PluginError
-from hardneg.records.layout import SPEC_FILE
-from hardneg.records.types import Lookup, PluginSetting
+from hardneg.records import SPEC_FILE, HardnegError, Lookup, ModelError, PluginError, PluginSetting
 from hardneg.registry import configure, load_plugin, plugin_names
-from hardneg.runtime.seeding import FIXED, derive_seed
-from hardneg.store.digest import digest, file_digest, note_read
-from hardneg.store.identity import options_in_key
+from hardneg.runtime import FIXED, derive_seed
+from hardneg.store import digest, file_digest, note_read, options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -14,9 +14,8 @@ from hardneg.encoders.open.resolved import quiet
 from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec
 from hardneg.encoders.tokens.tokens import with_token_type
 from hardneg.encoders.towers import evaluating, route, transformers, twins
-from hardneg.records.errors import ModelError
-from hardneg.records.layout import SPEC_FILE
-from hardneg.store.atomic_write import replacing_folder, system_errors
+from hardneg.records import SPEC_FILE, ModelError
+from hardneg.store import replacing_folder, system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

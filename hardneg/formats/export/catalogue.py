@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 OWN = "hardneg"
 _TABLES, _LINES = (".parquet", ".jsonl"), (".jsonl",)

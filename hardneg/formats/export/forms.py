@@ -29,9 +29,8 @@ from hardneg.formats.hash_index import find_equal, hash_texts, normalise
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.queries import Queries
 from hardneg.formats.text_lines import json_row, read_array, read_lines
-from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.types import Document, Negatives
-from hardneg.store.atomic_write import replacing
+from hardneg.records import ArtifactError, DataError, Document, Negatives, UsageError
+from hardneg.store import replacing
 
 _QUERIES, _ROWS = 256, 1024
 _SHARED = "texts that several queries have, read as the first of them"

@@ -16,9 +16,8 @@ from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.number_file import NumberFile
 from hardneg.formats.vectors.rows_writer import RowsWriter
 from hardneg.formats.vectors.shards import Pieces, Shard, Shards
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.layout import DOC_IDS
-from hardneg.store.atomic_write import replacing
+from hardneg.records import DOC_IDS, ArtifactError, UsageError
+from hardneg.store import replacing
 
 # magic, dimension, rows, two unused fields, is_trained, metric (0: inner product), number of floats
 _HEADER = struct.Struct("<4siqqqBiQ")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 AGAIN = "make it again: the same call or command does"
 

@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ArtifactError
-from hardneg.store.atomic_write import replacing
+from hardneg.records import ArtifactError
+from hardneg.store import replacing
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from hardneg.formats.doc_ids import write_doc_ids
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.layout import DOC_IDS
+from hardneg.records import DOC_IDS, ArtifactError, UsageError
 
 
 class _Unfinished(Exception):

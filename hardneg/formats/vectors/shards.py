@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import DOC_IDS, SHARDS
-from hardneg.store.artifacts import MANIFEST
-from hardneg.store.atomic_write import link_file
+from hardneg.records import DOC_IDS, SHARDS, ArtifactError
+from hardneg.store import MANIFEST, link_file
 
 _VERSION = 1
 

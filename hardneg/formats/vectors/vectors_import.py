@@ -18,9 +18,8 @@ from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
 from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.protocols import RowLookup
-from hardneg.records.errors import DataError
-from hardneg.records.wording import counted
-from hardneg.runtime.progress import Progress
+from hardneg.records import DataError, counted
+from hardneg.runtime import Progress
 
 ROWS = 4096
 """How many vectors are held at a time."""

@@ -17,11 +17,9 @@ from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
 from hardneg.indexes.kernels.lucene.java import start_java
 from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
 from hardneg.protocols import RowLookup
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.languages import ENGLISH, language_of
-from hardneg.records.types import Encoded, EncodedRows, Hits
-from hardneg.records.wording import counted
-from hardneg.runtime.progress import Progress
+from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError, counted
+from hardneg.records.text import ENGLISH, language_of
+from hardneg.runtime import Progress
 
 _BATCH = 2048
 _SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk

@@ -13,10 +13,8 @@ from hardneg.indexes.kernels.checks import check_queries, check_rows, check_vect
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, Training, innermost, load_faiss
 from hardneg.protocols import RowLookup
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import Encoded, Hits
-from hardneg.runtime.progress import Progress
-from hardneg.runtime.seeding import SEED
+from hardneg.records import ArtifactError, Encoded, Hits, UsageError
+from hardneg.runtime import SEED, Progress
 
 _QUERIES = 256  # on a CPU, at a time: faiss keeps a table of M * C products for each
 _QUERIES_OF_GPUS = 4096

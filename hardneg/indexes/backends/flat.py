@@ -13,8 +13,8 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_rows, check_vectors
 from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, WithOptions, search_exact
 from hardneg.protocols import RowLookup
-from hardneg.records.types import Encoded, Hits
-from hardneg.runtime.progress import Progress
+from hardneg.records import Encoded, Hits
+from hardneg.runtime import Progress
 
 
 @dataclass(frozen=True)

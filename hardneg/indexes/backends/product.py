@@ -22,10 +22,9 @@ from hardneg.indexes.kernels.exact.top_k import BestRows
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
 from hardneg.protocols import RowLookup
-from hardneg.records.errors import ArtifactError, UsageError
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import SEED, Progress
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress
-from hardneg.runtime.seeding import SEED
 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions

@@ -11,8 +11,7 @@ from hardneg.formats.queries import Queries
 from hardneg.indexes.kernels.checks import check_encoded, check_queries, in_order
 from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Encoded, EncodedRows, Hits, Negatives, RankedList
+from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
 _OTHERS = "queries and documents are encoded in different forms: use one model for both"
 

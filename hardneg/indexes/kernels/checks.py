@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.records.types import Encoded, EncodedRows, Hits
+from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageError
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:

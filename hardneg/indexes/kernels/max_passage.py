@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from hardneg.formats.segments import document_rows
 from hardneg.indexes.kernels.checks import check_depth, check_encoded, no_hits
 from hardneg.protocols import Searcher
-from hardneg.records.types import Encoded, Hits
+from hardneg.records import Encoded, Hits
 
 _EACH = 8  # vectors of a document, at most, among the best in most lists
 _HITS = 1 << 26  # of vectors, held at a time

@@ -10,10 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from hardneg.mining.miners.selection import Reason, accepted, check_counts, evenly, refusal, select
-from hardneg.records.depths import LIST_DEPTH, TOP_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives
-from hardneg.runtime.seeding import generator
+from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, PluginError
+from hardneg.runtime import generator
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records import Candidates, Negatives, PluginError, RankedList
 
 Reason = Callable[[str], str | None]
 """Why a document cannot be a negative of a query; None where it can."""

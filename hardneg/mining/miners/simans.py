@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.mining.miners.selection import accepted, check_counts, refusal, scores_of
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives
-from hardneg.runtime.seeding import generator
+from hardneg.records import TOP_DEPTH, Candidates, Negatives, PluginError
+from hardneg.runtime import generator
 
 NO_POSITIVE = "no scored positive"
 Scores = NDArray[np.float64]

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from hardneg.mining.miners import selection
 from hardneg.mining.miners.selection import RULES, Rule, lowest, refusal, scores_of
-from hardneg.records.depths import SCORED_DEPTH
-from hardneg.records.types import SCORES, Candidates, Drops, Negatives, RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import SCORED_DEPTH, SCORES, Candidates, Drops, Negatives, RankedList
+from hardneg.runtime import generator
 
 SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 

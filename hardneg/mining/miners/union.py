@@ -10,10 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from hardneg.mining.miners.selection import accepted, check_counts, evenly, refusal
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import TOP_DEPTH, Candidates, Negatives, PluginError, RankedList
+from hardneg.runtime import generator
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from hardneg.formats.runs import run_bytes
-from hardneg.records.layout import RUN
-from hardneg.records.types import RankedList
-from hardneg.runtime.distributed import barrier, world
-from hardneg.runtime.progress import Task
+from hardneg.records import RUN, RankedList
+from hardneg.runtime import Task, barrier, world
 from hardneg.stages.shared.context import Facts, StageContext
 from hardneg.stages.shared.inputs import pass_on
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import SCRATCH
-from hardneg.store.atomic_write import replacing
+from hardneg.store import SCRATCH, replacing
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 LINES = "trec"

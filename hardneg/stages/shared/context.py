@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import ModelSpec
 from hardneg.protocols import NegativeFilter
-from hardneg.runtime.progress import Progress
+from hardneg.runtime import Progress
 from hardneg.stages.shared.stage_spec import StageSpec
 
 Facts = Mapping[str, object]

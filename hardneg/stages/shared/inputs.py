@@ -17,19 +17,16 @@ from hardneg.formats.queries import Queries
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
 from hardneg.indexes.kernels.max_passage import pooled
-from hardneg.records.errors import DataError, ModelError, UsageError
-from hardneg.records.layout import MODEL_FOLDER, QUERIES
-from hardneg.runtime.distributed import from_first, world
+from hardneg.records import MODEL_FOLDER, QUERIES, DataError, ModelError, UsageError
+from hardneg.runtime import Progress, from_first, world
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.stage_spec import IndexSpec, StageSpec
-from hardneg.store.artifacts import SCRATCH
-from hardneg.store.atomic_write import link_file, replacing
+from hardneg.store import SCRATCH, link_file, replacing
 from hardneg.store.blocks import BlockResult, BlockStore
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
     from hardneg.protocols import Searcher
-    from hardneg.runtime.progress import Progress
 
 
 def open_encoder(source: ArtifactInput, device: str | None, precision: Precision | None = None) -> TextEncoder:

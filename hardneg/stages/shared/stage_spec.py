@@ -11,17 +11,15 @@ from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.fields import SECTION, InputFile, PluginKind, Reference, Trait, marked_fields, marked_references
 from hardneg.formats.segments import Segments
-from hardneg.records.layout import RUN
-from hardneg.records.types import PluginSetting
-from hardneg.records.wording import not_finite
-from hardneg.store.identity import options_in_key
+from hardneg.records import RUN, PluginSetting, not_finite
+from hardneg.runtime import Progress
+from hardneg.store import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.formats.collection import StoredCollection
     from hardneg.indexes.kernels.exact.exact import ExactOptions
     from hardneg.protocols import Searcher
     from hardneg.report.table import Section
-    from hardneg.runtime.progress import Progress
     from hardneg.stages.shared.blocks import StageBlocks
     from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
     from hardneg.stages.shared.seeded import SeededStages

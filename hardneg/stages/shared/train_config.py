@@ -31,16 +31,13 @@ from hardneg.formats.runs import lists_in_order
 from hardneg.formats.segments import Segments
 from hardneg.losses import TEMPERATURE
 from hardneg.protocols import Loss
-from hardneg.records.layout import HISTORY, MODEL_FOLDER, RUN, START
-from hardneg.records.types import PluginSetting, RankedList, StoredPrecision
-from hardneg.records.wording import counted
+from hardneg.records import HISTORY, MODEL_FOLDER, RUN, START, PluginSetting, RankedList, StoredPrecision, counted
 from hardneg.registry import load_plugin, needs_of, plugin_names
-from hardneg.runtime.distributed import world
+from hardneg.runtime import world
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection
 from hardneg.stages.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
-from hardneg.store.artifacts import KEPT, SCRATCH
-from hardneg.store.identity import options_in_key
+from hardneg.store import KEPT, SCRATCH, options_in_key
 from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
 from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
 

@@ -16,17 +16,13 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import lists_in_order
 from hardneg.protocols import Regularizer
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, world
+from hardneg.records import NEGATIVES, RUN, TrainingError, UsageError, counted
+from hardneg.runtime import barrier, world
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.inputs import encoded_queries, open_collection, open_searcher, own_queries
 from hardneg.stages.shared.stage_spec import Row, Sizes
 from hardneg.stages.shared.train_config import BatchOptions, DualOptions, EncoderOptions, GuideOptions, TeacherOptions
-from hardneg.store.artifacts import SCRATCH
-from hardneg.store.atomic_write import replacing
-from hardneg.store.digest import digest
+from hardneg.store import SCRATCH, digest, replacing
 from hardneg.training.batch_orders import BatchOrder, TrainingQueries
 from hardneg.training.examples import QueryOrder, TrainingData
 

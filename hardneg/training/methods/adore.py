@@ -15,9 +15,9 @@ from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.distributed import gather, world
-from hardneg.store.digest import digest
+from hardneg.records import ScoreBatch
+from hardneg.runtime import gather, world
+from hardneg.store import digest
 from hardneg.training.batches import ahead, in_parts, own_share
 from hardneg.training.examples import Examples, QueryRows
 from hardneg.training.history import Record

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.formats.negatives import NegativesFile, read_negatives
-from hardneg.records.errors import ArtifactError, TrainingError, UsageError
-from hardneg.runtime.distributed import barrier, from_first, world
-from hardneg.store.digest import digest
+from hardneg.records import ArtifactError, TrainingError, UsageError
+from hardneg.runtime import barrier, from_first, world
+from hardneg.store import digest
 from hardneg.training.batches import Batch, ahead
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.history import Record

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.towers import placed
 from hardneg.protocols import Loss
-from hardneg.records.errors import UsageError
-from hardneg.records.types import ScoreBatch
-from hardneg.runtime.distributed import gather, world
-from hardneg.runtime.progress import Progress
+from hardneg.records import ScoreBatch, UsageError
+from hardneg.runtime import Progress, gather, world
 from hardneg.training.batches import (
     Batch,
     Features,

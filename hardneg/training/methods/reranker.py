@@ -14,12 +14,11 @@ from hardneg.encoders.towers import evaluating
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY
 from hardneg.protocols import Loss
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import ScoreBatch, TrainingError
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer
-from hardneg.runtime.distributed import gather, world
-from hardneg.store.digest import digest
+from hardneg.runtime import gather, world
+from hardneg.store import digest
 from hardneg.training.batches import BatchColumns, Parts, in_parts, own_share
 from hardneg.training.examples import Examples, SampledBatch, TrainingData
 from hardneg.training.options import RerankerOptions

@@ -22,10 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.wording import counted
-from hardneg.store.atomic_write import flush, replace_text
+from hardneg.records import NEGATIVES, ArtifactError, counted
+from hardneg.store import flush, replace_text
 from hardneg.training.examples import NegativeLists
 from hardneg.training.history import History, Record
 

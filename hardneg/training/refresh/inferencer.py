@@ -23,10 +23,9 @@ from hardneg.formats.qrels import positives
 from hardneg.formats.segments import Segments
 from hardneg.mining.choosing import Filters
 from hardneg.mining.filters import MiningTexts
-from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ArtifactError, HardnegError, PluginSetting, TrainingError
 from hardneg.registry import configure
-from hardneg.store.atomic_write import replace_text
+from hardneg.store import replace_text
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import RefreshFolder

@@ -20,13 +20,8 @@ from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside
 from hardneg.mining.listing import as_lists, search_queries, with_positives
 from hardneg.mining.miners.ranks import Sampled, TopK
 from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
-from hardneg.records.errors import TrainingError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Candidates, Encoded, Negatives, RankedList
-from hardneg.records.wording import counted
-from hardneg.runtime.distributed import barrier, world
-from hardneg.runtime.progress import Seconds, Silent
-from hardneg.runtime.seeding import derive_seed
+from hardneg.records import NEGATIVES, Candidates, Encoded, Negatives, RankedList, TrainingError, counted
+from hardneg.runtime import Seconds, Silent, barrier, derive_seed, world
 from hardneg.training.examples import TrainingData
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.refresh_options import RefreshOptions

@@ -15,8 +15,8 @@ from typing import Any
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.runtime.distributed import from_first, world
+from hardneg.records import ArtifactError, HardnegError, TrainingError
+from hardneg.runtime import from_first, world
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.inferencer import Settings

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.records.depths import TOP_DEPTH
-from hardneg.runtime.distributed import World
-from hardneg.store.identity import options_in_key
+from hardneg.records import TOP_DEPTH
+from hardneg.runtime import World
+from hardneg.store import options_in_key
 from hardneg.training.options import option, out_of_bounds
 
 if TYPE_CHECKING:

@@ -14,10 +14,9 @@ from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import ArtifactError
-from hardneg.records.types import Negatives, RankedList
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.records import ArtifactError, Negatives, RankedList
+from hardneg.runtime import Silent
+from hardneg.store import Artifact, Store
 
 
 @dataclass(frozen=True)

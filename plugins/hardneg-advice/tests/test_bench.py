@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 import hardneg as hn
 from hardneg.cli.main import app
 from hardneg.functions.adhoc_recipe import AdhocRecipe
-from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import HardnegError
+from hardneg.recipes import load_recipe
+from hardneg.records import HardnegError
 
 QUICK = {"options": {"max_steps": 3, "batch_size": 8}, "seeds": 2, "rates": [0.1, 0.01], "device": "cpu"}
 

@@ -9,7 +9,7 @@ from hardneg_advice.positive_ranks import PositiveRanks
 from recipes.recipes import recipe_in
 from stages.test_import_vectors import tree_of
 
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 from tests.analysis.small_files import OfSmallFiles
 
 

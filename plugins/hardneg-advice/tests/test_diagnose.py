@@ -7,12 +7,9 @@ from command_line import call, hardneg
 from recipes.recipes import small_collection, small_tree, write_recipe
 
 import hardneg as hn
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import DataError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.records import DataError, UsageError
+from hardneg.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from handmade import HandmadeRun, collect, handmade, mine, ranked
 from hardneg_advice.diagnose import above_positive, hidden_positives, near_copies
 from hardneg_advice.finished_run import SAMPLED, sample
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 TEN = "one two three four five six seven eight nine ten"
 DOCUMENTS = [TEN, f"{TEN} eleven", "the old river by the bridge", "a violin in a quiet garden"]

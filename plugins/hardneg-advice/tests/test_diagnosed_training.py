@@ -11,7 +11,7 @@ from hardneg_advice.diagnose import learning_curve, outcome, trained_rows
 from hardneg.evaluation.metrics_json import Measured, write_metrics
 from hardneg.evaluation.significance import compare_all
 from hardneg.evaluation.two_level import compare_over_seeds
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 
 @pytest.fixture

@@ -9,9 +9,8 @@ from hardneg_advice.bench_rows import file_faults
 from hardneg.datasets.held_out import Withheld
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.formats.negatives import write_negatives
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Negatives, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Judgement, Negatives, Query
+from hardneg.runtime import Silent
 
 RELEVANT = {"train": {"q1": "d1", "q2": "d2"}, "dev": {"q3": "d3"}, "test": {"q4": "d4", "q5": "d3"}}
 

@@ -7,7 +7,7 @@ import pytest
 from hardneg_advice.hardness import Hardness, hardness
 
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
-from hardneg.records.types import Negatives, RankedList
+from hardneg.records import Negatives, RankedList
 
 
 def mined(path: Path, *rows: tuple[str, list[str], list[str]]) -> NegativesFile:

@@ -7,7 +7,7 @@ from hardneg_advice.miner_sweep import THRESHOLDS, MinerSweep, evidence, rank, s
 from hardneg_advice.planted import HALVES, JUDGED, PlantedQuery, half, known_one, planted_lists, with_document
 
 from hardneg.analysis.inputs import System
-from hardneg.records.errors import DataError
+from hardneg.records import DataError
 from tests.run_lists import ranked
 
 # q1: p is known, h planted, c a copy of p; true negatives are a, b, d. q2: its positive p stands behind all.

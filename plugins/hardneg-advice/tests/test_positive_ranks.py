@@ -5,8 +5,7 @@ import pytest
 from analysis.in_memory import Memory
 from hardneg_advice.positive_ranks import PositiveRanks
 
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
+from hardneg.records import DataError, RankedList
 
 
 def ranked(**scores):

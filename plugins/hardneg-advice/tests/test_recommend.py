@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import HardnegError, RecipeError, UsageError
+from hardneg.recipes import load_recipe
+from hardneg.records import HardnegError, RecipeError, UsageError
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from hardneg_advice.rule import advice, compare
 from tiny import tiny_static
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipes.load import load_recipe
-from hardneg.records.errors import UsageError
+from hardneg.recipes import load_recipe
+from hardneg.records import UsageError
 
 RANKS = {"queries": 90, "listed": 20, "depth": 10, "median_rank": 4.0, "within": {"1": 0.3, "10": 0.6, "100": 1.0}}
 RANKS |= {"above": 0.4, "ranks": [1] * 27 + [2] * 9 + [4] * 18 + [12] * 36}

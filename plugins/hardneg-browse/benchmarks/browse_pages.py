@@ -25,8 +25,8 @@ from hardneg_browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.types import Document, Judgement, Negatives, Query, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Judgement, Negatives, Query, RankedList
+from hardneg.runtime import Silent
 
 DOCUMENTS, LISTED, MINED = 20_000, 100, 30
 _WORDS = [f"{start}{middle}{end}" for start in "bdfglm" for middle in ("ara", "eli", "oro", "unu") for end in "nrstk"]

@@ -8,6 +8,8 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
 from package_fixtures import own_store, tiny_model  # noqa: E402, F401
 
+from hardneg.runtime import Silent  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def sources(tmp_path_factory):
@@ -19,8 +21,6 @@ def sources(tmp_path_factory):
 @pytest.fixture(scope="session")
 def browsed(sources):
     from hardneg_browse.browsed import opened
-
-    from hardneg.runtime.progress import Silent
 
     with opened(sources, Silent()) as found:
         yield found

@@ -6,8 +6,8 @@ from hardneg_browse.sources import BrowseSources
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.types import Document, Drops, Judgement, Negatives, Query, RankedList
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Drops, Judgement, Negatives, Query, RankedList
+from hardneg.runtime import Silent
 
 SCRIPT = "<script>window.harmed = 1</script><img src=x onerror='window.harmed = 1'>"
 QUERIES = {

@@ -13,7 +13,7 @@ from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
 from material import QUERIES, small_sources
 
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 pytestmark = pytest.mark.slow
 

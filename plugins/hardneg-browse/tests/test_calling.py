@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 
 import hardneg as hn
 from hardneg.cli.main import app
-from hardneg.records.errors import DataError, UsageError
-from hardneg.records.layout import LOCK
-from hardneg.runtime.progress import Silent
-from hardneg.store.artifacts import Store
+from hardneg.records import LOCK, DataError, UsageError
+from hardneg.runtime import Silent
+from hardneg.store import Store
 
 
 @pytest.fixture(scope="module")

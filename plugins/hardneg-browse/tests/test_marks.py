@@ -5,7 +5,7 @@ from hardneg_browse.marks import Marks
 from nfs_locks import as_nfs
 
 from hardneg.formats.qrels import read_qrels
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records import DataError, UsageError
 
 
 def test_marks_are_written_as_trec_has_them_and_taken_away_again(tmp_path):

@@ -8,8 +8,8 @@ from hardneg_browse.survey import Survey
 from material import DOCUMENTS, MINED, QUERIES, RUNS, falling
 
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import DataError, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, UsageError
+from hardneg.runtime import Silent
 
 FIRST, SECOND = list(QUERIES)[:2]
 SEARCH = QuerySearch(["Q1", "q2", "x9"], ["Folic ACID", "acid (rain)", "Ärzte"])

@@ -16,8 +16,8 @@ from hardneg_browse.marks import Marks
 from hardneg_browse.serving import listening
 from material import DOCUMENTS, QUERIES, small_sources
 
-from hardneg.records.errors import UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import UsageError
+from hardneg.runtime import Silent
 
 FIRST, SECOND, *_ = QUERIES
 PAGES = [

@@ -15,8 +15,8 @@ from test_server import ask
 from hardneg.formats.collection import write_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Judgement, Query
+from hardneg.runtime import Silent
 
 NAMES = [f"pandas.core.number_{i}" for i in range(45)]
 SPLITS = {"train": {"q1": "old river"}, "test": {"kwarg_error": "raise a TypeError"}}

@@ -17,8 +17,8 @@ from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import DenseIndex
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, MissingDependency, UsageError
+from hardneg.runtime import Silent
 from hardneg.testing import IndexTests
 from hardneg.testing.forms import write_encoded
 

@@ -15,8 +15,7 @@ from refused_collections import beir, refused
 
 from hardneg.datasets.beir import Beir
 from hardneg.formats.source_files import parts_of
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
+from hardneg.records import DataError, Document, Judgement, Query
 
 
 def problems(folder: Path) -> list[Problem]:

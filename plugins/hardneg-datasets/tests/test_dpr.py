@@ -9,9 +9,8 @@ from hardneg_datasets.check import check
 from hardneg_datasets.dpr import Dpr, Question, read_questions
 
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Answers, Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import Answers, DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 PASSAGES = 'id\ttext\ttitle\n1\t"He said ""no"" twice"\tSpeech\n2\tplain text\t"A ""B"""\n'
 PLAIN = {"question": "what is plain", "answers": [], "positive_ctxs": [{"psg_id": 2}, {"psg_id": 2}]}

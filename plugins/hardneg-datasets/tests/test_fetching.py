@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from hardneg.cli.main import app
 from hardneg.formats.text_lines import read_lines
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records import DataError, UsageError
 from hardneg.registry import list_plugins
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 
 class Server:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hardneg.datasets.beir import Beir
 from hardneg.formats.collection import write_collection
 from hardneg.formats.source_files import parts_of
-from hardneg.records.errors import HardnegError
-from hardneg.runtime.progress import Silent
+from hardneg.records import HardnegError
+from hardneg.runtime import Silent
 
 LOADERS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "beir": (Beir, ("corpus.jsonl", "queries.jsonl", "qrels/test.tsv")),

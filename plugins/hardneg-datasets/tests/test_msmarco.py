@@ -9,9 +9,8 @@ from hardneg_datasets.check import check
 from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 
 from hardneg.formats.collection import write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 PASSAGES = {
     "collection.tsv": "0\tThe presence of\n1\tsecond passage\n",

@@ -8,8 +8,7 @@ import pytest
 from hardneg_datasets.check import check
 from hardneg_datasets.pyserini import Pyserini
 
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
+from hardneg.records import DataError, Document, Judgement, Query
 
 
 @pytest.fixture

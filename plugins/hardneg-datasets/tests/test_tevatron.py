@@ -11,9 +11,8 @@ from hardneg_datasets.tevatron import Tevatron
 
 from hardneg.datasets.hub_tables import HubTable
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.errors import DataError
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, Document, Judgement, Query
+from hardneg.runtime import Silent
 
 pytestmark = pytest.mark.usefixtures("datasets_cache")
 

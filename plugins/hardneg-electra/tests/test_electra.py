@@ -6,7 +6,7 @@ import torch
 from hardneg_electra.electra import Electra
 from tiny_electra import tiny_electra
 
-from hardneg.records.errors import ModelError, PluginError
+from hardneg.records import ModelError, PluginError
 from hardneg.testing import RerankerTests, TrainableRerankerTests
 
 PAIRS = [("old river", "an old river"), ("old river", "the quiet harbor ran past a bridge")]

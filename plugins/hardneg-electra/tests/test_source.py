@@ -6,7 +6,7 @@ from hardneg_electra.electra import Electra
 from safetensors.torch import load_file
 from tiny_electra import tiny_electra
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 def test_the_fingerprint_is_that_of_the_files_wherever_they_lie(tmp_path):

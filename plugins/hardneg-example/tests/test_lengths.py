@@ -2,14 +2,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import pytest
 from hardneg_example.lengths import Lengths
 
 from hardneg.analysis.base import Analysis
 from hardneg.analysis.inputs import Files
 from hardneg.formats.runs import write_run
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList
 from hardneg.testing import AnalysisTests
 
 CORPUS = """\
@@ -51,11 +49,3 @@ def test_without_judgements_the_runs_stand_alone(tmp_path: Path) -> None:
     found = asked.measure(files(asked, tmp_path, qrels=""))
     assert found == {"depth": 1, "runs": {"a": {"words": 3.0, "documents": 2, "unknown": 0}}, "relevant": None}
     assert len(asked.table(found).rows) == 1
-
-
-def test_another_corpus_is_refused(tmp_path: Path) -> None:
-    asked = Lengths(runs={"a": "a.trec"})
-    given = files(asked, tmp_path, qrels="")
-    (tmp_path / "corpus.jsonl").write_text('{"_id": "other", "text": "x"}\n')
-    with pytest.raises(DataError, match="the corpus has none of the documents"):
-        asked.measure(given)

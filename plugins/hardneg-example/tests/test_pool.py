@@ -8,14 +8,10 @@ from hardneg_example.pool import POOL, Pool, pool
 
 from hardneg.formats.collection import write_collection
 from hardneg.formats.runs import write_run
-from hardneg.recipes.load import Recipe, load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import names
-from hardneg.records.errors import RecipeError
-from hardneg.records.layout import RUN
-from hardneg.records.types import PluginSetting, RankedList
+from hardneg.recipes import Recipe, load_recipe, make_plan, names
+from hardneg.records import RUN, PluginSetting, RankedList, RecipeError
 from hardneg.registry import configure
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.testing import StageTests
 

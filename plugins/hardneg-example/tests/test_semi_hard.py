@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hardneg_example.semi_hard import SemiHard
 
-from hardneg.records.types import Candidates, RankedList
+from hardneg.records import Candidates, RankedList
 from hardneg.testing import MinerTests
 
 

@@ -24,7 +24,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import sharing
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from tests.encoders.test_architectures import LONG, TEXTS, tiny
 from tests.encoders.test_hub_folders import PUBLISHED
 

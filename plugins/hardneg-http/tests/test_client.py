@@ -7,7 +7,7 @@ import pytest
 from embedding_server import Served, serving, vector
 from hardneg_http.client import EmbeddingClient
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 @pytest.fixture

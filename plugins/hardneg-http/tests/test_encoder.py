@@ -13,12 +13,9 @@ from hardneg_http.family import Http
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginError, PluginSetting
 from hardneg.registry import configure, load_plugin
-from hardneg.runtime import model_server
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent, World, model_server
 from hardneg.testing import EncoderTests
 
 PROBE = "The quick brown fox jumps over the lazy dog."

@@ -12,12 +12,9 @@ from embedding_server import Served, serving, vector
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.needs import needs
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, needs
+from hardneg.records import RecipeError
+from hardneg.store import Store
 
 
 @pytest.fixture

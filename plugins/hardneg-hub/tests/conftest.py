@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3] / "tests")]
 from package_fixtures import own_store, tiny_model  # noqa: E402, F401

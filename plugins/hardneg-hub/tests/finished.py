@@ -11,7 +11,7 @@ from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 SCORES = {
     "start": {"mrr@10": {"q1": 0.5, "q2": 0.0, "q3": 0.25, "q4": 0.25}},

@@ -9,8 +9,7 @@ from hardneg_hub.pushing import push
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.records.errors import HardnegError
-from hardneg.records.layout import LOCK
+from hardneg.records import LOCK, HardnegError
 
 
 def refused(call: Callable[[], Any]) -> HardnegError:

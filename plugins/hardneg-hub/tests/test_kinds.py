@@ -12,10 +12,8 @@ from hardneg_hub.pushing import Push
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-from hardneg.records.errors import ArtifactError, DataError, UsageError
-from hardneg.records.layout import LOCK
-from hardneg.records.types import Negatives
-from hardneg.store.artifacts import Store
+from hardneg.records import LOCK, ArtifactError, DataError, Negatives, UsageError
+from hardneg.store import Store
 
 VECTORS = np.eye(3, 4, dtype=np.float32)
 

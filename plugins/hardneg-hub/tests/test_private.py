@@ -9,8 +9,8 @@ from finished import spoil
 from hardneg_hub.prepare import prepare
 from hardneg_hub.upload import Upload
 
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError
-from hardneg.store.artifacts import Store
+from hardneg.records import ArtifactError, DataError, HardnegError, ModelError
+from hardneg.store import Store
 
 
 def prepared(folder: Path, store: Store, **wanted: Any) -> Upload:

@@ -13,8 +13,8 @@ from hub_server import TOKEN
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.records.errors import HardnegError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.records import HardnegError, UsageError
+from hardneg.store import Store
 
 NAME = "org/tiny"
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import hardneg
 from hardneg_hub.prepare import prepare
 
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 
 @pytest.mark.slow

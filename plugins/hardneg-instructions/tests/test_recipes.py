@@ -11,10 +11,7 @@ from published import bright, followir, json_lines, promptriever_rows
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.runs import read_run
 from hardneg.plugin import DataError, Store
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
-from hardneg.recipes.run_folder import publish
+from hardneg.recipes import Options, Plan, Watcher, execute, load_recipe, make_plan, publish
 from hardneg.testing import StageTests
 
 RECIPES = Path(__file__).parents[1] / "recipes"

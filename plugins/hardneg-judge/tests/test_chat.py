@@ -9,10 +9,9 @@ from chat_server import Served, serving, shared_words
 from hardneg_judge.chat import Chat, ChatFilter
 from hardneg_judge.server import KEPT, READ, REQUESTS, UNREADABLE, WRITTEN
 
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import Candidates, Document, PluginSetting, RankedList
+from hardneg.records import Candidates, Document, ModelError, PluginError, PluginSetting, RankedList
 from hardneg.registry import configure
-from hardneg.store.identity import plugin_identity
+from hardneg.store import plugin_identity
 from hardneg.testing import FilterTests, RerankerTests
 
 

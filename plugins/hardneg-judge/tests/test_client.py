@@ -5,7 +5,7 @@ from chat_server import Served
 from hardneg_judge.journal import Answer
 from hardneg_judge.server import ChatServer, ChatSession
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 
 @pytest.fixture

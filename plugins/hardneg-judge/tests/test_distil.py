@@ -10,11 +10,8 @@ from test_judge import QUERIES, RELEVANT, TEXTS, tree_of
 from tiny_bert import tiny_bert
 
 from hardneg.formats.runs import read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.store import Store
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "distil-listwise.yaml"
 _LISTED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)

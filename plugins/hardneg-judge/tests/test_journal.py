@@ -6,7 +6,7 @@ from threading import Thread
 import pytest
 from hardneg_judge.journal import Answer, AnswerJournal, request_key
 
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 
 def filled(path: Path, count: int) -> AnswerJournal:

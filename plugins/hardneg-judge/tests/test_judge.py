@@ -16,17 +16,13 @@ from tiny_bert import tiny_bert
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import drop_batches, drops_at, read_negatives
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.recipes.seed_copies import with_references
-from hardneg.records.errors import DataError, RecipeError
-from hardneg.records.layout import DROPPED, NEGATIVES
-from hardneg.records.types import Negatives
+from hardneg.records import DROPPED, NEGATIVES, DataError, Negatives, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.stages.shared.context import ArtifactInput
 from hardneg.stages.shared.training_data import examples_of
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 from hardneg.testing import StageTests
 from hardneg.training.examples import Examples
 

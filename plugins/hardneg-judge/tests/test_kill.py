@@ -11,11 +11,9 @@ import pytest
 from hardneg_judge.judge import JUDGEMENTS
 from test_judge import CHAT, tree_of, written
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.layout import DROPPED, NEGATIVES
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import DROPPED, NEGATIVES
+from hardneg.store import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"
 IN_FLIGHT = 2

@@ -10,7 +10,7 @@ from hardneg_judge.answers import permutation
 from hardneg_judge.listwise import ChatListwise, Ordering
 from hardneg_judge.server import KEPT, REQUESTS, UNREADABLE
 
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.testing import RerankerTests
 
 _LISTED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)

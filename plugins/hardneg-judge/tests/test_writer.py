@@ -10,7 +10,7 @@ from hardneg_judge.server import KEPT, READ, REQUESTS, UNCOUNTED, UNREADABLE, WR
 from hardneg_judge.writer import MISSING, ChatWriter
 
 from hardneg.plugin import Document, PluginError, PluginSetting, configure
-from hardneg.store.identity import plugin_identity
+from hardneg.store import plugin_identity
 from hardneg.testing import WriterTests
 
 TEXTS = ["the river ran", "an old town", "the sea"]

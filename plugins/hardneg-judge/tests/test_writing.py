@@ -16,10 +16,8 @@ from hardneg_judge.journal import AnswerJournal, request_key
 from test_writer import numbered
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.store import Artifact, Store
 
 KILLED = Path(__file__).parent / "killed.py"
 KILLS, IN_FLIGHT = 30, 2

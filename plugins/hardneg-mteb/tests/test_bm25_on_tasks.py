@@ -7,8 +7,8 @@ from hardneg_mteb.system import task_texts
 from made_tasks import animals, evaluated
 
 from hardneg.indexes.backends.bm25 import Bm25
-from hardneg.records.errors import DataError, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import DataError, UsageError
+from hardneg.runtime import Silent
 
 pytestmark = pytest.mark.usefixtures("started_java")
 

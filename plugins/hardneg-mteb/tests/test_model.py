@@ -12,7 +12,7 @@ from made_tasks import animals, evaluated
 from tiny import BY_FAMILY, tiny_encoder, tiny_multi_vector, tiny_sparse_encoder, tiny_static
 
 import hardneg
-from hardneg.records.errors import ModelError, RecipeError, UsageError
+from hardneg.records import ModelError, RecipeError, UsageError
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Any]] = {
     "dense": (tiny_encoder, sentence_transformers.SentenceTransformer),

@@ -11,8 +11,8 @@ from hardneg_multi_vector.testing import write_tokens
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import Silent
 
 
 def test_the_best_of_each():

@@ -17,8 +17,7 @@ from tiny import tiny_encoder, tiny_multi_vector
 from hardneg.encoders.open.contract import BASE
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import UsageError
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting, UsageError
 from hardneg.stages.index import BuildIndex
 from hardneg.stages.shared.stage_spec import Sizes
 from tests.encoders.test_kinds_contract import Kinds

@@ -17,8 +17,7 @@ from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError, RecipeError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginSetting, RecipeError
 
 FP32 = EncodeOptions(precision="fp32")
 QUERIES = ["how is an array read", "a", "", "words of a query that is far longer than twelve tokens can ever hold"]

@@ -21,8 +21,8 @@ from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_matrix, score_pairs
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import Silent
 
 
 def _tensor(*texts: list[list[float]]) -> Tensor:

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from hardneg.recipes.load import Recipe
-from hardneg.records.types import PluginSetting
+from hardneg.recipes import Recipe
+from hardneg.records import PluginSetting
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"
 HEAD = "| setting | published | here | why |"

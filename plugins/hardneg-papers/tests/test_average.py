@@ -11,11 +11,9 @@ from tiny import tiny_encoder, tiny_static
 
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import ModelError, RecipeError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.records import ModelError, RecipeError, UsageError
+from hardneg.store import Store
 
 
 @pytest.fixture

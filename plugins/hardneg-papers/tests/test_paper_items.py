@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from cli.commands import every_command
 
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import find_recipe, load_recipe
 
 METHODS = Path(__file__).parents[1] / "docs" / "methods"
 HEAD = "## The paper's tables and figures"

@@ -12,11 +12,7 @@ from recipes.recipes import with_a_paper_preset
 from hardneg.evaluation.metrics import evaluate, means
 from hardneg.formats.qrels import read_qrels
 from hardneg.formats.runs import read_run
-from hardneg.recipes.language import expand
-from hardneg.recipes.load import Recipe, load_recipe
-from hardneg.recipes.needs import needs
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.yaml_load import find_recipe, head_comment
+from hardneg.recipes import Recipe, expand, find_recipe, head_comment, load_recipe, make_plan, needs
 
 for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
     pytest.importorskip(package)

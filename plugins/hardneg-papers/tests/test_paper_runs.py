@@ -13,11 +13,10 @@ import yaml
 from hub_layouts import MTEB_MSMARCO, beir_folder, dpr_folder, mteb
 from hub_server import Hub, hub_server
 from recipes.recipes import small_collection, with_a_paper_preset
-from recipes.test_needs import PASSAGES_MODELS, add_models, vectors_of_others
+from recipes.test_lookahead import PASSAGES_MODELS, add_models, vectors_of_others
 from tiny import tiny_encoder, tiny_static
 
-from hardneg.recipes.language import expand
-from hardneg.recipes.yaml_load import find_recipe
+from hardneg.recipes import expand, find_recipe
 
 pytestmark = [pytest.mark.slow]
 ALIKE = "its stages run in recipes for passages, and test_paper_settings compares their options"

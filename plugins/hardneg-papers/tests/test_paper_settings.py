@@ -12,7 +12,7 @@ import pytest
 from paper_settings import OF_RECIPES, UNTOLD, Group, Setting, read_groups, same, stands_in, told, value_here
 from recipes.recipes import paper_presets
 
-from hardneg.recipes.load import Recipe
+from hardneg.recipes import Recipe
 
 for package in ("hardneg_datasets", "hardneg_multi_vector", "hardneg_sparse"):
     pytest.importorskip(package)

@@ -5,12 +5,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
-from hardneg_papers.installed_code import PyCode, PyCodeCollection
+from hardneg_papers.installed_code import PyCode, PyCodeCollection, PyNames, PyNamesCollection
 
-from hardneg.datasets.held_out import Withheld
-from hardneg.datasets.pydocs import installed_packages
+from hardneg.datasets.pydocs import PyDocs
+from hardneg.formats.answer_matching import has_answer
 from hardneg.formats.python_code import SourceFile, code_of
-from hardneg.records.types import HasGroups, Judgement, Membership
+from hardneg.records import Answers, Document, HasAnswers, HasGroups, Judgement, Membership, Query
 from hardneg.testing import DatasetTests
 
 BODY = "total = first + second * third - fourth / fifth"
@@ -209,21 +209,6 @@ def test_a_group_is_in_one_split_whatever_the_shares(packages: tuple[str, str]) 
         assert len(splits) == len(set(groups.values()))
 
 
-def test_siblings_can_be_withheld(packages: tuple[str, str]) -> None:
-    """Of each group the passage of one query stays; of Frame and of the other module there is a sibling more."""
-    none, one = (Withheld(siblings=count).of(PyCode(packages).load()) for count in (0, 1))
-    few, more = ({document.doc_id for document in collection.documents()} for collection in (none, one))
-    frame = "onecode.tools.Frame"
-    assert few - {f"{frame}.again", f"{frame}.spread", f"{frame}.copy"} == {
-        "onecode.tools.mean",
-        "onecode.other.copied",
-        f"{frame}.spread.Inner",
-    }
-    assert len(few) == 4 and few < more
-    groups = dict(one.groups("document"))
-    assert sorted(groups[doc_id] for doc_id in more - few) == ["onecode.other", frame]
-
-
 def test_fingerprint(packages: tuple[str, str], tmp_path: Path) -> None:
     loader = PyCode(packages)
     before = loader.fingerprint()
@@ -231,15 +216,6 @@ def test_fingerprint(packages: tuple[str, str], tmp_path: Path) -> None:
     assert PyCode(packages, max_passages=7).fingerprint() != before
     (tmp_path / "onecode" / "other.py").write_text(OTHER + "\n")
     assert loader.fingerprint() != before
-
-
-@pytest.mark.skipif("numpy" not in installed_packages(), reason="the libraries are in another folder than Python's own")
-def test_all_installed_packages_with_python_source_and_no_module_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = installed_packages()
-    assert {"numpy", "yaml", "typer"} <= set(names) and names == sorted(names)
-    assert not {"os", "_cffi_backend"} & set(names)
-    monkeypatch.setattr("hardneg.datasets.pydocs.installed_packages", lambda: ["yaml"])
-    assert PyCode(("*",)).load() == PyCode(("yaml",)).load()
 
 
 class TestPyCode(DatasetTests):
@@ -256,3 +232,43 @@ def test_the_default_dataset() -> None:
     assert counts["test"] >= 800 and counts["dev"] >= 300 and counts["train"] >= 6_000
     for split, count in loader.query_hint().items():
         assert count == pytest.approx(counts[split], rel=0.3)
+
+
+class TestPyNames(DatasetTests):
+    plugin = PyNames(packages=("yaml", "typer"), max_passages=40)
+
+
+def test_an_answer_is_a_name_that_its_own_passage_tells() -> None:
+    passages = [
+        Document("m.mean", "mean(x) gives the average"),
+        Document("m.Frame.mean", "the average of a frame"),
+        Document("m.Frame._sum_all", "calls self._sum_all()"),
+        Document("m.total", "calls self.sum"),
+    ]
+    queries = [
+        (Query("m.mean", "the average"), ["m.mean", "m.Frame.mean"]),
+        (Query("m.Frame._sum_all", "the sum"), ["m.Frame._sum_all"]),
+        (Query("m.total", "all in all"), ["m.total"]),
+    ]
+    collection = PyNamesCollection(passages, {"test": queries}, {}, {})
+    assert isinstance(collection, HasAnswers)
+    assert list(collection.answers("test")) == [
+        Answers("m.mean", ("mean",)),
+        Answers("m.Frame._sum_all", ("_sum_all",)),
+        Answers("m.total", ()),
+    ]
+
+
+def test_it_is_pydocs_with_answers() -> None:
+    loader, plain = PyNames(packages=("networkx",)), PyDocs(packages=("networkx",))
+    collection, docs = loader.load(), plain.load()
+    assert list(collection.documents()) == list(docs.documents()) and collection.splits() == docs.splits()
+    assert loader.fingerprint() != plain.fingerprint()
+    texts = {document.doc_id: document.text for document in collection.documents()}
+    for split in collection.splits():
+        told: dict[str, list[str]] = {}
+        for judgement in collection.qrels(split):
+            told.setdefault(judgement.query_id, []).append(texts[judgement.doc_id])
+        answered = [answer for answer in collection.answers(split) if answer.texts]
+        assert 0 < len(answered) < len(told)
+        assert all(any(has_answer(text, answer.texts) for text in told[answer.query_id]) for answer in answered)

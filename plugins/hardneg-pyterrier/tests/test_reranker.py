@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 from hardneg_pyterrier import Reranker, transformers
 
-from hardneg.records.errors import PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginError, PluginSetting
 
 
 @dataclass(frozen=True)

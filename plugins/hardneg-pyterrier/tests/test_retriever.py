@@ -11,10 +11,9 @@ from recipes.recipes import plan_in, small_collection
 from tiny import tiny_encoder
 
 from hardneg.formats.runs import read_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import DataError, PluginError, UsageError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, publish
+from hardneg.records import DataError, PluginError, UsageError
+from hardneg.store import Store
 
 pytestmark = pytest.mark.slow
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 from hardneg_ray.testing import Squares
 
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import StageContext
 
 STAGE = Squares(count=180, size=3)

@@ -14,7 +14,7 @@ from hardneg_ray.engine import Ray
 from hardneg_ray.testing import Squares
 from ray.cluster_utils import Cluster
 
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.stages.shared.context import StageContext
 
 STAGE = Squares(count=120, size=2, pause=0.5)

@@ -15,7 +15,7 @@ from hardneg_ray import joining
 from hardneg_ray.engine import Ray
 from hardneg_ray.joining import beside, silence
 
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 
 def test_what_takes_long_is_left_when_the_process_is_asked_to_end():

@@ -12,8 +12,8 @@ from hardneg_ray.testing import context_of
 from hardneg_ray.worker import BlockActor, Desk, Failed, choices_in
 from ray.exceptions import ObjectFetchTimedOutError, ObjectReconstructionFailedError, OwnerDiedError
 
-from hardneg.records.errors import ArtifactError, DataError, PluginError, RecipeError
-from hardneg.runtime.distributed import from_whoever_asks_first, settle_by
+from hardneg.records import ArtifactError, DataError, PluginError, RecipeError
+from hardneg.runtime import from_whoever_asks_first, settle_by
 
 
 def test_the_engine_is_imported_without_ray():

@@ -11,12 +11,10 @@ from small_work import collection, cross_encoder, recipe
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import Plan, make_plan
+from hardneg.recipes import Options, Plan, Watcher, execute, load_recipe, make_plan
 from hardneg.stages.shared.context import Engine, Local, StageContext
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.store import Artifact, Store
 
 BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}
 

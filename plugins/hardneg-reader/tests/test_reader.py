@@ -13,9 +13,8 @@ from hardneg_reader.reader import Reader, best_spans
 from hardneg_reader.train_reader import ReaderSpec
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Document
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, ModelError
+from hardneg.runtime import Silent
 
 TEXTS = ["the old river ran by", "a blue engine", "it was a quiet violin of no use to us", "", "so it went on and on"]
 DOCUMENTS = [Document(f"d{i}", text, "of things" if i % 2 else "") for i, text in enumerate(TEXTS)]

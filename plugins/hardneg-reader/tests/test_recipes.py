@@ -14,12 +14,9 @@ from recipes.questions import questions
 from recipes.recipes import plan_in, small_collection, small_tree, write_recipe
 
 from hardneg.formats.runs import stream_run
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import publish
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, publish
+from hardneg.records import RecipeError
+from hardneg.store import Artifact, Store
 
 OPTIONS = {"batch_size": 4, "negatives_per_query": 3, "max_steps": 8, "learning_rate": 2e-3, "precision": "fp32"}
 

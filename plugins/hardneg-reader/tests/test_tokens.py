@@ -7,7 +7,7 @@ import pytest
 from hardneg_reader.reader import ANSWERABLE, PassageTokens, tokenise_passages
 
 from hardneg.formats.answer_matching import answer_spans
-from hardneg.records.types import Document
+from hardneg.records import Document
 
 TEXTS = ["Röntgen, of Germany, got 150,782 SEK; Röntgen!", "the old river ran", "", "東京 is old"]
 ANSWERS = ["röntgen", "OLD river", "anything", "東京"]

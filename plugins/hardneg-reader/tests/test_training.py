@@ -15,10 +15,8 @@ from processes import launch
 from test_distributed import Watched
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Document
-from hardneg.runtime.distributed import world
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, TrainingError
+from hardneg.runtime import Silent, world
 from hardneg.training import loop
 
 TEXTS = {

@@ -10,11 +10,9 @@ import pytest
 from recipes.recipes import recipe_in, small_collection, small_tree
 
 from hardneg.encoders.open.contract import BASE
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.plan import make_plan
-from hardneg.recipes.run_folder import names
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import estimate, make_plan, names
+from hardneg.records import RecipeError
+from hardneg.store import Store
 
 READER = {"stage": "train-reader", "reader": "somebody/bert-base", "run": "start-train"}
 

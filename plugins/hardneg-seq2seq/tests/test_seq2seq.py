@@ -14,10 +14,8 @@ from hardneg_seq2seq.generation import Drawn
 from hardneg_seq2seq.writer import Seq2seq
 
 from hardneg.plugin import Document, ModelError, PluginError, PluginSetting, configure
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.store import Store
 from hardneg.testing import WriterTests
 
 TEXTS = ["the river ran by the old town for many years", "a sea", "12 towers", "the harbor of the island"]

@@ -13,7 +13,7 @@ from tiny import tiny_sparse_encoder
 from trainer_toy import write_toy
 
 import hardneg as hn
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 from hardneg.testing.forms import write_encoded
 from hardneg.trainer import RefreshedNegatives
 

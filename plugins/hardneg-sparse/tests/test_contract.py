@@ -12,7 +12,7 @@ from hardneg_sparse.testing import WeightEncoderTests, WeightIndexTests
 from tiny import tiny_encoder, tiny_sparse_encoder
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginSetting
 from tests.encoders import test_pinned_models as pinned
 
 
@@ -68,7 +68,6 @@ class TestImpactIndex(WeightIndexTests):
 
 def test_options_that_a_folder_declares_wrongly(tmp_path: Path) -> None:
     from hardneg.encoders.open.resolved import load_learner
-    from hardneg.records.errors import ModelError
 
     folder = tiny_encoder(tmp_path / "model")
     pinned.edited(folder, pinned.ST, model_type="SparseEncoder")

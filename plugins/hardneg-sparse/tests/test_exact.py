@@ -11,9 +11,8 @@ from hardneg.indexes.kernels.candidate_scoring import rank_candidates, score_mat
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.kernels.max_passage import PooledSearcher
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
-from hardneg.runtime.progress import Silent
+from hardneg.records import Hits, UsageError
+from hardneg.runtime import Silent
 
 _DOCUMENTS: list[dict[int, float]] = [{0: 2.0, 1: 1.0}, {}, {2: 4.0}, {0: 1.0, 2: 1.0, 4: 0.5}, {1: 3.0}]
 

@@ -20,8 +20,7 @@ from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import route
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginError, PluginSetting
 
 FP32 = EncodeOptions(precision="fp32")
 TEXTS = ["the mean of an array", "", "word " * 60, "Ünïcode 漢字!", *(f"text {'and more ' * n}{n}" for n in range(9))]

@@ -10,8 +10,7 @@ from toy import write_toy
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.errors import PluginError
-from hardneg.records.types import EncodedBatch
+from hardneg.records import EncodedBatch, PluginError
 from hardneg.training.loss_terms import LossTerms
 from tests.training import test_kinds
 

@@ -14,8 +14,8 @@ from sparse_lists import rows_of, write
 
 from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.indexes.open_store import open_store
-from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, UsageError
+from hardneg.runtime import Silent
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 

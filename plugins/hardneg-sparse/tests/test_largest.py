@@ -11,7 +11,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import forward
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 
 TEXTS = ["a cat sat on the mat", "dogs", "", "the quick brown fox jumps over the lazy dog again and again"]
 

@@ -4,7 +4,7 @@ from hardneg_sparse.impact import Impact, frequency_texts
 from sparse_lists import rows_of
 
 from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 
 def test_each_document_is_a_text_of_terms_and_frequencies() -> None:

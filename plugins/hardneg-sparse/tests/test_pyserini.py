@@ -13,9 +13,8 @@ from safetensors.torch import load_file
 
 from hardneg.formats.runs import read_run
 from hardneg.integrations.pyserini import openings
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.run_folder import publish
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, execute, publish
+from hardneg.store import Store
 from tests.tiny import tiny_masked_lm
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from tiny import tiny_sparse_encoder
 
 from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.formats.runs import read_run
-from hardneg.records.errors import RecipeError
+from hardneg.records import RecipeError
 
 _CUT = {"length": 8, "count": 3, "stride": 4}
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparse_lists import LISTS, lists_of, rows_of, write
 
-from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records import ArtifactError, DataError, UsageError
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

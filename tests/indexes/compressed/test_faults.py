@@ -10,8 +10,8 @@ from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, fla
 
 from hardneg.indexes.backends.compressed import CompressedSearcher, Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.runtime.progress import Silent
+from hardneg.records import ArtifactError, MissingDependency, UsageError
+from hardneg.runtime import Silent
 
 faiss = pytest.importorskip("faiss")
 

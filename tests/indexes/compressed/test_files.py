@@ -15,8 +15,8 @@ from hardneg.indexes.backends.compressed import Fp16, Hnsw, Sq8
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import Training, sample_rows
-from hardneg.runtime.progress import Silent
-from hardneg.store.digest import tree_digest
+from hardneg.runtime import Silent
+from hardneg.store import tree_digest
 
 faiss = pytest.importorskip("faiss")
 

@@ -8,7 +8,7 @@ from indexes.compressed.kinds import COUNT, DIMENSION, drawn_vectors, flat_index
 
 from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 faiss = pytest.importorskip("faiss")
 

@@ -13,9 +13,9 @@ from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import Binary
 from hardneg.indexes.open_store import DenseIndex
 from hardneg.protocols import DenseSearcher, ProductSearcher
-from hardneg.records.errors import UsageError
-from hardneg.runtime.progress import Silent
-from hardneg.store.digest import tree_digest
+from hardneg.records import UsageError
+from hardneg.runtime import Silent
+from hardneg.store import tree_digest
 
 faiss = pytest.importorskip("faiss")
 

@@ -6,8 +6,7 @@ from shard_folders import in_shards
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.formats.vectors.shards import Shards
-from hardneg.records.errors import ArtifactError
-from hardneg.records.layout import SHARDS
+from hardneg.records import SHARDS, ArtifactError
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import DenseIndex, form_in, open_store
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 
 
 def found(folder: Path, form: str, k: int = 20):

@@ -11,7 +11,7 @@ import torch
 from trainer_toy import write_toy
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 from hardneg.trainer import AdoreLoss
 
 DEPTH = 12

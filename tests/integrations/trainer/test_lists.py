@@ -8,9 +8,8 @@ import pytest
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.integrations.rows import first_ones, kept_share, table_of
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Document, Negatives
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Negatives, TrainingError
+from hardneg.runtime import Silent
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from trainer_toy import write_toy
 
 from hardneg.formats.negatives import read_negatives
 from hardneg.integrations import refresher
-from hardneg.records.errors import RecipeError, TrainingError, UsageError
+from hardneg.records import RecipeError, TrainingError, UsageError
 from hardneg.trainer import RefreshedNegatives
 
 QUIET = {"report_to": "none", "use_cpu": True, "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}

@@ -18,7 +18,7 @@ from transformers.utils import enable_tf32
 
 from hardneg.encoders import precision
 from hardneg.formats.negatives import read_negatives
-from hardneg.records.errors import TrainingError
+from hardneg.records import TrainingError
 
 HERE = Path(__file__).parent
 

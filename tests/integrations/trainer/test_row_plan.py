@@ -6,7 +6,7 @@ from trainer_toy import write_toy_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.integrations.rows import plan_rows
-from hardneg.records.errors import DataError, UsageError
+from hardneg.records import DataError, UsageError
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.records.types import Document, Judgement, Query
-from hardneg.runtime.distributed import leave
-from hardneg.runtime.progress import Silent
+from hardneg.records import Document, Judgement, Query
+from hardneg.runtime import Silent, leave
 
 WORDS = (
     "apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam", "kale", "lemon", "mint", "nut",

@@ -6,7 +6,7 @@ import pytest
 from hardneg.mining.choosing import beside, filled
 from hardneg.mining.miners.ranks import TopK
 from hardneg.mining.miners.thresholds import MaxScore
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records import Candidates, Negatives, RankedList
 
 
 def query(name: str = "q", listed: str = "p d1 d2 d3", corpus: int = 12) -> Candidates:

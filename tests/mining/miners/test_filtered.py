@@ -6,8 +6,7 @@ import pytest
 from hardneg.formats.runs import read_run, write_run
 from hardneg.mining.miners.selection import RULES, lowest, scores_of
 from hardneg.mining.miners.thresholds import Denoised, MaxScore, PosMargin, PosPercent
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
+from hardneg.records import Candidates, Negatives, PluginError, PluginSetting, RankedList
 from hardneg.registry import configure, plugin_options
 from hardneg.testing import MinerTests
 from tests.run_lists import ranked

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hardneg.mining.miners.ranks import Mixed, Random, TopK, Window
 from hardneg.mining.miners.thresholds import Denoised, PosMargin
 from hardneg.protocols import NegativeMiner
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records import Candidates, Negatives, PluginError, RankedList
 
 MINERS: list[NegativeMiner] = [TopK(depth=3), TopK(depth=50), Window(skip=2, depth=6), Random(count=3)]
 MINERS += [Random(count=50), Mixed(depth=3), Mixed(depth=50, ratio=2.5)]

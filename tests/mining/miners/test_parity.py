@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from hardneg.mining.miners.thresholds import Denoised, Filtered, MaxScore, PosMargin, PosPercent
-from hardneg.records.types import Candidates, RankedList
+from hardneg.records import Candidates, RankedList
 
 QUERIES, DOCUMENTS, NEAREST, MOST_POSITIVES = 20, 60, 30, 3
 BELOW = float(np.nextafter(np.float32(0.3), np.float32(-1)))

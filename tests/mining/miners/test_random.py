@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from hardneg.mining.miners.ranks import Mixed, Random, Sampled
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, RankedList
-from hardneg.runtime.seeding import generator
+from hardneg.records import Candidates, Negatives, PluginError, RankedList
+from hardneg.runtime import generator
 from hardneg.testing import MinerTests
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from hardneg.mining.miners.simans import SimAns
-from hardneg.records.errors import PluginError
-from hardneg.records.types import Candidates, Negatives, RankedList
+from hardneg.records import Candidates, Negatives, PluginError, RankedList
 from hardneg.testing import MinerTests
 
 

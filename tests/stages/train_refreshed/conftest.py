@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from recipes.recipes import small_collection, small_tree, write_recipe
 
-from hardneg.store.artifacts import Store
+from hardneg.store import Store
 
 ANCE = {
     "stage": "train-refreshed",

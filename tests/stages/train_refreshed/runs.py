@@ -6,10 +6,8 @@ from typing import Any
 
 from noted import Notes
 
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.store.artifacts import Artifact, Store
+from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
+from hardneg.store import Artifact, Store
 
 
 def make(recipe: Path, store: Store, name: str, *settings: str) -> tuple[Artifact, list[str]]:

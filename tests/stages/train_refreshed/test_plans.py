@@ -3,12 +3,9 @@
 import pytest
 from stages.train_refreshed.runs import make
 
-from hardneg.recipes.estimate import estimate
-from hardneg.recipes.execute import Options, Watcher, execute
-from hardneg.recipes.load import load_recipe
-from hardneg.recipes.plan import make_plan
-from hardneg.records.errors import RecipeError
-from hardneg.store.artifacts import Store
+from hardneg.recipes import Options, Watcher, estimate, execute, load_recipe, make_plan
+from hardneg.records import RecipeError
+from hardneg.store import Store
 
 
 def test_the_plan_counts_the_index_of_a_refresh(recipe, store):

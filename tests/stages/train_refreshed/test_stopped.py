@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from stages.train_refreshed.runs import make, uses, weights
 
-from hardneg.records.errors import TrainingError
-from hardneg.store.artifacts import Store
+from hardneg.records import TrainingError
+from hardneg.store import Store
 
 
 @pytest.mark.parametrize("name", ["ance", "guarded"])

@@ -20,8 +20,8 @@ from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import LambdaLoss, RankNet
-from hardneg.records.errors import TrainingError
-from hardneg.runtime.progress import Silent
+from hardneg.records import TrainingError
+from hardneg.runtime import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
 from hardneg.training.masks import GuidedMask

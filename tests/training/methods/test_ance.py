@@ -13,8 +13,7 @@ from refresh_toy import Scripted, approach, run
 from toy import toy_data
 
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.types import Negatives
+from hardneg.records import Negatives, TrainingError, UsageError
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining

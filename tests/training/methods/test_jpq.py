@@ -11,7 +11,7 @@ from toy import options, toy_data
 
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.pairwise import LambdaLoss
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.training.methods.adore import JpqTraining, code_products
 from hardneg.training.optimizers import make_optimizer
 

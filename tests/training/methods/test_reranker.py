@@ -15,8 +15,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.listwise import ListNet
 from hardneg.losses.pairwise import Bce, RankNet, TwoClass
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import RankedList
+from hardneg.records import RankedList, TrainingError
 from hardneg.rerankers.pair_scoring import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation

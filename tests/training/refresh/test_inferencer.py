@@ -18,9 +18,7 @@ from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Negatives, PluginSetting
+from hardneg.records import NEGATIVES, ArtifactError, Negatives, PluginSetting, TrainingError
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.refresh import inferencer, mining
 from hardneg.training.refresh import provider as process

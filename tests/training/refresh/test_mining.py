@@ -22,7 +22,8 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.indexes.backends.compressed import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
 from hardneg.mining.choosing import Filters
-from hardneg.records.errors import TrainingError
+from hardneg.records import TrainingError
+from hardneg.runtime import Silent
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
@@ -176,7 +177,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     from hardneg.datasets.beir import Beir
     from hardneg.formats.collection import write_collection
-    from hardneg.runtime.progress import Silent
 
     folder = tmp_path_factory.mktemp("large")
     write_collection(Beir(str(large_collection(folder / "data"))).load(), folder / "stored", Silent())

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.records.layout import NEGATIVES
+from hardneg.records import NEGATIVES, ArtifactError, TrainingError
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.provider import BackgroundProvider, RefreshProvider, SynchronousProvider

@@ -8,9 +8,8 @@ from hardneg.encoders.families.adapters.adapter_spec import AUTO, AdapterSpec
 from hardneg.encoders.open.model_files import ADAPTER, ADAPTER_WEIGHTS, check_adapter, module_folders
 from hardneg.encoders.open.source import Location, adapted, locate
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
-from hardneg.records.types import Lookup
-from hardneg.store.digest import digest, file_digest
+from hardneg.records import Lookup, ModelError
+from hardneg.store import digest, file_digest
 
 # Versions and paths; whether it was saved to be trained further.
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}

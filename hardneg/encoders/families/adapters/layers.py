@@ -14,8 +14,8 @@ from hardneg.encoders.open.model_files import ADAPTER_WEIGHTS, sides
 from hardneg.encoders.open.source import Location
 from hardneg.encoders.spec import SIDES, FullSpec
 from hardneg.encoders.towers import has_twins, route
-from hardneg.records.errors import ModelError
-from hardneg.runtime.seeding import derive_seed
+from hardneg.records import ModelError
+from hardneg.runtime import derive_seed
 
 NAME = "default"
 """The adapter's name among those of a transformer, as other programs open it."""

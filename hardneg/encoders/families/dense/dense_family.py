@@ -9,7 +9,7 @@ from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import Precision
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 from hardneg.registry import not_installed
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
 from hardneg.encoders.tokens.tokens import Tokens, cut, own_backend
 from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
 from hardneg.formats.segments import Segments
-from hardneg.records.errors import ModelError
-from hardneg.runtime.seeding import SEED, generator
+from hardneg.records import ModelError
+from hardneg.runtime import SEED, generator
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

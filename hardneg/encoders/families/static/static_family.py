@@ -17,9 +17,8 @@ from hardneg.encoders.open.resolved import (
 )
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import FullSpec, Precision
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import Lookup
-from hardneg.store.identity import options_in_key
+from hardneg.records import Lookup, ModelError, PluginError
+from hardneg.store import options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder

@@ -7,7 +7,7 @@ from typing import Any
 from hardneg.encoders.open.contract import CONFIG, UNBOUNDED, Contract, own_prompts, own_similarity, saved_values
 from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
 from hardneg.encoders.spec import SIDES
-from hardneg.records.errors import ModelError
+from hardneg.records import ModelError
 
 CLASS = "StaticEmbedding"
 _ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's

@@ -18,16 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from hardneg.faster import Rough, RoughSearch, faster_search
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, check_queries, merged_lists, one_ahead, vector_blocks
 from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.protocols import Searcher
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits
-from hardneg.runtime.distributed import world
+from hardneg.records import Hits, UsageError
+from hardneg.registry import faster
+from hardneg.runtime import Progress, Silent, Task, world
 from hardneg.runtime.float32_products import float32_products
-from hardneg.runtime.progress import Progress, Silent, Task
 
 _RESIDENT = 512 << 20  # bytes
 
@@ -145,7 +143,7 @@ class Blocks:
     corpus: int
     queries: int
     device: torch.device
-    rough: RoughSearch | None = None
+    rough: Any = None
     expected: int = 0
 
 
@@ -172,8 +170,8 @@ def search_exact(
     options = options or ExactOptions()
     check_queries(queries, vectors.shape[1] if isinstance(vectors, np.ndarray) else vectors.dimension, k)
     devices = options.everywhere
-    faster, shape = faster_search(), (max(options.expected, len(queries)), len(vectors), queries.shape[1])
-    rough = None if faster is None else faster.rough_search(devices[0], *shape, k)
+    package, shape = faster("search"), (max(options.expected, len(queries)), len(vectors), queries.shape[1])
+    rough = None if package is None else package.rough_search(devices[0], *shape, k)
     blocks = _blocks(options, rough)
     tracked = (progress or Silent()).task("search", len(vectors), "passages")
     settings = nullcontext() if rough is None else rough.computing()
@@ -183,7 +181,7 @@ def search_exact(
         return search_blocks(vectors, queries, k, blocks, task)
 
 
-def _blocks(options: ExactOptions, rough: RoughSearch | None) -> Blocks:
+def _blocks(options: ExactOptions, rough: Any) -> Blocks:
     device = options.where
     if rough is not None:
         usual = rough.corpus, rough.queries
@@ -225,7 +223,7 @@ class _Part:
     """A part of the queries on a device, float32 [q, d], their best so far, and their way to candidates, if any."""
 
     queries: Tensor
-    rough: Rough | None = None
+    rough: Any = None
     best: Best | None = None
 
     def add(self, start: int, block: Any, k: int) -> None:
@@ -240,7 +238,8 @@ class _Part:
             pad = self.queries.new_full((len(self.queries), 1), -torch.inf)
             self.best = Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
         if found is not None:
-            self.best = entered(self.best, *found, k)
+            query, row, score = found
+            self.best = entered(self.best, query, row, score, k)
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:

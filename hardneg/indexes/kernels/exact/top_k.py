@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from hardneg.indexes.kernels.checks import no_hits
-from hardneg.records.errors import ArtifactError
-from hardneg.records.types import Hits
+from hardneg.records import ArtifactError, Hits
 
 _SLACK = 128  # candidates beyond k that are let in before the next selection
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, vector_blocks
-from hardneg.records.errors import ArtifactError, MissingDependency, UsageError
-from hardneg.runtime.progress import Progress
-from hardneg.runtime.seeding import generator
-from hardneg.store.atomic_write import link_file, replacing
+from hardneg.records import ArtifactError, MissingDependency, UsageError
+from hardneg.runtime import Progress, generator
+from hardneg.store import link_file, replacing
 
 _BLOCK_BYTES = 32 << 20
 SUBVECTORS, BITS, SAMPLE = 48, 8, 65_536

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.indexes.kernels.lucene.java import start_java
-from hardneg.records.errors import ArtifactError
+from hardneg.records import ArtifactError
 
 HELD = 1 << 15
 """Hits whose stored texts are in memory at a time."""

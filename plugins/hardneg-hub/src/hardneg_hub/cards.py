@@ -21,14 +21,13 @@ from hardneg.plugin import (
     Scores,
     Store,
     check_recipe,
-    dataset_name,
     layout,
     opening,
     openings,
     read_lock,
     read_metrics,
-    without_paths,
 )
+from hardneg_hub.private_paths import dataset_name, without_paths
 
 DATASET = "dataset"
 LOCK = "recipe.lock.yaml"

@@ -31,6 +31,7 @@ from hardneg_hub.cards import (
     origin_section,
     pushed_model_card,
 )
+from hardneg_hub.private_paths import HUB_ID
 from hardneg_hub.upload import (
     CARD,
     DOC_IDS,
@@ -44,7 +45,6 @@ from hardneg_hub.upload import (
 )
 
 INDEX_FOLDER, SHARDS = "index", "shards.json"
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _MODEL_FILES = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
 UPLOADS = ("model", "index", "negatives")
 _LONGEST = 96

@@ -7,23 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveFloat
 
-from hardneg.plugin import (
-    Encoder,
-    Facts,
-    ModelError,
-    ModelSpec,
-    Name,
-    RecipeView,
-    Reference,
-    Row,
-    Sizes,
-    StageContext,
-    StageSpec,
-    UsageError,
-    layout,
-    load_encoder,
-    world,
-)
+import hardneg.plugin as hn
 
 _TOKENS = ("normalizer", "pre_tokenizer")
 _FREE = re.compile(
@@ -33,7 +17,7 @@ _FREE = re.compile(
 """Settings of a model that change no vector, or that the mean has from the first."""
 
 
-class Average(StageSpec):
+class Average(hn.StageSpec):
     """Averages the weights of models of one architecture: seeds, checkpoints, a start and what it became.
 
     models: by label; one that is made once a seed is all of its seeds, which share its weight. weights: by label, 1
@@ -44,13 +28,13 @@ class Average(StageSpec):
 
     version = 1
     artifact_type = "model"
-    artifact_folder = layout.MODEL_FOLDER
+    artifact_folder = hn.layout.MODEL_FOLDER
     every_process = True
     needs_dataset = True
     inherits = ()
     purpose = "average the weights of several models into one"
     stage: Literal["average"]
-    models: Annotated[dict[str, Name | dict[int, Name]], Reference(("model",)), Field(min_length=1)]
+    models: Annotated[dict[str, hn.Name | dict[int, hn.Name]], hn.Reference(("model",)), Field(min_length=1)]
     weights: Mapping[str, PositiveFloat] = Field(default_factory=dict)
 
     @property
@@ -62,7 +46,7 @@ class Average(StageSpec):
             shares |= dict.fromkeys(paths, self.weights.get(label, 1.0) / len(paths))
         return shares
 
-    def problems(self, recipe: RecipeView) -> Iterator[str]:
+    def problems(self, recipe: hn.RecipeView) -> Iterator[str]:
         for label in self.weights.keys() - self.models.keys():
             yield f"weights: no model is called {label!r}; there are: {', '.join(self.models)}"
 
@@ -77,32 +61,34 @@ class Average(StageSpec):
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
+    def began_with(self, recipe: hn.RecipeView) -> hn.ModelSpec:
         first = next(iter(self.models.values()))
         return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
-    def estimate(self, sizes: Sizes) -> Row:
-        return Row(len(self.shares), "models", sizes.shape.weights)
+    def estimate(self, sizes: hn.Sizes) -> hn.Row:
+        return hn.Row(len(self.shares), "models", sizes.shape.weights)
 
-    def make(self, context: "StageContext[Average]") -> Facts:
+    def make(self, context: "hn.StageContext[Average]") -> hn.Facts:
         """Writes the model, with the tokenizer, prompts and lengths of the first.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.
             UsageError: there is one model alone.
         """
-        if not world().first:
+        if not hn.world().first:
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:
             advice = "name another one, or give the recipe `seeds`"
-            raise UsageError(f"{context.name}.models: one model is its own average; {advice}")
+            raise hn.UsageError(f"{context.name}.models: one model is its own average; {advice}")
 
-        def opened(path: str) -> Encoder:
+        def opened(path: str) -> hn.Encoder:
             source = context.inputs[f"models.{path}"]
-            encoder = load_encoder(source.model or source.folder / layout.MODEL_FOLDER, context.device)
-            if not isinstance(encoder, Encoder) or encoder.spec.adapter is not None:
-                raise ModelError(f"{path}: has no weights of its own here to average; name a model without an adapter")
+            encoder = hn.load_encoder(source.model or source.folder / hn.layout.MODEL_FOLDER, context.device)
+            if not isinstance(encoder, hn.Encoder) or encoder.spec.adapter is not None:
+                raise hn.ModelError(
+                    f"{path}: has no weights of its own here to average; name a model without an adapter"
+                )
             return encoder
 
         mean = opened(first)
@@ -116,21 +102,23 @@ class Average(StageSpec):
                     sums[name] += tensor.float() * weight
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
-            raise ModelError(f"the mean of {broken} is not finite: check the models' weights, and give smaller shares")
+            raise hn.ModelError(
+                f"the mean of {broken} is not finite: check the models' weights, and give smaller shares"
+            )
         mean.module.load_state_dict({**whole, **means})
-        mean.save(context.folder / layout.MODEL_FOLDER)
+        mean.save(context.folder / hn.layout.MODEL_FOLDER)
         return {"models": len(self.shares)}
 
 
-def check_alike(first: Encoder, other: Encoder, name: str) -> None:
+def check_alike(first: hn.Encoder, other: hn.Encoder, name: str) -> None:
     """Refuse a model whose weights or vocabulary are others, or that computes otherwise. Raises ModelError."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "average models of one architecture and vocabulary"
-        raise ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
+        raise hn.ModelError(f"{name}: {found[0]} is not as in the first; {advice}")
 
 
-def _settings(encoder: Encoder) -> dict[str, Any]:
+def _settings(encoder: hn.Encoder) -> dict[str, Any]:
     """The shapes of the weights, and what decides beside them how a text is encoded, by module and name."""
     weights = encoder.module.state_dict().items()
     settings = {name: weight.shape if weight.is_floating_point() else weight.tolist() for name, weight in weights}

@@ -14,18 +14,7 @@ from typing import Any
 import typer
 from scipy.stats import t as student
 
-from hardneg.plugin import (
-    DataError,
-    Measured,
-    UsageError,
-    atomic_write,
-    layout,
-    means,
-    read_lock,
-    read_metrics,
-    recipe_tree,
-    say,
-)
+import hardneg.plugin as hn
 
 ROUNDING = 0.001
 """The least half width of a band: other processors round differently, and ties of ranks may fall the other way."""
@@ -77,7 +66,7 @@ class BandCheck:
     inside: bool
 
 
-def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
+def bands_of(measured: hn.Measured) -> dict[str, dict[str, Band]]:
     """The bands that a run with several seeds gives; a system without seeds counts as one that no seed changes."""
     return {
         system: {
@@ -88,7 +77,7 @@ def bands_of(measured: Measured) -> dict[str, dict[str, Band]]:
     }
 
 
-def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
+def check_bands(measured: hn.Measured, bands: Bands) -> list[BandCheck]:
     """Each value of a run that has a band; the level is divided by the number of those with seeds."""
     pairs = [
         (system, metric, band, values)
@@ -105,10 +94,10 @@ def check_bands(measured: Measured, bands: Bands) -> list[BandCheck]:
     return checked
 
 
-def _values(measured: Measured, system: str) -> dict[str, list[float]]:
+def _values(measured: hn.Measured, system: str) -> dict[str, list[float]]:
     """By metric the mean over queries of each seed, or the one mean of a system without seeds."""
     seeds = measured.by_seed.get(system)
-    rows = [means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
+    rows = [hn.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
 
 
@@ -129,14 +118,16 @@ class Verified:
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
     """Compare a run folder with the bands of its recipe; named: the preset that it must be of, else a UsageError."""
-    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = hn.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
-        raise UsageError(f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder")
+        raise hn.UsageError(
+            f"{folder}: a run of preset {preset}, not {named}: leave --preset out, or name another folder"
+        )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
-        raise UsageError(
+        raise hn.UsageError(
             f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
             "run the recipe with ten seeds and record them with --record"
         )
@@ -144,36 +135,38 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         dataset, rows = recorded[device]["dataset"], recorded[device]["bands"]
         bands = {system: {metric: Band(**band) for metric, band in row.items()} for system, row in rows.items()}
     except (TypeError, KeyError, AttributeError) as error:
-        raise DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
+        raise hn.DataError(f"{path}: damaged ({type(error).__name__}: {error}): record the bands again") from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
-        differences.append(f"{layout.METRICS}: of a run with other settings; run the recipe to its end")
+        differences.append(f"{hn.layout.METRICS}: of a run with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
         differences.append(f"dataset: the collection is another ({lock['keys']['dataset']}; the bands' is {dataset})")
     for system, row in bands.items():
         if system not in measured.results:
-            differences.append(f"{layout.METRICS}: no system {system!r}")
+            differences.append(f"{hn.layout.METRICS}: no system {system!r}")
             continue
         lacking = [metric for metric in row if metric not in measured.results[system]]
-        differences += [f"{layout.METRICS}: no metric {metric!r} of {system!r}" for metric in lacking]
+        differences += [f"{hn.layout.METRICS}: no metric {metric!r} of {system!r}" for metric in lacking]
     values = check_bands(measured, bands)
     return Verified(not differences and all(each.inside for each in values), device, values, differences)
 
 
 def record(recipe: str, folder: Path) -> Path:
     """Write the bands of a finished run of five seeds or more; those of other presets and devices stay."""
-    lock, measured, path = read_lock(folder), _finished(folder), bands_file(recipe)
+    lock, measured, path = hn.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
-        raise UsageError(f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`")
+        raise hn.UsageError(
+            f"{folder}: bands take at least {LEAST_SEEDS} seeds, better ten: run the recipe with `seeds`"
+        )
     if differences := _settings_changed(recipe, lock):
-        raise UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
+        raise hn.UsageError("\n".join([f"{folder}: not a run of {recipe} as it is:", *differences]))
     rows = bands_of(measured).items()
     bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
     content.setdefault(lock["preset"], {})[lock["device"]] = {"dataset": lock["keys"]["dataset"], "bands": bands}
     path.parent.mkdir(exist_ok=True)
-    atomic_write.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    hn.atomic_write.replace_text(path, json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return path
 
 
@@ -183,16 +176,16 @@ def bands_file(recipe: str) -> Path:
     return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
 
 
-def _finished(folder: Path) -> Measured:
+def _finished(folder: Path) -> hn.Measured:
     """The metrics of a run folder."""
-    path = folder / layout.METRICS
+    path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise DataError(f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end")
-    return read_metrics(path)
+        raise hn.DataError(f"{folder}: no {path.name}, so the run has not been measured yet: run the recipe to its end")
+    return hn.read_metrics(path)
 
 
 def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
-    trees = [lock["tree"], recipe_tree(recipe, lock["preset"])]
+    trees = [lock["tree"], hn.recipe_tree(recipe, lock["preset"])]
     run, written = ({name: value for name, value in tree.items() if name not in MAY_DIFFER} for tree in trees)
     return list(tree_differences(run, written))
 
@@ -213,9 +206,9 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+        raise hn.DataError(f"{path}: cannot be read ({error}): record the bands again") from None
     if not isinstance(content, dict):
-        raise DataError(f"{path}: damaged: record the bands again")
+        raise hn.DataError(f"{path}: damaged: record the bands again")
     return content
 
 
@@ -232,13 +225,13 @@ def verify_run(
 
     Example: hardneg recipe verify star-static
     """
-    recipe_tree(name, preset or "")  # says what is meant where there is none of this name
+    hn.recipe_tree(name, preset or "")  # says what is meant where there is none of this name
     usual = Path("runs") / Path(name).stem
     folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:
-        return say(f"bands written: {record(name, folder)}")
+        return hn.say(f"bands written: {record(name, folder)}")
     verified = verify(name, folder, preset)
-    say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
+    hn.say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
     if not verified.holds:
         raise typer.Exit(1)
     return None

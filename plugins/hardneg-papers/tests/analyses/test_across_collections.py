@@ -8,7 +8,7 @@ from hardneg_papers.analyses.evaluations import AcrossCollections
 from hardneg.analysis.inputs import Files
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 
 ONE = {"A": [{"q1": 0.5, "q2": 0.7}], "B": [{"q1": 0.4, "q2": 0.4}], "C": [{"q1": 1.0, "q2": 1.0}]}
 TWO = {"A": [{"q1": 0.0, "x": 0.2, "y": 0.4}], "B": [{"q1": 0.0, "x": 0.0, "y": 0.0}]}

@@ -6,8 +6,7 @@ from hardneg_papers.analyses.runs import CandidateCounts, prefix
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.records.errors import DataError
-from hardneg.records.types import RankedList
+from hardneg.records import DataError, RankedList
 from tests.analysis.in_memory import Memory
 from tests.run_lists import doc_lists
 

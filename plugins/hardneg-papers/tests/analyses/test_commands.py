@@ -11,9 +11,10 @@ from recipes.recipes import small_collection
 from hardneg.formats.negatives import recorded, write_negatives
 from hardneg.formats.runs import write_run
 from hardneg.mining.miners.thresholds import Denoised
-from hardneg.records.types import Candidates, RankedList
-from hardneg.store.artifacts import Store
+from hardneg.records import Candidates, RankedList
+from hardneg.store import Store
 from tests.run_lists import ranked
+from tests.stages.analyzed import refused
 
 DENSE = ["p", "h", "a", "b"]
 SCORES = {"p": 0.9, "h": 0.8, "a": 0.3, "b": 0.05}
@@ -41,16 +42,6 @@ def test_errors_of_an_index_are_those_of_its_whole_run(plain, tiny_model, tmp_pa
     assert (tmp_path / "errors.svg").read_text().count("<svg") == 1
     table = call("errors", *given).stdout
     assert "top-K errors" in table and f"{found['index']['total_errors']:.2f}" in table
-
-
-def test_errors_of_a_compressed_index_near_those_of_the_flat_one(plain, tiny_model, tmp_path):
-    pytest.importorskip("faiss", reason="compressed indexes need faiss")
-    hardneg("index", "build", "--vectors", plain / "index", "--backend", "fp16", "--output", tmp_path / "half")
-    given = [*judged(plain), "--model", tiny_model, "--device", "cpu"]
-    whole, half = (printed("errors", *given, "--index", path) for path in (plain / "index", tmp_path / "half"))
-    assert half["half"]["total_errors"] == pytest.approx(whole["index"]["total_errors"], rel=0.1)
-    told = call("errors", *given, "--index", tmp_path)
-    assert "no dense index" in str(told.exception)
 
 
 def test_a_projection_of_one_index_before_and_after(plain, tiny_model, tmp_path):
@@ -101,18 +92,6 @@ def test_tails_of_scores(files, tmp_path):
     assert found["dense.trec"][0]["mean"] == [1.0, 0.25, 0.0]
     assert list(found["dense.trec"][0]["single"].values()) == [[1.0, 0.25, 0.0]]
     assert "no query has 10 documents" in str(call("scores", *runs(files)).exception)
-
-
-def test_an_unknown_metric_is_one_mistake(files):
-    found = call("unjudged", "--qrels", files / "qrels.txt", *runs(files), "--metric", "foo@x")
-    assert str(found.exception).startswith("analyze unjudged: --metrics: unknown metric 'foo@x'")
-    assert "at least" not in str(found.exception)
-
-
-def test_a_baseline_that_is_none_of_the_runs_is_told_with_its_option(files):
-    found = call("unjudged", "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm52.trec")
-    told = "--baseline: no run is labelled bm52.trec; did you mean 'bm25.trec'?; runs has bm25.trec, dense.trec"
-    assert str(found.exception) == f"analyze unjudged: {told}"
 
 
 def test_candidates(tmp_path):
@@ -213,3 +192,18 @@ def test_hidden_positives_by_runs_and_judgements(filtered, tmp_path):
 def test_thresholds_that_make_no_sense(filtered, threshold, told):
     asked = ["--run", filtered / "dense.trec", "--qrels", filtered / "known.txt", "--withheld", filtered / "hidden.txt"]
     assert told in str(call("false-negative-recall", *asked, "--threshold", threshold).exception)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"errors": {}}, "give indexes, or runs, or both"),
+        ({"errors": {"indexes": {"a": "start-index"}, "models": {"b": "start"}}}, "no index is labelled b"),
+        ({"projection": {"indexes": {"a": "start-index"}}}, "must have at least 2"),
+        ({"errors": {"indexes": {"a": "start-index"}, "runs": {"a": "start-test"}}}, "an index and a run"),
+        ({"errors": {"indexes": {"a": "bm25-index"}}}, "holds texts, not vectors; search it and name the run"),
+        ({"matrix": {"evaluation": "star", "rows": {"a": {"b": "STAR"}}}}, "makes model, but metrics is needed"),
+    ],
+)
+def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, spec, told):
+    assert told in refused(tmp_path, tiny_model, spec)

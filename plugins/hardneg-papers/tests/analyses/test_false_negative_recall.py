@@ -1,8 +1,7 @@
 import numpy as np
-import pytest
-from hardneg_papers.analyses.filters import Denoising, FalseNegativeRecall, false_negative_recall
+from hardneg_papers.analyses.filters import false_negative_recall
 
-from hardneg.records.types import Candidates
+from hardneg.records import Candidates
 from tests.run_lists import ranked
 
 
@@ -57,32 +56,3 @@ def test_a_perfect_scorer_finds_all_and_keeps_all():
         "denoised"
     ]
     assert (point["recall"], point["precision"], point["kept"], point["removed"]) == (1.0, 1.0, 1.0, 150)
-
-
-def test_no_queries_are_no_shares():
-    found = false_negative_recall([], ["CE"], {"denoised": (0.1,)}, depth=4)
-    assert (found["queries"], found["with hidden positives"]) == (0, 0)
-    by_ce = found["scores"]["CE"]
-    counted = ("candidates", "hidden", "unscored", "queries with no scored positive")
-    assert [by_ce[name] for name in counted] == [0, 0, 0, 0]
-    (point,) = by_ce["filters"]["denoised"]
-    assert point == {"threshold": 0.1, "removed": 0, "recall": None, "precision": None, "kept": None}
-
-
-def test_tables_and_figures(tmp_path):
-    found = false_negative_recall([(ONE, {"h"}), (TWO, {"h"})], ["CE", "dense"], {"denoised": (0.1, 0.5)}, depth=5)
-    row = FalseNegativeRecall.model_construct().table(found).rows[0]
-    assert row == ["denoised by CE", "0.1", "50.0%", "33.3%", "50.0%", "3"]
-    FalseNegativeRecall.model_construct().draw(found, [tmp_path / "planted.svg"])
-    svg = (tmp_path / "planted.svg").read_text()
-    assert "denoised by CE" in svg and "true negatives kept" in svg
-    Denoising.model_construct().draw({"filters": {"CE": {"filtered": [0.5, None, 0.25]}}}, [tmp_path / "denoising.svg"])
-    assert "candidates dropped by their score" in (tmp_path / "denoising.svg").read_text()
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_figure_of_nothing_is_drawn_all_the_same(tmp_path, number):
-    empty = {"filters": {}} if number == 1 else false_negative_recall([], ["CE"], {"denoised": (0.1,)}, 4)
-    kind = Denoising if number == 1 else FalseNegativeRecall
-    kind.model_construct().draw(empty, [tmp_path / "empty.png"])
-    assert (tmp_path / "empty.png").stat().st_size

@@ -14,7 +14,7 @@ from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.open_store import DenseIndex
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import Silent
 from hardneg.testing.forms import write_encoded
 
 pytest.importorskip("faiss")

@@ -3,7 +3,7 @@ from hardneg_papers.analyses.evaluations import Matrix
 
 from hardneg.analysis.inputs import Files
 from hardneg.evaluation.metrics_json import Measured, write_metrics
-from hardneg.records.errors import UsageError
+from hardneg.records import UsageError
 from tests.stages.analyzed import analyze
 
 MEANS = {"24 → 24": 0.247, "24 → 48": 0.28, "48 → 48": 0.283}

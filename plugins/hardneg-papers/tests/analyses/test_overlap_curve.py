@@ -4,7 +4,7 @@ from hardneg_papers.analyses.runs import OverlapCurve
 from pydantic import ValidationError
 
 from hardneg.formats.negatives import write_negatives
-from hardneg.records.types import Negatives, RankedList
+from hardneg.records import Negatives, RankedList
 from tests.analysis.in_memory import Memory
 
 

@@ -5,8 +5,7 @@ from pydantic import ValidationError
 
 from hardneg.analysis.inputs import System
 from hardneg.formats.negatives import write_negatives
-from hardneg.records.errors import UsageError
-from hardneg.records.types import Hits, Negatives, RankedList
+from hardneg.records import Hits, Negatives, RankedList, UsageError
 from tests.analysis.in_memory import Memory
 
 

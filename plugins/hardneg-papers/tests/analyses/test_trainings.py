@@ -1,6 +1,4 @@
-from xml.etree import ElementTree
-
-from hardneg_papers.analyses.trainings import Gradients, Refreshes
+from hardneg_papers.analyses.trainings import Gradients, Refreshes, curves_of
 
 NORMS = [
     {"step": 1, "loss": 4.0, "gradient_norms": {"bottom": 1.0, "middle": 2.0, "top": 5.0}},
@@ -45,7 +43,6 @@ def test_a_refresh_is_where_a_step_uses_other_negatives_than_the_one_before():
     assert found["steps"] == 5
     assert found["refreshes"] == [(3, 3), (4, 4)]
     assert found["lag"] == {"mean": 2.6, "largest": 5}
-    assert found["kept"] == [(3, 0.1), (4, 0.25)]
     assert found["curves"]["loss"] == [(1, 4), (2, 3), (3, 2), (4, 5), (5, 1)]
     assert found["curves"]["ndcg@10"] == [(2, 0.5), (4, 0.3), (5, 0.6)]
     assert found["falls"] == {"ndcg@10": 0.2}
@@ -58,7 +55,7 @@ def test_the_first_refresh_after_a_start_on_other_negatives_is_one():
 
 def test_a_history_without_refreshes_has_its_curves_alone_and_one_without_a_loss_nothing():
     found = Refreshes.of_history([{"step": 1, "loss": 2.0}, {"step": 2, "loss": 1.0}])
-    assert (found["refreshes"], found["lag"], found["kept"], found["falls"]) == ([], None, [], {})
+    assert (found["refreshes"], found["lag"], found["falls"]) == ([], None, {})
     assert Refreshes.of_history([{"step": 1, "dev": {"mrr@10": 0.1}}]) == {}
 
 
@@ -67,41 +64,16 @@ def test_the_loss_is_the_mean_of_the_last_tenth_of_the_steps():
     assert found["loss"] == 24.5
 
 
-def test_the_table_has_a_row_a_training():
-    found = {"a": Refreshes.of_history(REFRESHED), "b": Refreshes.of_history([{"step": 7, "loss": 2.0}])}
-    table = Refreshes.model_construct().table(found)
-    assert table.columns[-4:] == ("best ndcg@10", "at step", "last", "deepest fall")
-    assert table.rows[0] == ["a", "5", "2", "2.6", "5.0", "25.0 %", "1.0000", "0.6000", "5", "0.6000", "0.2000"]
-    assert table.rows[1] == ["b", "7", "0", "–", "–", "–", "2.0000", "–", "–", "–", "–"]
-
-
-LONG = [
-    {"step": step, "loss": 1 / step, "gradient_norms": {"bottom": 0.01 * step, "middle": 1.0, "top": 30.0 / step}}
-    for step in range(1, 31)
+HISTORY = [
+    {"step": 0, "drift": {"overlap": 1.0, "best_rank": 1, "mrr@10": 0.2}},
+    {"step": 5, "loss": 0.3},
+    {"step": 10, "drift": {"overlap": 0.25, "best_rank": 40, "mrr@10": float("nan")}},
 ]
 
 
-def words(path):
-    return [text.text for text in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
-
-
-def test_gradients_have_a_panel_a_group_with_the_loss_first(tmp_path):
-    found = {
-        "ANCE": Gradients.of_history(LONG),
-        "other": Gradients.of_history([{"step": 4, "gradient_norms": {"head": 100.0}}]),
+def test_the_curves_of_a_history_are_the_numbers_under_drift():
+    assert curves_of(HISTORY, lambda row: row.get("drift")) == {
+        "overlap": [(0, 1.0), (10, 0.25)],
+        "best_rank": [(0, 1), (10, 40)],
+        "mrr@10": [(0, 0.2)],
     }
-    for name in ("g", "again"):
-        Gradients.model_construct().draw(found, [tmp_path / f"{name}.svg"])
-    titles = [word for word in words(tmp_path / "g.svg") if word.startswith(("training loss", "gradients of"))]
-    groups = ("the bottom layers", "the middle layers", "the top layers", "head")
-    assert titles == ["training loss", *(f"gradients of {name}" for name in groups)]
-    assert (tmp_path / "g.svg").read_bytes() == (tmp_path / "again.svg").read_bytes()
-
-
-def test_refreshes_have_a_panel_for_the_loss_and_one_for_a_dev_metric(tmp_path):
-    dev = [{"step": step, "dev": {"mrr@10": step / 40, "ndcg@10": 0.1}} for step in (10, 20, 30)]
-    marked = [{**record, "refresh": record["step"] // 8, "lag": 3} for record in LONG]
-    found = {"every 8": Refreshes.of_history(marked + dev), "never": Refreshes.of_history(LONG)}
-    Refreshes.model_construct().draw(found, [tmp_path / "r.svg"])
-    titles = [word for word in words(tmp_path / "r.svg") if word.endswith("refreshes")]
-    assert titles == ["training loss; bars: refreshes", "mrr@10 on the dev set; bars: refreshes"]

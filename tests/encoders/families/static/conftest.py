@@ -6,7 +6,7 @@ import pytest
 from tiny import tiny_static
 
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 
 
 @pytest.fixture(scope="module")

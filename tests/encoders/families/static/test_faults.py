@@ -10,8 +10,7 @@ from tiny import BY_FAMILY, HIDDEN, tiny_model2vec, tiny_multi_vector, tiny_stat
 
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError
-from hardneg.records.types import PluginSetting
+from hardneg.records import ModelError, PluginSetting
 
 
 def _without(folder: Path, name: str) -> None:

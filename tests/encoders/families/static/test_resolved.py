@@ -12,7 +12,7 @@ from hardneg.encoders.open.model_card import model_card
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
-from hardneg.records.types import PluginSetting
+from hardneg.records import PluginSetting
 
 
 def test_segments_need_no_positions(static: Path):

@@ -12,9 +12,8 @@ from hardneg.encoders.families.static.static_encoder import principal, sif_weigh
 from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.records.errors import ModelError, PluginError
-from hardneg.records.types import PluginSetting
-from hardneg.runtime.seeding import generator
+from hardneg.records import ModelError, PluginError, PluginSetting
+from hardneg.runtime import generator
 
 
 def test_sif_weights_by_hand():

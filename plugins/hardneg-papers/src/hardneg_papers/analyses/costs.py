@@ -2,27 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from hardneg.plugin import (
-    MANIFEST,
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    Name,
-    Option,
-    Reference,
-    System,
-    Table,
-    UsageError,
-    figures,
-    wording,
-)
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 _UNITS = {
@@ -38,7 +24,7 @@ _PARTS = {"run": "seconds of search: ", "model": "seconds of inference: "}
 Row = dict[str, Any]
 
 
-class Operations(Analysis):
+class Operations(hn.Analysis):
     """Show what one document, query, training step or refresh took, of each stage of a finished recipe.
 
     Example: hardneg analyze operations runs/star-passage --stage star-index --stage star-test
@@ -53,12 +39,13 @@ class Operations(Analysis):
     )
     paper = "ANCE, Table 5"
     asks = ("stages",)
+    drawn = slice(2, 3)
 
-    stages: Annotated[dict[Name, Name], Reference(tuple(_UNITS)), Option("stage")] = Field(
+    stages: Annotated[dict[hn.Name, hn.Name], hn.Reference(tuple(_UNITS)), hn.Option("stage")] = Field(
         min_length=1, description="One to show; by default all but those that evaluate."
     )
-    totals: Annotated[dict[Name, tuple[Name, ...]], Option("total", metavar="NAME=OPERATION[,OPERATION]")] = Field(
-        default_factory=dict, description="Operations that are one after the other, summed for one unit."
+    totals: Annotated[dict[hn.Name, tuple[hn.Name, ...]], hn.Option("total", metavar="NAME=OPERATION[,OPERATION]")] = (
+        Field(default_factory=dict, description="Operations that are one after the other, summed for one unit.")
     )
 
     @classmethod
@@ -66,45 +53,25 @@ class Operations(Analysis):
         """By default every stage that goes through something."""
         return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
-    def measure(self, inputs: AnalysisInputs) -> list[Row]:
+    def measure(self, inputs: hn.AnalysisInputs) -> list[Row]:
         """The operations of each stage, by what its manifest says."""
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
             return [*results, *totals(results, self.totals)]
-        except UsageError as error:
-            raise UsageError(f"{inputs.location('totals')}: {error}") from None
+        except hn.UsageError as error:
+            raise hn.UsageError(f"{inputs.location('totals')}: {error}") from None
 
-    def table(self, results: Any) -> Table:
-        rows = [
-            [
-                row["operation"],
-                "online" if row["online"] else "offline",
-                "unknown" if row["seconds"] is None else f"{row['seconds']:,.1f}",
-                f"{row['count']:,}",
-                _words(row),
-            ]
-            for row in results
-        ]
-        return Table(("operation", "when", "seconds", "units", "time a unit"), rows)
-
-    def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """One bar an operation of known time, on a logarithmic axis."""
-        known = {row["operation"]: row for row in results if row["milliseconds"]}
-        with figures.figure(paths, 1, width=figures.bar_width(len(known))) as (axes,):
-            values = {name: row["milliseconds"] for name, row in known.items()}
-            figures.bars(axes, values, {name: _words(row).replace(" a ", "\na ") for name, row in known.items()})
-            if known:
-                axes.set_yscale("log")
-                axes.yaxis.set_major_formatter("{x:,g}")
-            figures.plain_axes(axes, "time of one unit", "", "milliseconds")
-
-
-def _words(row: Mapping[str, Any]) -> str:
-    """The time of one unit, with its name."""
-    each = row["milliseconds"]
-    if each is None:
-        return "unknown"
-    return f"{each / 1000:.3g} s a {row['unit']}" if each >= 1000 else f"{each:.3g} ms a {row['unit']}"
+    def table(self, results: Any) -> hn.Table:
+        rows = []
+        for row in results:
+            when, seconds = "online" if row["online"] else "offline", row["seconds"]
+            each, unit = row["milliseconds"], row["unit"]
+            time_each = "unknown" if each is None else f"{each:.3g} ms a {unit}"
+            if each is not None and each >= 1000:
+                time_each = f"{each / 1000:.3g} s a {unit}"
+            known = "unknown" if seconds is None else f"{seconds:,.1f}"
+            rows.append([row["operation"], when, known, f"{row['count']:,}", time_each])
+        return hn.Table(("operation", "when", "seconds", "units", "time a unit"), rows)
 
 
 def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> Row:
@@ -155,11 +122,11 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
     for label, names in named.items():
         for name in names:
             if name not in known:
-                there = f"{wording.suggestion(name, known)}; there are: {', '.join(known)}"
-                raise UsageError(f"{label}: no operation {name!r}{there}")
+                there = f"{hn.wording.suggestion(name, known)}; there are: {', '.join(known)}"
+                raise hn.UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
-            raise UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
+            raise hn.UsageError(f"{label}: a {' and a '.join(units)} cannot be summed: name operations of one unit")
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
         total = _operation(label, "total", seconds, first["count"], first["unit"])
@@ -168,11 +135,11 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
 
 
 _DOC_IDS = "docid"
-_ASIDE = {_DOC_IDS, MANIFEST, "shards.json", "shard.json"}
+_ASIDE = {_DOC_IDS, hn.MANIFEST, "shards.json", "shard.json"}
 _TIMED = ("encode", "search", "total")
 
 
-class IndexSizes(Analysis):
+class IndexSizes(hn.Analysis):
     """Show the size of indexes on disk, and relative to the first.
 
     Example: hardneg analyze sizes --index flat=index --index pq=index-pq
@@ -185,11 +152,11 @@ class IndexSizes(Analysis):
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
-    indexes: Annotated[dict[Name, Name], Reference(("index",)), Option("index")] = Field(
+    indexes: Annotated[dict[hn.Name, hn.Name], hn.Reference(("index",)), hn.Option("index")] = Field(
         min_length=1, description="An index folder; of dense ones the vectors are counted."
     )
 
-    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+    def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Of each index its size, against the first; of one of texts the documents count as vectors.
 
         `vectors`: how many it holds, by its ids, a line each. `bytes`: its files without the ids. `bytes_per_vector`:
@@ -204,7 +171,7 @@ class IndexSizes(Analysis):
                 with (folder / _DOC_IDS).open("rb") as file:
                     vectors = sum(1 for line in file if line.strip())
             if vectors is None:
-                raise DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
+                raise hn.DataError(f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`")
             files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
             size = sum(path.stat().st_size for path in files)
             first = results[0]["bytes"] if results else size
@@ -212,15 +179,15 @@ class IndexSizes(Analysis):
             results.append({"index": label, "vectors": vectors, "bytes": size, **shares})
         return results
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
             for row in results
         ]
-        return Table(("index", "MB", "bytes a vector", "of the first"), rows)
+        return hn.Table(("index", "MB", "bytes a vector", "of the first"), rows)
 
 
-class Latency(Analysis):
+class Latency(hn.Analysis):
     """Time single queries: encoding one and searching an index for it, and the same for all of them at once.
 
     Example: hardneg analyze latency --queries FILE --index FOLDER --model NAME
@@ -252,10 +219,10 @@ class Latency(Analysis):
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if len(models) not in (1, len(indexes)):
             message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
-            raise UsageError(f"analyze latency: {message}", "models", "indexes")
+            raise hn.UsageError(f"analyze latency: {message}", "models", "indexes")
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """By index the milliseconds of one query, and of one of a batch; see `latency`.
 
         Raises:
@@ -263,7 +230,7 @@ class Latency(Analysis):
         """
         texts = list(inputs.queries(inputs.split).values())
         if not texts:
-            raise UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
+            raise hn.UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
         drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
         queries = [texts[position] for position in drawn]
         results = {
@@ -272,21 +239,21 @@ class Latency(Analysis):
         }
         return {"queries": len(queries), "depth": self.depth, "indexes": results}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [label, words, *(f"{measured[way][part]:,.3g}" for part in _TIMED)]
             for label, measured in results["indexes"].items()
             for way, words in (("one", "one query"), ("batch", f"one of {results['queries']} at once"))
         ]
         head = ("index", "queries", "encode (ms)", f"search, {results['depth']} deep (ms)", "total (ms)")
-        return Table(head, rows, 2)
+        return hn.Table(head, rows, 2)
 
     def explain(self, results: Any) -> str:
         devices = dict.fromkeys(each["device"] for each in results["indexes"].values())
         return f"{self.explained} Measured on: {', '.join(devices)}."
 
 
-def latency(system: System, texts: Sequence[str], depth: int) -> dict[str, Any]:
+def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
     """Milliseconds a query: `one`, the medians over `texts` asked one by one; `batch`, all at once over their number.
 
     Each has `encode`, `search` and `total`. The first two queries are asked twice, and the first times are not counted.

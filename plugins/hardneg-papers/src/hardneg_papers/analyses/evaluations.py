@@ -8,43 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    Measured,
-    MetricName,
-    Name,
-    Option,
-    Reference,
-    Table,
-    UsageError,
-    figures,
-    numbers,
-    wording,
-)
+import hardneg.plugin as hn
 
 _FIRST = "By default the first one that was evaluated."
-Evaluation = Annotated[Name, Reference(("metrics",)), Option(metavar="METRICS.JSON", argument=True)]
+Evaluation = Annotated[hn.Name, hn.Reference(("metrics",)), hn.Option(metavar="METRICS.JSON", argument=True)]
 
 
-def estimates_of(inputs: AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
+def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
     """The wanted metric of reference `evaluation`, or its first one, and each system's estimate of it.
 
     Raises:
         UsageError: the metric was not evaluated.
     """
-    from hardneg.plugin import estimates  # scipy is slow to import
-
-    systems = {label: estimates(scores) for label, scores in inputs.results("evaluation").items()}
+    systems = {label: hn.estimates(scores) for label, scores in inputs.results("evaluation").items()}
     metrics = list(dict.fromkeys(name for measured in systems.values() for name in measured))
     metric = wanted or metrics[0]
     if metric not in metrics:
-        message = f"{metric!r} was not evaluated{wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
-        raise UsageError(f"{inputs.location('metric')}: {message}")
+        message = (
+            f"{metric!r} was not evaluated{hn.wording.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+        )
+        raise hn.UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
 
 
-class Ablation(Analysis):
+class Ablation(hn.Analysis):
     """Draw the systems of an evaluation as bars of one metric, with 95 % intervals.
 
     Example: hardneg analyze ablation runs/adore-ablation-passage/metrics.json --plot ablation.svg
@@ -55,32 +42,32 @@ class Ablation(Analysis):
     paper = "STAR/ADORE, Figure 5"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    metric: Name | None = Field(None, description=_FIRST)
+    metric: hn.Name | None = Field(None, description=_FIRST)
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """The metric, and by system its mean and its interval (None where there is none)."""
         metric, systems = estimates_of(inputs, self.metric)
         ends = {label: each.interval and [each.interval.low, each.interval.high] for label, each in systems.items()}
         return {"metric": metric, "means": {label: each.mean for label, each in systems.items()}, "intervals": ends}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [[label, f"{mean:.4f}"] for label, mean in results["means"].items()]
-        return Table(("system", results["metric"]), rows)
+        return hn.Table(("system", results["metric"]), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Means over queries with their 95 % intervals, in the order given; the bars start at zero."""
         means = results["means"]
         ends = {label: results["intervals"].get(label) or (mean, mean) for label, mean in means.items()}
         errors = [[abs(means[label] - each[side]) for label, each in ends.items()] for side in (0, 1)]
-        with figures.figure(paths, 1, width=figures.bar_width(len(means))) as (axes,):
-            style = {"color": figures.COLOURS[0], "width": 0.65, "capsize": 3}
+        with hn.figures.figure(paths, 1, width=hn.figures.bar_width(len(means))) as (axes,):
+            style = {"color": hn.figures.COLOURS[0], "width": 0.65, "capsize": 3}
             drawn = axes.bar(list(means), list(means.values()), yerr=errors, **style)
             axes.bar_label(drawn, [f"{mean:.3f}" for mean in means.values()], label_type="center", color="white")
             axes.tick_params("x", rotation=20)
-            figures.plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
+            hn.figures.plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
 
 
-class Matrix(Analysis):
+class Matrix(hn.Analysis):
     """Show an evaluation's systems as a table of two axes; cells may be missing.
 
     Example: hardneg analyze matrix runs/adore-pq/metrics.json --cell "24:flat=24 → flat" --cell "flat:flat=flat → flat"
@@ -91,16 +78,18 @@ class Matrix(Analysis):
     paper = "STAR/ADORE, Table 3"
 
     evaluation: Evaluation = Field(description="The metrics.json of a recipe.")
-    rows: Annotated[dict[Name, dict[Name, Name]], Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
+    rows: Annotated[dict[hn.Name, dict[hn.Name, hn.Name]], hn.Option("cell", metavar="ROW:COLUMN=SYSTEM")] = Field(
         min_length=1, description="The system whose metric stands in a cell."
     )
-    metric: Name | None = Field(None, description=_FIRST)
-    axes: Annotated[tuple[str, str], Option("axis")] = Field(
+    metric: hn.Name | None = Field(None, description=_FIRST)
+    axes: Annotated[tuple[str, str], hn.Option("axis")] = Field(
         ("", ""), description="The name of the rows, then that of the columns."
     )
-    figure: Annotated[Literal["heatmap", "lines"], Option("form")] = Field("heatmap", description="The figure's form.")
+    figure: Annotated[Literal["heatmap", "lines"], hn.Option("form")] = Field(
+        "heatmap", description="The figure's form."
+    )
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """The means of the systems; raises UsageError: one that has none.
 
         `rows` and `columns` in order of appearance; `values`: a list a row, a mean a column, None where there is no
@@ -113,8 +102,8 @@ class Matrix(Analysis):
         for row, named in self.rows.items():
             for column, label in named.items():
                 if label not in systems:
-                    lacks = f"no system {label!r} was evaluated{wording.suggestion(label, systems)}"
-                    raise UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
+                    lacks = f"no system {label!r} was evaluated{hn.wording.suggestion(label, systems)}"
+                    raise hn.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
         rows = [
             [systems[named[column]].mean if column in named else None for column in columns]
             for named in self.rows.values()
@@ -122,12 +111,12 @@ class Matrix(Analysis):
         facts = {"rows": list(self.rows), "columns": columns, "values": rows}
         return {"metric": metric, **facts, "axes": list(self.axes)}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [row, *("–" if value is None else f"{value:.4f}" for value in values)]
             for row, values in zip(results["rows"], results["values"], strict=True)
         ]
-        return Table((results["metric"], *results["columns"]), rows)
+        return hn.Table((results["metric"], *results["columns"]), rows)
 
     def explain(self, results: Any) -> str:
         down, across = results["axes"]
@@ -139,17 +128,17 @@ class Matrix(Analysis):
         down, across = results["axes"]
         title = f"{metric}: {down} by {across}" if down and across else metric
         height = max(3.2, 1.2 + 0.4 * len(rows)) if self.figure == "heatmap" else 3.2
-        with figures.figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
+        with hn.figures.figure(paths, 1, height, max(4.6, 1.6 + 0.8 * len(columns))) as (axes,):
             if self.figure == "lines":
                 series = {
                     row: [(float(at), value) for at, value in enumerate(values) if value is not None]
                     for row, values in zip(rows, results["values"], strict=True)
                 }
-                figures.lines(axes, series)
-                figures.plain_axes(axes, title, across, metric)
+                hn.figures.lines(axes, series)
+                hn.figures.plain_axes(axes, title, across, metric)
             else:
                 _heatmap(axes, rows, results["values"])
-                figures.plain_axes(axes, title, across, down)
+                hn.figures.plain_axes(axes, title, across, down)
                 axes.grid(visible=False)
             axes.set_xticks(range(len(columns)), columns, fontsize=8)
 
@@ -167,7 +156,7 @@ def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | N
     axes.set_yticks(range(len(rows)), rows, fontsize=8)
 
 
-class AcrossCollections(Analysis):
+class AcrossCollections(hn.Analysis):
     """Compare systems on several collections: a column for each collection, and the mean of all.
 
     Example: hardneg analyze across-collections nq/metrics.json scifact/metrics.json --baseline BM25
@@ -183,12 +172,14 @@ class AcrossCollections(Analysis):
     drawn = slice(-2, -1)
 
     evaluations: Annotated[
-        dict[Name, Name], Reference(("metrics",)), Option(metavar="METRICS.JSON...", argument=True)
+        dict[hn.Name, hn.Name], hn.Reference(("metrics",)), hn.Option(metavar="METRICS.JSON...", argument=True)
     ] = Field(min_length=2, description="Evaluations of the same systems, each on one collection.")
-    metric: MetricName | None = Field(None, description=_FIRST)
-    baseline: Name | None = Field(None, description="The system that others are tested against; the first by default.")
+    metric: hn.MetricName | None = Field(None, description=_FIRST)
+    baseline: hn.Name | None = Field(
+        None, description="The system that others are tested against; the first by default."
+    )
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """By system the means by collection, their mean, its deviation over seeds; then the tests of it.
 
         Raises:
@@ -203,11 +194,13 @@ class AcrossCollections(Analysis):
         ]
         place = inputs.location("evaluations")
         if not everywhere:
-            raise UsageError(f"{place}: no system has {metric} on all collections")
+            raise hn.UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
-            known = f"{wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
-            raise UsageError(f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}")
+            known = f"{hn.wording.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
+            raise hn.UsageError(
+                f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
+            )
         tables: dict[str, list[NDArray[np.float64]]] = {name: [] for name in everywhere}  # [seeds, queries] of each
         for system, rows in tables.items():
             for measured in evaluations.values():
@@ -217,7 +210,7 @@ class AcrossCollections(Analysis):
                 rows.append(np.array(scores, np.float64))
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
                 reason = f"{system!r} has other seeds on one collection than on another"
-                raise UsageError(f"{place}: {reason}: evaluate the same trainings on each")
+                raise hn.UsageError(f"{place}: {reason}: evaluate the same trainings on each")
         systems = {}
         for system, rows in tables.items():
             means = {label: float(row.mean()) for label, row in zip(evaluations, rows, strict=True)}
@@ -237,49 +230,49 @@ class AcrossCollections(Analysis):
         more = f" Left out, as not every collection has their {results['metric']}: {left_out}." if left_out else ""
         return self.explained + more
 
-    def tables(self, results: Any) -> Sequence[Table]:
+    def tables(self, results: Any) -> Sequence[hn.Table]:
         """The means, and the tests where there is more than one system."""
         rows = [
             [
                 f"{test['system']} − {results['baseline']}",
-                numbers.signed(test["difference"]),
+                hn.numbers.signed(test["difference"]),
                 "[{:+.3f}, {:+.3f}]".format(*test["interval"]).replace("-", "−") if test["interval"] else "–",
-                *(numbers.p_value(test[name]) for name in ("p", "holm", "seed_p")),
+                *(hn.numbers.p_value(test[name]) for name in ("p", "holm", "seed_p")),
             ]
             for test in results["tests"]
         ]
         head = ["mean of collections", "difference", "95 % interval", "t-test p", "Holm", "p by seeds alone"]
-        return [self.table(results), *([Table(head, rows)] if rows else [])]
+        return [self.table(results), *([hn.Table(head, rows)] if rows else [])]
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [
                 system,
-                *(numbers.number(each["means"][name]) for name in self.evaluations),
-                numbers.number(each["mean"]),
-                "–" if each["deviation"] is None else numbers.number(each["deviation"]),
+                *(hn.numbers.number(each["means"][name]) for name in self.evaluations),
+                hn.numbers.number(each["mean"]),
+                "–" if each["deviation"] is None else hn.numbers.number(each["deviation"]),
             ]
             for system, each in results["systems"].items()
         ]
-        return Table([results["metric"], *self.evaluations, "mean", "deviation over seeds"], rows)
+        return hn.Table([results["metric"], *self.evaluations, "mean", "deviation over seeds"], rows)
 
 
 def _tests(
-    evaluations: Sequence[Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
+    evaluations: Sequence[hn.Measured], tables: Mapping[str, Sequence[NDArray[np.float64]]], baseline: str, metric: str
 ) -> list[dict[str, Any]]:
     """Each system against the baseline, Holm over all; tables: scores [seeds, queries] of each collection."""
-    from hardneg.plugin import significance, spread_over_collections
-
     queries = [(sorted(each.results[baseline][metric]), each.query_groups) for each in evaluations]
     tested = [test for measured in evaluations for test in measured.over_seeds if test.shared]
     results: list[dict[str, Any]] = []
     for system in (name for name in tables if name != baseline):
         shared = any({test.system, test.baseline} == {system, baseline} for test in tested)
         pairs = zip(tables[system], tables[baseline], strict=True)
-        spread = spread_over_collections([[one - other] if shared else [one, other] for one, other in pairs], queries)
+        spread = hn.spread_over_collections(
+            [[one - other] if shared else [one, other] for one, other in pairs], queries
+        )
         interval = [spread.interval.low, spread.interval.high] if spread.interval else None
         facts = {"system": system, "difference": spread.mean, "interval": interval}
         results.append({**facts, "p": spread.p, "seed_p": spread.seed_p})
-    for test, p in zip(results, significance.holm([test["p"] for test in results]), strict=True):
+    for test, p in zip(results, hn.significance.holm([test["p"] for test in results]), strict=True):
         test["holm"] = p
     return results

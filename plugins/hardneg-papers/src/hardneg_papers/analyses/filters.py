@@ -12,21 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from hardneg.plugin import (
-    FILTER_RULES,
-    Analysis,
-    AnalysisInputs,
-    ArtifactError,
-    Candidates,
-    Name,
-    Option,
-    Reference,
-    Table,
-    UsageError,
-    figures,
-    negatives_files,
-    wording,
-)
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import percent, shortened
 
 _SCORE = "score"
@@ -34,7 +20,7 @@ _NEVER = ("positive", "duplicate", "repeated")
 _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-class Denoising(Analysis):
+class Denoising(hn.Analysis):
     """Show what a filter of negatives dropped: the share at each rank, and the documents it was most sure of.
 
     Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
@@ -50,19 +36,19 @@ class Denoising(Analysis):
     paper = "RocketQA, Figure 5 and Table 4"
     asks = ("queries?", "corpus?")
 
-    negatives: Annotated[dict[Name, Name], Reference(("negatives",)), Option(metavar="DROPPED...", argument=True)] = (
-        Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
-    )
-    examples: Annotated[int, Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
+    negatives: Annotated[
+        dict[hn.Name, hn.Name], hn.Reference(("negatives",)), hn.Option(metavar="DROPPED...", argument=True)
+    ] = Field(min_length=1, description="dropped.arrow files, each beside its negatives.arrow.")
+    examples: Annotated[int, hn.Option("limit")] = Field(5, ge=0, description="How many queries to print of each.")
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Shares by rank of each filter, and examples with texts, cut at 300 characters."""
         files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
         results = {label: shares(dropped) for label, (dropped, _) in files.items()}
         shown: list[dict[str, Any]] = []
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
-                raise UsageError(
+                raise hn.UsageError(
                     f"{negatives}: not there, and examples need it; give {{examples}} 0 for the shares alone",
                     "examples",
                 )
@@ -75,23 +61,24 @@ class Denoising(Analysis):
             shown += [{"filter": label, "text": queries.get(case["query_id"], ""), **case} for case in cases]
         return {"filters": results, "examples": shown}
 
-    def tables(self, results: Any) -> Sequence[Table]:
+    def tables(self, results: Any) -> Sequence[hn.Table]:
         """The shares; and, where there are examples, a row a query: its positive, what was dropped, what was kept."""
-        rows = [
-            [
-                case["filter"],
-                f"{case['query_id']} {case['text']}".strip(),
-                _document(case["positive"]),
-                f"{case['dropped']['score']:.4g}",
-                _document(case["dropped"]),
-                _document(case["kept"]),
-            ]
-            for case in results["examples"]
-        ]
-        columns = ("filter", "query", "known positive", "score", "dropped", "first negative")
-        return [self.table(results), *([Table(columns, rows, 3)] if rows else [])]
 
-    def table(self, results: Any) -> Table:
+        def words(shown: Mapping[str, Any] | None) -> str:
+            if shown is None:
+                return "–"
+            rank = f"rank {shown['rank']} " if shown.get("rank") else ""
+            return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
+
+        rows = []
+        for case in results["examples"]:
+            asked, score = f"{case['query_id']} {case['text']}".strip(), f"{case['dropped']['score']:.4g}"
+            row = [case["filter"], asked, words(case["positive"]), score]
+            rows.append([*row, words(case["dropped"]), words(case["kept"])])
+        columns = ("filter", "query", "known positive", "score", "dropped", "first negative")
+        return [self.table(results), *([hn.Table(columns, rows, 3)] if rows else [])]
+
+    def table(self, results: Any) -> hn.Table:
         """One row a filter and band of ranks, and one for all ranks: the share dropped by score, counts by reason."""
         reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
         rows = []
@@ -108,25 +95,18 @@ class Denoising(Analysis):
                 share = percent(dropped[_SCORE] / asked if asked > 0 else None)
                 at = str(first) if first == last else f"{first}–{last}"
                 rows.append([label, at, share, f"{candidates:,}", *(f"{dropped[reason]:,}" for reason in reasons)])
-        return Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
+        return hn.Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """By rank, the share that is dropped by score, one line a filter."""
-        series: dict[str, figures.Points] = {
+        series: dict[str, hn.figures.Points] = {
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
             for label, each in results["filters"].items()
         }
-        with figures.figure(paths, 1, width=5.4) as (axes,):
-            figures.lines(axes, series)
-            figures.plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
+        with hn.figures.figure(paths, 1, width=5.4) as (axes,):
+            hn.figures.lines(axes, series)
+            hn.figures.plain_axes(axes, "candidates dropped by their score", "rank", "share (%)")
             axes.set_ylim(bottom=0)
-
-
-def _document(shown: Mapping[str, Any] | None) -> str:
-    if shown is None:
-        return "–"
-    rank = f"rank {shown['rank']} " if shown.get("rank") else ""
-    return f"{rank}{shown['doc_id']} {shortened(shown['text'])}".strip()
 
 
 def shares(dropped: Path) -> dict[str, Any]:
@@ -146,7 +126,7 @@ def shares(dropped: Path) -> dict[str, Any]:
         summed[: len(more)] += more
         return summed
 
-    for batch in negatives_files.drop_batches(dropped):
+    for batch in hn.negatives_files.drop_batches(dropped):
         queries += batch.num_rows
         looked_at = added(looked_at, np.bincount(batch.column("candidates").to_numpy()))
         reasons = batch.column("reasons").flatten().dictionary_encode()
@@ -182,11 +162,11 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
 
     Source: RocketQA (Qu et al., NAACL 2021), table 4.
     """
-    mined, start = negatives_files.read_negatives(negatives), 0
+    mined, start = hn.negatives_files.read_negatives(negatives), 0
     best: list[tuple[float, int, dict[str, Any]]] = []
-    batches = negatives_files.drop_batches(dropped)
+    batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
+        raise hn.ArtifactError(f"{dropped}: is not of the queries of {negatives}; give two files of one mining")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -235,23 +215,23 @@ _QUERIES = 4096
 
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
-        if name not in FILTER_RULES:
-            there = f"{wording.suggestion(name, FILTER_RULES)}; there are {', '.join(FILTER_RULES)}"
+        if name not in hn.FILTER_RULES:
+            there = f"{hn.wording.suggestion(name, hn.FILTER_RULES)}; there are {', '.join(hn.FILTER_RULES)}"
             raise ValueError(f"no filter {name!r}{there}")
     return thresholds
 
 
 FilterThresholds = Annotated[
-    dict[Name, Annotated[tuple[float, ...], Field(min_length=1)]],
+    dict[hn.Name, Annotated[tuple[float, ...], Field(min_length=1)]],
     AfterValidator(_known_filters),
-    Option("threshold", metavar="FILTER=VALUE"),
+    hn.Option("threshold", metavar="FILTER=VALUE"),
 ]
 
-Planted = tuple[Candidates, Collection[str]]
+Planted = tuple[hn.Candidates, Collection[str]]
 """A query, whose first list is filtered, and the documents that are hidden positives of it."""
 
 
-class FalseNegativeRecall(Analysis):
+class FalseNegativeRecall(hn.Analysis):
     """Measure filters of negatives by positives hidden from them: how many each removes, and what else.
 
     Of plain files the copies of documents are not known. Queries without known positives are left out.
@@ -264,28 +244,24 @@ class FalseNegativeRecall(Analysis):
     asks = ("qrels", "withheld")
     drawn, across = slice(2, 4), 4
 
-    run: Annotated[Name, Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
-    scores: Annotated[dict[Name, Name], Reference(("run",)), Option("filter-by")] = Field(
+    run: Annotated[hn.Name, hn.Reference(("run",))] = Field(description="The TREC run whose documents are filtered.")
+    scores: Annotated[dict[hn.Name, hn.Name], hn.Reference(("run",)), hn.Option("filter-by")] = Field(
         default_factory=dict, description="A TREC run whose scores decide; default: those of the runs."
     )
     thresholds: FilterThresholds = Field(THRESHOLDS, description="To try; default: a grid of them.")
     depth: int = Field(50, gt=0, description="How far down the lists are filtered.")
-    split: Annotated[Name, Option("-")] = "train"
+    split: Annotated[hn.Name, hn.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Hidden positives of queries that keep others, by what stage `dataset` told of them."""
         withheld = collection.get("withheld", {})
-        hidden = withheld.get("hidden", {self.split: 1})  # collections may be stored that were not asked for it
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
-        elif not hidden:
-            message = "no positive is hidden of a query that keeps another: raise dataset.withheld.positives"
-            yield f"{self.name}: {message}, or leave {self.name} out where queries have one each"
-        elif self.split not in hidden:
-            message = f"no positives of split {self.split} are hidden; there are some of {', '.join(hidden)}"
-            yield f"{self.name}.split: {message}"
+        elif self.split not in (hidden := withheld.get("hidden", {self.split: 1})):  # earlier stores do not tell it
+            there = ", ".join(hidden) or "none; raise dataset.withheld.positives"
+            yield f"{self.name}.split: no positives of split {self.split} are hidden; there are some of {there}"
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Recall, precision and what is kept, by filter and threshold."""
         paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
         labels = list(self.scores) or [""]
@@ -294,7 +270,7 @@ class FalseNegativeRecall(Analysis):
             results["scores"] = {inputs.label("run"): results["scores"][""]}
         return {"split": self.split, **results}
 
-    def _queries(self, inputs: AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
+    def _queries(self, inputs: hn.AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
         """The queries that have known positives, with their lists; a copy of a hidden positive is hidden too."""
         query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
         streams = [inputs.lists(path, query_ids) for path in paths.values()]
@@ -302,10 +278,10 @@ class FalseNegativeRecall(Analysis):
             if query_id in known:
                 hits = dict(zip(paths, lists, strict=True))
                 duplicates = frozenset(inputs.copies(known[query_id])).difference(known[query_id])
-                candidates = Candidates(query_id, known[query_id], hits, (), duplicates)
+                candidates = hn.Candidates(query_id, known[query_id], hits, (), duplicates)
                 yield candidates, frozenset(inputs.copies(hidden.get(query_id, ())))
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [f"{name} by {label}", f"{point['threshold']:g}"]
             + [percent(point[share]) for share in ("recall", "precision", "kept")]
@@ -314,7 +290,7 @@ class FalseNegativeRecall(Analysis):
             for name, points in each["filters"].items()
             for point in points
         ]
-        return Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
+        return hn.Table(("filter", "threshold", "hidden removed", "precision", "true negatives kept", "removed"), rows)
 
     def explain(self, results: Any) -> str:
         hidden, candidates, lost = (
@@ -360,7 +336,7 @@ def false_negative_recall(
         for label in labels:
             scores, positive, is_hidden = _candidates(planted, label, depth, counts[label])
             for row, (name, threshold) in enumerate(grid):
-                dropped = ~FILTER_RULES[name](threshold)(scores, positive)
+                dropped = ~hn.FILTER_RULES[name](threshold)(scores, positive)
                 removed[label][row] += np.bincount(is_hidden[dropped], minlength=2)
     results: dict[str, dict[str, Any]] = {}
     for label in labels:

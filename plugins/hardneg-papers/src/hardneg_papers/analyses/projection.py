@@ -9,21 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
-from hardneg.plugin import (
-    Analysis,
-    AnalysisInputs,
-    MissingDependency,
-    Name,
-    Option,
-    Reference,
-    Runs,
-    System,
-    Table,
-    UsageError,
-    evaluate,
-    figures,
-    negatives_files,
-)
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import Encoders, Indexes, Metric, check_model_labels, shortened
 
 _ROUNDING = 1e-9
@@ -33,7 +19,7 @@ _SIGNS = ("x", "s", "^", "D", "v", "o")
 Vectors = NDArray[np.floating]
 
 
-class Projection(Analysis):
+class Projection(hn.Analysis):
     """Project queries and the documents around them to two dimensions, before and after training.
 
     Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
@@ -54,18 +40,20 @@ class Projection(Analysis):
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
     extra = "analysis"
 
-    query: Annotated[tuple[Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = (
+    query: Annotated[tuple[hn.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = (
         Field((), description="The id of a query to show; by default the first one that has relevant documents.")
     )
     indexes: Indexes = Field(
         min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
     )
     models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
-    negatives: Annotated[int, Option("count")] = Field(
+    negatives: Annotated[int, hn.Option("count")] = Field(
         100, gt=0, description="How many documents of each group, the first ones."
     )
-    runs: Runs = Field(default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group.")
-    mined: Annotated[dict[Name, Name], Reference(("negatives",)), Option("mined")] = Field(
+    runs: hn.Runs = Field(
+        default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group."
+    )
+    mined: Annotated[dict[hn.Name, hn.Name], hn.Reference(("negatives",)), hn.Option("mined")] = Field(
         default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group."
     )
     wins: int = Field(
@@ -95,12 +83,12 @@ class Projection(Analysis):
             message = (
                 "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
             )
-            raise UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
+            raise hn.UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
         named = {"indexes": dict(zip(sides, [*indexes, indexes[0]], strict=False))}
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
-    def measure(self, inputs: AnalysisInputs) -> list[dict[str, Any]]:
+    def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Of each query its text, whether it was won or lost, and by index it and its documents as [x, y], beside ids.
 
         Raises:
@@ -119,66 +107,70 @@ class Projection(Analysis):
             results.append({**named, "points": _panels(systems, vectors, documents, inputs.seed)})
         return results
 
-    def _won_and_lost(self, inputs: AnalysisInputs) -> dict[str, str]:
+    def _won_and_lost(self, inputs: hn.AnalysisInputs) -> dict[str, str]:
         """The queries that the first run wins by most, then those that it loses by most, each with what is told of it.
 
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
         runs = [inputs.run(f"runs.{label}") for label in list(self.runs)[:2]]
-        scored = [evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
+        scored = [hn.evaluate(run, inputs.qrels(), [self.metric], inputs.relevance_level) for run in runs]
         ours, theirs = (next(iter(each.values())) for each in scored)
         by = {query_id: value - theirs[query_id] for query_id, value in ours.items()}
         order = sorted(by, key=lambda query_id: (-by[query_id], query_id))
         won = [query_id for query_id in order if by[query_id] > _ROUNDING][: self.wins]
         lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
-            raise UsageError(f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`")
+            raise hn.UsageError(
+                f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`"
+            )
         return {
             each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
             for each in [*won, *lost]
         }
 
-    def _first(self, inputs: AnalysisInputs) -> list[str]:
+    def _first(self, inputs: hn.AnalysisInputs) -> list[str]:
         """The first query that has relevant documents and, where there are other groups, some of the first."""
         known, lists = inputs.positives(), list(inputs.queries(inputs.split))
         if self.mined:
-            file = negatives_files.read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
+            file = hn.negatives_files.read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
             listed = {query_id for query_id, count in zip(file.query_ids, file.counts, strict=True) if count}
             lists = [query_id for query_id in lists if query_id in listed]
         elif self.runs:
             lists = [query_id for query_id, _ in inputs.stream(f"runs.{next(iter(self.runs))}")]
         return [query_id for query_id in lists if known.get(query_id)][:1]
 
-    def _texts(self, inputs: AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
+    def _texts(self, inputs: hn.AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
         queries, known = inputs.queries(inputs.split), inputs.positives()
         lacks = {True: "has no positive", False: "is not among the queries"}
         wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
             problems = problems or ["none of the queries has a positive, and documents of the first group"]
-            raise UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
+            raise hn.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
-    def _groups(self, inputs: AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
+    def _groups(self, inputs: hn.AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
         """The first documents of each run and of each file of negatives, by its label and query."""
         results = {}
         for label in self.runs:
             run = inputs.stream(f"runs.{label}")
             results[label] = {name: list(each.doc_ids[: self.negatives]) for name, each in run if name in wanted}
         for label in self.mined:
-            file = negatives_files.read_negatives(inputs.negatives(f"mined.{label}"))
+            file = hn.negatives_files.read_negatives(inputs.negatives(f"mined.{label}"))
             rows = [(name, row) for row, name in enumerate(file.query_ids) if name in wanted]
             results[label] = {name: list(file[row].negatives[: self.negatives]) for name, row in rows}
         return results
 
-    def _documents(self, inputs: AnalysisInputs, first: System, query: Vectors, query_id: str) -> dict[str, list[str]]:
+    def _documents(
+        self, inputs: hn.AnalysisInputs, first: hn.System, query: Vectors, query_id: str
+    ) -> dict[str, list[str]]:
         """The relevant documents that the first index holds and, where there is no other group, its best others."""
         positives = inputs.positives()[query_id]
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
         if not len(own):
             message = f"the first index holds none of the positives of {query_id!r}; name another"
-            raise UsageError(f"{inputs.location('query')}: {message}")
+            raise hn.UsageError(f"{inputs.location('query')}: {message}")
         relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
         if self.runs or self.mined:
             return relevant
@@ -186,7 +178,7 @@ class Projection(Analysis):
         others = ranked[(ranked >= 0) & ~np.isin(ranked, known)][: self.negatives]
         return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         """One row a panel: where the query is, and what is around it."""
         groups = list(results[0]["documents"])
         rows = []
@@ -198,7 +190,7 @@ class Projection(Analysis):
                 ]
                 place = [f"{x:.2f}" for x in points["query"]]
                 rows.append([f"{each['query_id']} {shortened(each['text'])}", panel, *place, *around])
-        return Table(("query", "panel", "query x", "query y", *groups), rows, 2)
+        return hn.Table(("query", "panel", "query x", "query y", *groups), rows, 2)
 
     def explain(self, results: Any) -> str:
         notes = "; ".join(f"{each['query_id']} ({each['note']})" for each in results if each["note"])
@@ -211,13 +203,13 @@ class Projection(Analysis):
         """
         panels = [(each, label) for each in results for label in each["points"]]
         several, first = len(results) > 1, dict[str, Any]()
-        with figures.figure(paths, len(panels), height=4.2) as drawn:
+        with hn.figures.figure(paths, len(panels), height=4.2) as drawn:
             for axes, (each, label) in zip(drawn, panels, strict=True):
                 _scatter(axes, each["points"][label])
                 words = [shorten(each["text"], 46, placeholder=" …"), each["note"]]
                 words = words if len(each["points"]) == 1 else [*words, label] if several else [label]
                 title = "\n".join(filter(None, words))
-                figures.plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
+                hn.figures.plain_axes(axes, title, "t-SNE, first coordinate", "t-SNE, second coordinate")
                 if (own := first.setdefault(each["query_id"], axes)) is not axes:
                     axes.sharex(own)
                     axes.sharey(own)
@@ -242,13 +234,15 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 6; ANCE (Xiong et al., ICLR 2021), figure 1.
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
-        raise UsageError(f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension")
+        raise hn.UsageError(
+            f"indexes have vectors of {' and '.join(map(str, sizes))} numbers: give such of one dimension"
+        )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
         message = f'the projection needs scikit-learn ({error}); pip install "hardneg[analysis]"'
-        raise MissingDependency(message) from error
+        raise hn.MissingDependency(message) from error
     if len(vectors) < 4:
         points = np.ascontiguousarray(np.pad(vectors, [(0, 0), (0, 2)])[:, :2])
     else:
@@ -259,7 +253,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 
 
 def _panels(
-    systems: Mapping[str, System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
+    systems: Mapping[str, hn.System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
 ) -> dict[str, dict[str, Any]]:
     """By system the points of the query and of each group of documents, and the mean score of each group."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
@@ -269,7 +263,7 @@ def _panels(
         rows = system.rows(doc_ids)
         if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
             few = f"lacks {len(lacking)} of the documents, such as {lacking[0]}"
-            raise UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
+            raise hn.UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
         around.append(system.searcher.vectors(rows))
     planes = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     panels = {}
@@ -285,11 +279,11 @@ def _panels(
 
 def _scatter(axes: Any, points: Mapping[str, Any]) -> None:
     groups = {group: np.array(own).reshape(-1, 2).T for group, own in points["documents"].items()}
-    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=figures.COLOURS[0], label=_RELEVANT)
-    colours = ("#8a8f94", *figures.COLOURS[2:])
+    axes.scatter(*groups.pop(_RELEVANT), marker="o", s=70, color=hn.figures.COLOURS[0], label=_RELEVANT)
+    colours = ("#8a8f94", *hn.figures.COLOURS[2:])
     for position, (group, own) in enumerate(groups.items()):
         colour, sign = colours[position % len(colours)], _SIGNS[position % len(_SIGNS)]
         fill = {"color": colour} if sign == "x" else {"facecolors": "none", "edgecolors": colour}
         axes.scatter(*own, marker=sign, s=24, label=group, linewidths=0.9, **fill)
-    query = {"color": figures.COLOURS[1], "edgecolors": "black", "label": "query", "zorder": 3}
+    query = {"color": hn.figures.COLOURS[1], "edgecolors": "black", "label": "query", "zorder": 3}
     axes.scatter(*points["query"], marker="*", s=150, **query)

@@ -1,38 +1,23 @@
-"""Runs: negatives met in testing through training, what nobody judged, reranking fewer candidates."""
+"""Runs: negatives met in testing, what nobody judged, fewer candidates, and how scores fall with the rank."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from hardneg.plugin import (
-    MEASURED,
-    Analysis,
-    AnalysisInputs,
-    DataError,
-    MetricName,
-    Name,
-    Option,
-    RankedList,
-    Reference,
-    Table,
-    UsageError,
-    evaluate,
-    means,
-    negatives_files,
-    overlap,
-    wording,
-)
+import hardneg.plugin as hn
 from hardneg_papers.analyses.shared import MeasuredRuns, Metric, percent
 
 Lists = Mapping[str, Sequence[str]]
 """Document ids by query, best first."""
 
-_BySteps = Annotated[dict[NonNegativeInt, Name], Field(min_length=1)]
+_BySteps = Annotated[dict[NonNegativeInt, hn.Name], Field(min_length=1)]
 
 
-class OverlapCurve(Analysis):
+class OverlapCurve(hn.Analysis):
     """Show how many of its training negatives the model meets in its own run, at several steps of training.
 
     Negatives count from their step on until the next of the same label; give fixed ones once, for step 0.
@@ -47,10 +32,10 @@ class OverlapCurve(Analysis):
     drawn, across = slice(3, 4), 1
 
     negatives: Annotated[
-        dict[Name, _BySteps], Reference(("negatives",)), Option("negatives", metavar="[LABEL:]STEP=PATH")
+        dict[hn.Name, _BySteps], hn.Reference(("negatives",)), hn.Option("negatives", metavar="[LABEL:]STEP=PATH")
     ] = Field(min_length=1, description="A negatives.arrow that is trained on from STEP on.")
-    met: Annotated[dict[Name, _BySteps], Reference(("run",)), Option("run", metavar="[LABEL:]STEP=PATH")] = Field(
-        min_length=1, description="A run over the same queries by the model as it is at STEP."
+    met: Annotated[dict[hn.Name, _BySteps], hn.Reference(("run",)), hn.Option("run", metavar="[LABEL:]STEP=PATH")] = (
+        Field(min_length=1, description="A run over the same queries by the model as it is at STEP.")
     )
     depth: int = Field(100, gt=0, description="How far down the lists are looked at.")
 
@@ -63,7 +48,7 @@ class OverlapCurve(Analysis):
             raise ValueError(f"{', '.join(early)}: a run is before the first negatives; give those for step 0")
         return self
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """By training the overlap at each step, and the step since which those negatives were trained on."""
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
@@ -72,12 +57,12 @@ class OverlapCurve(Analysis):
             for step in sorted(runs):
                 since = max(first for first in paths if first <= step)
                 met = ((query_id, each.doc_ids) for query_id, each in inputs.stream(f"met.{label}.{step}"))
-                file = negatives_files.read_negatives(paths[since])
-                shared = overlap.negatives_overlap(file, met, relevant, self.depth)
+                file = hn.negatives_files.read_negatives(paths[since])
+                shared = hn.overlap.negatives_overlap(file, met, relevant, self.depth)
                 curves.setdefault(label, []).append({"step": step, "since": since, **shared.to_json()})
         return {"depth": self.depth, "trainings": curves}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         rows = [
             [
                 label,
@@ -91,7 +76,7 @@ class OverlapCurve(Analysis):
             for row in curve
         ]
         columns = ("training", "step", "negatives since", f"overlap at {results['depth']}", "queries", "left out")
-        return Table(columns, rows)
+        return hn.Table(columns, rows)
 
     def explain(self, results: Any) -> str:
         return (
@@ -100,7 +85,7 @@ class OverlapCurve(Analysis):
         )
 
 
-class Unjudged(Analysis):
+class Unjudged(hn.Analysis):
     """Show how many of the top documents of runs are unjudged, beside metrics and the overlap with one of the runs.
 
     Example: hardneg analyze unjudged --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz --baseline bm25.trec.gz
@@ -112,11 +97,11 @@ class Unjudged(Analysis):
     asks = ("qrels", "relevance_level")
 
     runs: MeasuredRuns = Field(min_length=1)
-    against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
+    against: Annotated[hn.Name | None, hn.Option("baseline", one_of="runs")] = Field(
         None, description="One of the runs, to overlap with."
     )
     metrics: Annotated[
-        tuple[MetricName, ...], Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
+        tuple[hn.MetricName, ...], hn.Option("metrics", same=("metric",), metavar="NAME[,NAME]"), Field(min_length=1)
     ] = Field(("ndcg@10",), description="Metrics to show beside.")
     depth: int = Field(10, gt=0, description="How far down unjudged documents are counted.")
     overlap_depth: int = Field(100, gt=0, description="How far down the overlap is counted.")
@@ -124,11 +109,11 @@ class Unjudged(Analysis):
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
         if self.against is not None and self.against not in self.runs:
-            named = f"no run is labelled {self.against}{wording.suggestion(self.against, self.runs)}"
+            named = f"no run is labelled {self.against}{hn.wording.suggestion(self.against, self.runs)}"
             raise ValueError(f"against: {named}; runs has {', '.join(self.runs)}")
         return self
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Metrics, share without a judgement, and overlap of each run.
 
         `judged_zero`: how many judgements say `not relevant`. Where that is 0, what is judged is what is relevant, and
@@ -143,9 +128,9 @@ class Unjudged(Analysis):
         for label, run in runs.items():
             rates = unjudged_rates(lists[label], qrels, self.depth)
             other = lists[self.against] if self.against else None
-            shared = None if other is None else overlap.run_overlap(lists[label], other, self.overlap_depth)
+            shared = None if other is None else hn.overlap.run_overlap(lists[label], other, self.overlap_depth)
             results[label] = {
-                "metrics": means(evaluate(run, qrels, self.metrics, inputs.relevance_level)),
+                "metrics": hn.means(hn.evaluate(run, qrels, self.metrics, inputs.relevance_level)),
                 "unjudged": sum(rates.values()) / len(rates) if rates else None,
                 "overlap": shared.mean if shared else None,
                 "queries": len(rates),
@@ -156,7 +141,7 @@ class Unjudged(Analysis):
         depths = {"depth": self.depth, "against": self.against, "overlap_depth": self.overlap_depth}
         return {**depths, "judged_zero": zeros, "runs": results}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         """One row a run: metrics, share without a judgement, overlap, queries."""
         metrics = list(next(iter(results["runs"].values()))["metrics"])
         shared = [f"overlap with {results['against']} at {results['overlap_depth']}"] if results["against"] else []
@@ -167,7 +152,7 @@ class Unjudged(Analysis):
             ]
             for label, row in results["runs"].items()
         ]
-        return Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
+        return hn.Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
 
     def explain(self, results: Any) -> str:
         """What a share says depends on whether anything is judged not relevant."""
@@ -192,10 +177,10 @@ def unjudged_rates(lists: Lists, qrels: Mapping[str, Mapping[str, int]], depth: 
     }
 
 
-Run = Mapping[str, RankedList]
+Run = Mapping[str, hn.RankedList]
 
 
-class CandidateCounts(Analysis):
+class CandidateCounts(hn.Analysis):
     """Show the quality of reranking fewer candidates, and their recall, from runs that were reranked once.
 
     Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
@@ -208,10 +193,10 @@ class CandidateCounts(Analysis):
     drawn, across = slice(1, None), 0
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
-    reranked: Annotated[dict[Name, Name], MEASURED] = Field(
+    reranked: Annotated[dict[hn.Name, hn.Name], hn.MEASURED] = Field(
         min_length=1, description="The reranked run, one for each run, in their order."
     )
-    counts: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
+    counts: Annotated[tuple[PositiveInt, ...], hn.Option("depth"), Field(min_length=1)] = Field(
         (16, 32, 64, 128, 256, 512, 1000), description="How many candidates; by default 16 to 1000."
     )
     metric: Metric = Field("ndcg@10", description="What is measured.")
@@ -228,10 +213,10 @@ class CandidateCounts(Analysis):
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
-            raise UsageError(f"analyze candidates: {message}", "reranked", "first")
+            raise hn.UsageError(f"analyze candidates: {message}", "reranked", "first")
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
-    def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """For each pair of runs and each count: `candidates`, `quality`, `recall`, `documents` (their mean number).
 
         A reranker scores each document alone, so that one reranked list holds those of all its prefixes; nothing is
@@ -247,15 +232,17 @@ class CandidateCounts(Analysis):
         for label in self.first:
             first, reranked = inputs.run(f"first.{label}"), inputs.run(f"reranked.{label}")
             _check(label, first, reranked, max(counts))
-            recall = means(evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
+            recall = hn.means(hn.evaluate(first, qrels, [f"recall@{count}" for count in counts], level))
             for count in counts:
-                quality = means(evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[self.metric]
+                quality = hn.means(hn.evaluate(prefix(first, reranked, count), qrels, [self.metric], level))[
+                    self.metric
+                ]
                 documents = float(np.mean([min(count, len(ranked.doc_ids)) for ranked in first.values()] or [0]))
                 row = {"candidates": count, "quality": quality, "recall": recall[f"recall@{count}"]}
                 results.setdefault(label, []).append({**row, "documents": documents})
         return {"metric": self.metric, "counts": counts, "relevance_level": level, "runs": results}
 
-    def table(self, results: Any) -> Table:
+    def table(self, results: Any) -> hn.Table:
         """One row a number of candidates: quality of each pipeline, then the recall of its candidates."""
         runs, metric = results["runs"], results["metric"]
         rows = [
@@ -263,7 +250,7 @@ class CandidateCounts(Analysis):
             for row in zip(*runs.values(), strict=True)
         ]
         columns = [f"{label}: {name}" for name in (metric, "recall") for label in runs]
-        return Table(("candidates", *columns), rows)
+        return hn.Table(("candidates", *columns), rows)
 
     def explain(self, results: Any) -> str:
         return (
@@ -279,7 +266,7 @@ def prefix(first: Run, reranked: Run, count: int) -> Run:
     for query_id, ranked in reranked.items():
         among = set(_ids(first, query_id)[:count])
         kept = [row for row, doc_id in enumerate(ranked.doc_ids) if doc_id in among]
-        cut[query_id] = RankedList([ranked.doc_ids[row] for row in kept], ranked.scores[kept])
+        cut[query_id] = hn.RankedList([ranked.doc_ids[row] for row in kept], ranked.scores[kept])
     return cut
 
 
@@ -291,7 +278,124 @@ def _check(label: str, first: Run, reranked: Run, most: int) -> None:
     for query_id, ranked in first.items():
         asked = ranked.doc_ids[:most]
         if lacking := set(asked).difference(_ids(reranked, query_id)):
-            raise DataError(
+            raise hn.DataError(
                 f"{label}: the reranked run lacks {len(lacking)} of the first {len(asked)} candidates of query "
                 f"{query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
             )
+
+
+_POINTS = 60
+_QUANTILES = {"low": 0.1, "high": 0.9}
+
+
+class ScoreTails(hn.Analysis):
+    """Show how scores fall with the rank, as shares of the distance from the last score of the list to the best.
+
+    Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
+    """
+
+    name, version = "scores", 2
+    title = "the tail of scores"
+    explained = (
+        "A score as its share of the way from the last one of the list, cut at the depth, to the best one; means over "
+        "queries: the first rank that is below one half, and the share at half of the depth."
+    )
+    paper = "ANCE, Figure 3"
+    asks = ("seed",)
+
+    runs: hn.Runs = Field(min_length=1)
+    depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.Option("depth"), Field(min_length=1)] = Field(
+        (10, 100, 1000), description="Where lists are cut; by default 10, 100 and 1000."
+    )
+    single: int = Field(
+        0, ge=0, description="So many single queries, drawn by the seed of those in all runs, beside the means."
+    )
+
+    def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
+        """The tails of each run."""
+        runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
+        pool = sorted(set.intersection(*({*run} for run in runs.values())))
+        single = hn.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
+        results = {label: score_tails(run, depths, single) for label, run in runs.items()}
+        for label, tails in results.items():
+            if not tails:
+                message = f"no query has {depths[0]} documents with different scores; give a lower depth"
+                raise hn.DataError(f"{inputs.location(f'runs.{label}')}: {message}")
+        return results
+
+    def table(self, results: Any) -> hn.Table:
+        rows = []
+        for label, tails in results.items():
+            for tail in tails:
+                halfway = min(
+                    zip(tail["ranks"], tail["mean"], strict=True), key=lambda at: abs(at[0] - tail["depth"] / 2)
+                )
+                scores = [f"{score:.4g}" for score in (tail["score"][0], tail["score"][-1])]
+                cells = [
+                    f"{tail['depth']:,}",
+                    f"{tail['half']:,}",
+                    f"{halfway[1]:.3f}",
+                    *scores,
+                    f"{tail['queries']:,}",
+                ]
+                rows.append([label, *cells])
+        return hn.Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
+
+    def draw(self, results: Any, paths: Sequence[Path]) -> None:
+        """One panel a depth, one line a run, eight queries of ten in its band; single ones are thin."""
+        depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
+        with hn.figures.figure(paths, max(1, len(depths))) as panels:
+            for axes, depth in zip(panels, depths, strict=False):
+                own = {label: tail for label, tails in results.items() for tail in tails if tail["depth"] == depth}
+                hn.figures.lines(
+                    axes, {label: list(zip(tail["ranks"], tail["mean"], strict=True)) for label, tail in own.items()}
+                )
+                for position, tail in enumerate(own.values()):
+                    colour = hn.figures.COLOURS[position % len(hn.figures.COLOURS)]
+                    axes.fill_between(tail["ranks"], tail["low"], tail["high"], color=colour, alpha=0.15, linewidth=0)
+                    for shares in tail.get("single", {}).values():
+                        axes.plot(tail["ranks"], shares, color=colour, alpha=0.5, linewidth=0.7)
+                hn.figures.plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
+
+
+def score_tails(
+    run: Mapping[str, hn.RankedList], depths: Sequence[int], single: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """One curve a depth that some query's list reaches.
+
+    A score counts as its share of the way from the last score of the list, cut at the depth, to the best one: the best
+    is 1, the last 0, whatever the scale of the model's scores and wherever its zero is. Lists that are shorter are left
+    out and counted, as are those of equal scores.
+
+    Returns:
+        For each depth: `ranks`, from 1 and not all of them; by rank the `mean` share over queries, its quantiles
+        `low` (a tenth of the queries is below) and `high` (nine tenths), and the mean `score` as it is;
+        `half`, the first rank whose mean share is below one half; where there are some, the shares of `single` queries.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.
+    """
+    tails = []
+    for depth in depths:
+        cut = {name: each.scores[:depth].astype(np.float64) for name, each in run.items() if len(each.scores) >= depth}
+        table: dict[str, NDArray[np.float64]] = {name: each for name, each in cut.items() if each[0] != each[-1]}
+        if not table:
+            continue
+        scores = np.stack([*table.values()])
+        by_query = (scores - scores[:, -1:]) / (scores[:, :1] - scores[:, -1:])
+        ranks = np.unique(np.geomspace(1, depth, _POINTS).round().astype(np.int64))
+        mean, shares = by_query.mean(0), by_query[:, ranks - 1]
+        tail = {
+            "depth": depth,
+            "queries": len(table),
+            "left_out": {"lists that are shorter": len(run) - len(cut), "equal scores": len(cut) - len(table)},
+            "ranks": ranks.tolist(),
+            "mean": mean[ranks - 1].tolist(),
+            **{name: np.quantile(shares, q, axis=0).tolist() for name, q in _QUANTILES.items()},
+            "score": scores.mean(0)[ranks - 1].tolist(),
+            "half": int(np.argmax(mean < 0.5)) + 1,
+        }
+        if single:
+            own = dict(zip(table, shares.tolist(), strict=True))
+            tail["single"] = {name: own[name] for name in single if name in own}
+        tails.append(tail)
+    return tails

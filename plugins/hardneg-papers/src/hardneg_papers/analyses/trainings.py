@@ -198,9 +198,8 @@ class Refreshes(OfTrainings):
             `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
             `refreshes`: a step, counted from 1, and the number of the refresh that it was the first to use (what the
             very first step used is none); `lag`: `mean` and `largest`, in steps between the model that mined and the
-            one that was trained, None where that is not told; `kept`: a step that took up other negatives, and the
-            share of them that was there before; `falls`: by dev metric, how far it once was below its best until then.
-            Empty where there is no loss.
+            one that was trained, None where that is not told; `falls`: by dev metric, how far it once was below its
+            best until then. Empty where there is no loss.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 5.
         """
@@ -227,7 +226,6 @@ class Refreshes(OfTrainings):
             "curves": {name: _thinned(curve) if name == "loss" else curve for name, curve in curves.items()},
             "refreshes": taken,
             "lag": {"mean": fmean(lags), "largest": max(lags)} if lags else None,
-            "kept": [(int(row["step"]), float(row["kept"])) for row in history if _is_number(row.get("kept"))],
             "falls": falls,
         }
 
@@ -236,17 +234,17 @@ class Refreshes(OfTrainings):
         metric = _dev_metric(results)
         rows = []
         for label, each in results.items():
-            lag, kept, curve = each["lag"], each["kept"], each["curves"].get(metric)
+            lag, curve = each["lag"], each["curves"].get(metric)
             row = [label, f"{each['steps']:,}", f"{len(each['refreshes']):,}"]
             row += [f"{lag[name]:,.1f}" if lag else "–" for name in ("mean", "largest")]
-            row += [f"{100 * kept[-1][1]:.1f} %" if kept else "–", f"{each['loss']:.4f}"]
+            row.append(f"{each['loss']:.4f}")
             if curve:
                 step, best = max(curve, key=lambda point: point[1])
                 row += [f"{best:.4f}", f"{step:,.0f}", f"{curve[-1][1]:.4f}", f"{each['falls'][metric]:.4f}"]
             elif metric:
                 row += ["–"] * 4
             rows.append(row)
-        columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "kept at last", "loss")
+        columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "loss")
         return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:

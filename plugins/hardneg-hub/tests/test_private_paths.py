@@ -1,8 +1,7 @@
 """Paths and addresses in what is handed on are cut to their last part."""
 
 import pytest
-
-from hardneg.records.private_paths import dataset_name, without_paths
+from hardneg_hub.private_paths import dataset_name, without_paths
 
 
 @pytest.mark.parametrize(

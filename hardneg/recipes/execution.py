@@ -9,24 +9,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hardneg.fields import Trait
-from hardneg.recipes.needs import check_packages
+from hardneg.recipes.lookahead import check_packages
 from hardneg.recipes.plan import Plan, Step, cached
-from hardneg.records.errors import ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
-from hardneg.records.layout import DATASET, START
+from hardneg.records import DATASET, START, ArtifactError, DataError, HardnegError, ModelError, RecipeError, UsageError
 from hardneg.registry import plugin_errors
-from hardneg.runtime.devices import cpu_name
-from hardneg.runtime.distributed import from_first, world
-from hardneg.runtime.progress import Progress, Silent
+from hardneg.runtime import Progress, Silent, cpu_name, from_first, world
 from hardneg.stages.shared.context import ArtifactInput, Engine, Local, StageContext, empty
+from hardneg.stages.shared.inputs import no_queries
 from hardneg.stages.shared.stage_spec import StageSpec
-from hardneg.store.artifacts import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors
-from hardneg.store.choices import noted
+from hardneg.store import CHOICES, EARLIER, SCRATCH, Artifact, Store, damage, disk_errors, noted
 
-_WORK, _DONE = "work", "done"
 _PATIENCE = 90.0  # seconds, for another process's artifact to be seen
 
 
@@ -64,22 +61,19 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     help with the stages that run in every process, wait for the rest, and take what is finished.
 
     Raises:
-        UsageError: several processes, and a stage that trains in one only; or the recipe names a device
-            that is not there.
+        UsageError: several processes, and a stage that trains in one only; or there is no such device.
         MissingDependency: an optional part that a step ahead needs is not installed.
         RecipeError: the collection lacks what a stage needs.
         HardnegError: a step failed; what was finished before it is kept, and what it left is gone on from.
     """
-    steps = plan.until(options.until)
+    steps, ran = plan.until(options.until), list[str]()
     again = {step.name for name in options.force for step in plan.dependents(name)}
     artifacts: dict[str, Artifact] = {}
-    ran: list[str] = []
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
             reason = f"{step.name}: stage {step.verb} trains in one process; leave out {{processes}}"
             raise UsageError(reason, "processes")
-    ahead = [step for step in steps if step.name in again or not store.path(step.key).exists()]
-    check_packages(ahead, plan)
+    check_packages([step for step in steps if step.name in again or not store.path(step.key).exists()], plan)
     if not world().first:
         return _help(steps, plan, store, options)
     for step in steps:
@@ -87,10 +81,10 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         if artifact is not None:
             watcher.ends(step, artifact, None)
         else:
-            artifact, seconds = _make(step, plan, store, artifacts, _Run(options, watcher, step.name in again))
+            artifact, seconds = _make(step, plan, store, artifacts, options, watcher)
             ran += [step.name] if seconds is not None else []
             watcher.ends(step, artifact, seconds)
-        from_first(_DONE)
+        from_first("done")
         artifacts[step.name] = artifact
         _check_collection(step, steps, artifact, plan)
         expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
@@ -102,24 +96,25 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
 
 def _help(steps: Sequence[Step], plan: Plan, store: Store, options: Options) -> Outcome:
     """What all processes but the first do."""
-    artifacts: dict[str, Artifact] = {}
-    ran: list[str] = []
+    artifacts, ran = dict[str, Artifact](), list[str]()
     for step in steps:
-        message = from_first(None)
-        if message != _DONE:
+        if from_first(None) != "done":
             ran.append(step.name)
             context = _context(step, store.workspace(step.key), plan, artifacts, Watcher(), options)
             _run_stage(step, context, options.engine)
             from_first(None)
-        artifacts[step.name] = _appears(step, store)
-        _check_collection(step, steps, artifacts[step.name], plan)
+        end = time.monotonic() + _PATIENCE  # on a network file system it may take a minute until it is seen
+        while not (artifact := cached(step, store)):
+            if time.monotonic() > end:
+                raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they do")
+            time.sleep(0.2)
+        artifacts[step.name] = artifact
+        _check_collection(step, steps, artifact, plan)
     return Outcome(artifacts, tuple(ran))
 
 
 def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
     """As soon as the collection is there: whether it has what the other steps need of it."""
-    from hardneg.stages.shared.inputs import no_queries
-
     if done.spec.artifact_type != "collection":
         return
     readers = [step for step in steps if step.inputs.get(DATASET) == done.name]
@@ -127,56 +122,37 @@ def _check_collection(done: Step, steps: Sequence[Step], artifact: Artifact, pla
     problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
-    asking = next((step for step in of_splits if getattr(step.spec, "split", None) is not None), None)
-    if asking is not None and not artifact.facts["splits"]:
-        advice = "write some: stage write-queries"
-        raise DataError(f"{asking.name}: the dataset has documents and no queries; {advice}")
-    empty = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
-    if asking := next((step for step in of_splits if getattr(step.spec, "split", None) in empty), None):
-        raise no_queries(asking.name, getattr(asking.spec, "split", ""))
-
-
-def _appears(step: Step, store: Store) -> Artifact:
-    """What another process has finished; on a network file system it may take a minute until it is seen."""
-    end = time.monotonic() + _PATIENCE
-    while not (artifact := cached(step, store)):
-        if time.monotonic() > end:
-            raise ArtifactError(f"{store.path(step.key)}: not all processes see it: put the store where they all do")
-        time.sleep(0.2)
-    return artifact
-
-
-@dataclass(frozen=True)
-class _Run:
-    options: Options
-    watcher: Watcher
-    forced: bool
+    without = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
+    for step in of_splits:
+        if (split := getattr(step.spec, "split", None)) is not None and not artifact.facts["splits"]:
+            reason = "the dataset has documents and no queries; write some: stage write-queries"
+            raise DataError(f"{step.name}: {reason}")
+        if split in without:
+            raise no_queries(step.name, str(split))
 
 
 def _make(
-    step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], run: _Run
+    step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], options: Options, watcher: Watcher
 ) -> tuple[Artifact, float | None]:
-    def waiting() -> None:
-        run.watcher.progress.note(f"{step.name}: another process is making it; waiting")
-
-    with store.lock(step.key, waiting):
-        if not run.forced:
+    """The artifact of a step, which no other process makes meanwhile, and its seconds; None where one has made it."""
+    forced = any(step in plan.dependents(name) for name in options.force)
+    with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: another process is making it; waiting")):
+        if not forced:
             store.recover(step.key)
-        if not run.forced and (artifact := cached(step, store)):
-            return artifact, None
-        if run.forced or store.path(step.key).exists():
+            if artifact := cached(step, store):
+                return artifact, None
+        if forced or store.path(step.key).exists():
             store.discard(step.key)
         step.check_contents()
-        run.watcher.begins(step)
+        watcher.begins(step)
         started = time.monotonic()
         folder = store.workspace(step.key)
         if not (step.spec.resumes or step.in_blocks):
             empty(folder)
         if world().size > 1 and step.spec.every_process:
-            from_first(_WORK)
+            from_first("work")
         with usage(world().size) as used, noted() as choices:
-            context = _context(step, folder, plan, artifacts, run.watcher, run.options)
-            facts = _run_stage(step, context, run.options.engine)
+            facts = _run_stage(step, _context(step, folder, plan, artifacts, watcher, options), options.engine)
         seconds = time.monotonic() - started
         facts = {**facts, "seconds": round(facts.get(EARLIER, 0.0) + seconds, 3), "usage": used}
         facts |= {"choices": choices} if choices else {}
@@ -192,64 +168,42 @@ def _make(
 def _context(
     step: Step, folder: Path, plan: Plan, artifacts: Mapping[str, Artifact], watcher: Watcher, options: Options
 ) -> StageContext[StageSpec]:
-    inputs, models = _inputs(step, plan, artifacts), plan.recipe.models
-    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
-
-
-def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
-    try:
-        going_on = noted(file=context.folder / SCRATCH / CHOICES)
-        behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
-        plugins = [*context.plugins.values(), context.spec, *behind]
-        with _freed(), disk_errors(context.folder), plugin_errors([*plugins, engine]), going_on:
-            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
-    except Exception as error:
-        _check_inputs(context, error)
-        if isinstance(error, OSError):
-            raise ArtifactError(f"{step.name}: {error}") from error
-        raise
-
-
-@contextmanager
-def _freed() -> Iterator[None]:
-    """Frees what a stage leaves: a model is in cycles of references, and would stay while the next loads its own.
-
-    What was there before the stage, a few hundred thousand objects of libraries, is not looked through.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.collect()
-        gc.unfreeze()
-
-
-def _check_inputs(context: StageContext[StageSpec], error: Exception) -> None:
-    """Raises ArtifactError where a stage has failed on an input that is not, byte for byte, as it was written."""
-    expected = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
-    if expected or getattr(error.__cause__ or error, "errno", None):
-        return
-    for item in context.inputs.values():
-        if item.path is not None and (problem := damage(item.path)):
-            advice = f"hardneg artifacts check --repair --store {item.path.parent}"
-            raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
-
-
-def _inputs(step: Step, plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, ArtifactInput]:
-    inputs = {}
+    inputs, models = dict[str, ArtifactInput](), plan.recipe.models
     for path, name in step.inputs.items():
         if name == START:
             inputs[path] = ArtifactInput(START, plan.start, None, model=plan.recipe.model)
         else:
-            done, spec, plugins = artifacts[name], plan.steps[name].spec, plan.steps[name].plugins
-            traits = frozenset(spec.traits(plan.recipe.view(name)))
-            inputs[path] = ArtifactInput(
-                name, done.key, done.path, spec, facts=done.facts, plugins=plugins, traits=traits
-            )
-    return inputs
+            done, made = artifacts[name], plan.steps[name]
+            traits = frozenset(made.spec.traits(plan.recipe.view(name)))
+            inputs[path] = ArtifactInput(name, done.key, done.path, made.spec, None, done.facts, made.plugins, traits)
+    return StageContext(step.name, step.spec, folder, inputs, step.plugins, watcher.progress, options.device, models)
 
 
-_PROC = Path("/proc/self")
+def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
+    """Makes a stage; then frees what it leaves, as a model is in cycles of references, and the next loads its own.
+
+    Raises:
+        ArtifactError: the disk failed, or an input is not, byte for byte, as it was written.
+    """
+    going_on = noted(file=context.folder / SCRATCH / CHOICES)
+    behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
+    plugins = [*context.plugins.values(), context.spec, *behind]
+    gc.freeze()  # what was there before, a few hundred thousand objects of libraries, is not looked through
+    try:
+        with disk_errors(context.folder), plugin_errors([*plugins, engine]), going_on:
+            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
+    except Exception as error:
+        told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
+        for item in context.inputs.values() if not (told or getattr(error.__cause__ or error, "errno", None)) else ():
+            if item.path is not None and (problem := damage(item.path)):
+                advice = f"hardneg artifacts check --repair --store {item.path.parent}"
+                raise ArtifactError(f"{problem}; `{advice}` removes it, and the next run makes it again") from error
+        if isinstance(error, OSError):
+            raise ArtifactError(f"{step.name}: {error}") from error
+        raise
+    finally:
+        gc.collect()
+        gc.unfreeze()
 
 
 @contextmanager
@@ -262,7 +216,7 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):
-        (_PROC / "clear_refs").write_text("5", encoding="ascii")
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     if gpu := _cuda():
         gpu.reset_peak_memory_stats()
     yield facts
@@ -277,7 +231,7 @@ def usage(processes: int) -> Iterator[dict[str, Any]]:
 
 def _peak_memory() -> int:
     try:
-        lines = (_PROC / "status").read_text(encoding="ascii", errors="replace").splitlines()
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
         scale = 1 if sys.platform == "darwin" else 1024

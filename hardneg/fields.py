@@ -20,8 +20,7 @@ from pydantic import (
 )
 
 from hardneg.datasets.held_out import Withheld
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.spec import ModelSpec, PromptName
+from hardneg.encoders.spec import AdapterSpec, ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
 from hardneg.records.errors import DataError, UsageError

@@ -79,7 +79,7 @@ class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
     files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
-    documents that it writes at a time.
+    documents that it writes at a time. dimension: size of a vector, or number of terms.
     """
 
     files: Sequence[str]
@@ -92,8 +92,7 @@ class TextEncoder(Protocol):
     def device(self) -> "torch.device": ...
 
     @property
-    def dimension(self) -> int:
-        """Size of a vector, or number of terms."""
+    def dimension(self) -> int: ...
 
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
@@ -110,8 +109,7 @@ class TextEncoder(Protocol):
     ) -> StoredRows:
         """The rows of the corpus to store; several processes may count a part each first, in files of `folder`.
 
-        Raises:
-            ModelError: documents cannot be cut for this model.
+        Raises ModelError: documents cannot be cut for this model.
         """
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
@@ -142,7 +140,4 @@ class EncoderFamily(Protocol):
         """The files to read: those on this machine, and those to download. Raises ModelError."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on `device` (None: the best available).
-
-        precision: that of the encoding; None is to train. Raises ModelError.
-        """
+        """Opens the model on `device`, or the best. precision: of the encoding; None: to train. Raises ModelError."""

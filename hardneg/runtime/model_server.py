@@ -32,11 +32,7 @@ class _Passing(Exception):
 
 
 def check_address(url: str, example: str) -> None:
-    """Refuses what is no address of a server, or holds a secret.
-
-    Raises:
-        ValueError: it is no URL of http or https, or it has a user, a key or a query string.
-    """
+    """Refuses what is no address of a server, or holds a secret. Raises ValueError."""
     try:
         parts = urlsplit(url)
     except ValueError:  # such as brackets that are not closed
@@ -50,8 +46,7 @@ def check_address(url: str, example: str) -> None:
 def key_of(model: str, variable: str | None) -> str | None:
     """The API key that an environment variable holds; None where none is named.
 
-    Raises:
-        ModelError: it holds none, or what no header can carry.
+    Raises ModelError: it holds none, or what no header can carry.
     """
     if variable is None:
         return None
@@ -80,8 +75,8 @@ class ModelServer:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.url, self.said, self._key, self._deadline = url, said, key, deadline
-        self._timeout, self._warned = timeout, False
-        self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
+        self._timeout, self._warned, self._failures = timeout, False, (httpx.HTTPError, httpx.InvalidURL)
+        self._http, self._lost = httpx.Client(headers=headers, timeout=timeout, limits=limits), httpx.TransportError
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
         """The server's answer to a request with the fields of `said` and `body`.
@@ -89,8 +84,7 @@ class ModelServer:
         Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
         `ended` is set. mebibytes: that an answer may have.
 
-        Raises:
-            ModelError: the server refuses, answers at more length, or not within the deadline.
+        Raises ModelError: the server refuses, answers at more length, or not within the deadline.
         """
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():
@@ -110,11 +104,9 @@ class ModelServer:
 
     def reach(self) -> None:
         """Asks for the list of models. Raises ModelError where nothing answers, or not to this key."""
-        import httpx
-
         try:
             status = self._http.get(f"{self.url}/models", timeout=min(_SOON, self._timeout)).status_code
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except self._failures as error:
             raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if status in _REFUSED:
             raise self.error(f"status {status}{_REFUSED[status]}")
@@ -132,8 +124,6 @@ class ModelServer:
         return text.replace(self._key, "(the key)") if self._key else text
 
     def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, end: float) -> bytes:
-        import httpx
-
         timeout, content = min(self._timeout, max(end - time.monotonic(), 0.001)), bytearray()
         try:
             with self._http.stream("POST", f"{self.url}{path}", json=body, timeout=timeout) as response:
@@ -143,9 +133,9 @@ class ModelServer:
                         raise self.error(f"an answer of more than {mebibytes} MiB")
                     if time.monotonic() > end:
                         raise _Passing("the answer did not end")
-        except httpx.TransportError as error:
+        except self._lost as error:
             raise _Passing(self._reason(error)) from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except self._failures as error:
             raise self.error(self._reason(error)) from None
         if (status := response.status_code) == 200:
             return bytes(content)

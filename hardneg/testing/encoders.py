@@ -150,7 +150,7 @@ class EncoderTests(PluginTests):
         return Corpus.open(folder / "corpus")
 
     def _store(self, folder: Path, encoder: Any, rows: Any) -> Any:
-        from hardneg.encoders.corpus.stream import write_index
+        from hardneg.encoders.stream import write_index
         from hardneg.indexes.open_store import open_store
 
         (path := folder / "store").mkdir()

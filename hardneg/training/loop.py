@@ -13,12 +13,12 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.precision import takes_bf16
+from hardneg.encoders.passes import takes_bf16
 from hardneg.records.errors import TrainingError, UsageError
 from hardneg.records.layout import HISTORY
 from hardneg.records.wording import counted
+from hardneg.runtime.devices import float32_products
 from hardneg.runtime.distributed import barrier, check_settings, from_first, join, world
-from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
 from hardneg.store.choices import noted

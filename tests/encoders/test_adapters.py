@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from hardneg.encoders.adapters import put_adapters
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_spec import TYPES, AdapterSpec
-from hardneg.encoders.families.adapters.layers import put_adapters
+from hardneg.encoders.open.model_files import locate
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.open.source import locate
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import TYPES, AdapterSpec, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
 
@@ -264,8 +263,8 @@ def test_an_adapter_of_the_hub(base: Path, tmp_path: Path) -> None:
 
 FETCH = f"""
 import json
-from hardneg.encoders.families.adapters.layers import put_adapters
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+from hardneg.encoders.adapters import put_adapters
+from hardneg.encoders.spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import FullSpec, ModelSpec
 specs = [ModelSpec("some/adapter"), ModelSpec("some/base", adapter=AdapterSpec("some/adapter"))]

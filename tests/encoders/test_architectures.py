@@ -12,13 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import Dropout
 
+from hardneg.encoders.adapters import layer_targets
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.families.adapters.layers import layer_targets
 from hardneg.encoders.open.contract import USUAL
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.training.loop import compute_twice
 from tests.tiny import tiny_encoder
 

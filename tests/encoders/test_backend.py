@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from hardneg.encoders.tokens.tokens import Backend, Ids, Tokens, _by_its_own_call, backend_of, cut, cut_pairs, tokenise
+from hardneg.encoders.tokens import Backend, Ids, Tokens, _by_its_own_call, backend_of, cut, cut_pairs, tokenise
 
 LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.encoders import precision
+from hardneg.encoders import passes
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import token_batches
+from hardneg.encoders.tokens import token_batches
 
 TEXTS = ["some words", "and a few others", "", "words"]
 
@@ -38,12 +38,12 @@ class Package:
         return tokens.batch(rows, device)
 
 
-@pytest.mark.parametrize(("most", "passes"), [(1000, 4), (3, 0)])
-def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, passes):
+@pytest.mark.parametrize(("most", "laid_out"), [(1000, 4), (3, 0)])
+def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, laid_out):
     encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
-    monkeypatch.setattr(precision, "faster_passes", lambda: None)
+    monkeypatch.setattr(passes, "faster_passes", lambda: None)
     usual = encoder.encode(TEXTS, "document")
     package = Package(most)
-    monkeypatch.setattr(precision, "faster_passes", lambda: package)
+    monkeypatch.setattr(passes, "faster_passes", lambda: package)
     np.testing.assert_allclose(encoder.encode(TEXTS, "document"), usual, atol=1e-6)
-    assert package.passes == passes and len(package.arranged) == 1
+    assert package.passes == laid_out and len(package.arranged) == 1

@@ -11,8 +11,7 @@ import pytest
 from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
-from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.static.static_family import Static
+from hardneg.encoders.families import Dense, Static
 from hardneg.encoders.open import contract, resolved, source
 from hardneg.encoders.open.loading import read_modules
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
@@ -58,7 +57,7 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+    from hardneg.encoders.spec import AdapterSpec
 
     base = tiny_encoder(tmp_path / "base")
     spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))

@@ -13,11 +13,10 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import token_batches
+from hardneg.encoders.tokens import token_batches
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairNetwork, PairScorer
 
 Rows = NDArray[np.int64]
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from hardneg.encoders import precision
+from hardneg.encoders import passes
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.passes import most_tokens, usual_budget
-from hardneg.encoders.precision import takes_bf16
+from hardneg.encoders.passes import most_tokens, takes_bf16, usual_budget
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import in_bfloat16, sharing
@@ -18,18 +17,18 @@ from hardneg.records.errors import UsageError
 from hardneg.runtime.devices import bf16_on_cpu
 from hardneg.store.choices import noted
 
-USES = get_args(precision.Use)
+USES = get_args(passes.Use)
 _UNITS = pytest.mark.skipif(not bf16_on_cpu(), reason="this CPU has no units for bfloat16, or a variable forbids them")
 
 
 @pytest.fixture
 def network(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(precision, "LARGE", 1)
+    monkeypatch.setattr(passes, "LARGE", 1)
     return load_learner(ModelSpec(str(tiny_model)), "cpu").module
 
 
 def computing_on(monkeypatch: pytest.MonkeyPatch, bf16: bool) -> None:
-    monkeypatch.setattr(precision, "has_bf16_units", lambda device: bf16)
+    monkeypatch.setattr(passes, "has_bf16_units", lambda device: bf16)
 
 
 @pytest.mark.parametrize("bf16", [False, True])
@@ -47,7 +46,7 @@ def test_auto_is_what_the_processor_has_units_for(network, bf16, monkeypatch):
 def test_a_small_network_or_one_without_a_transformer_stays_in_float32(network, monkeypatch):
     computing_on(monkeypatch, bf16=True)
     assert not takes_bf16("auto", nn.Linear(2000, 2000), "inference")
-    monkeypatch.setattr(precision, "LARGE", 1_000_000)
+    monkeypatch.setattr(passes, "LARGE", 1_000_000)
     assert not takes_bf16("auto", network, "inference")
 
 
@@ -71,7 +70,7 @@ class Card:
 
 @pytest.mark.parametrize("bf16", [False, pytest.param(True, marks=_UNITS)])
 def test_encoding_follows_it(tiny_model, bf16, monkeypatch):
-    monkeypatch.setattr(precision, "LARGE", 1)
+    monkeypatch.setattr(passes, "LARGE", 1)
     computing_on(monkeypatch, bf16)
     encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
     texts, told = ["some words", "and others"], EncodeOptions(precision="bf16" if bf16 else "fp32")

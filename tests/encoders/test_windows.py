@@ -14,7 +14,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.passes import Budget
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens import Tokens
 from hardneg.formats.segments import Segments
 
 FP32 = EncodeOptions(tokens_per_batch=64, precision="fp32")

@@ -13,8 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairNetwork, PairScorer
 
 WORDS = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
 REQUESTS = [

@@ -7,7 +7,7 @@ import torch
 from transformers.utils import enable_tf32
 
 from hardneg.records.errors import UsageError
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 WAYS = ("torch.backends", "torch.backends.cuda.matmul", "torch.backends.mkldnn", "torch.backends.mkldnn.matmul")

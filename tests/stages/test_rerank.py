@@ -19,7 +19,7 @@ from hardneg.recipes.load import load_recipe
 from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import PluginError, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 from hardneg.runtime.progress import Silent
 from hardneg.store.artifacts import Store
 from tests.run_lists import doc_lists, score_lists

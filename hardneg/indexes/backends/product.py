@@ -23,7 +23,7 @@ from hardneg.indexes.kernels.faiss import compression
 from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, innermost, load_faiss
 from hardneg.protocols import RowLookup
 from hardneg.records.errors import ArtifactError, UsageError
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 from hardneg.runtime.progress import Progress
 from hardneg.runtime.seeding import SEED
 

@@ -16,8 +16,7 @@ from hardneg.formats.runs import EMPTY
 from hardneg.protocols import Loss
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairNetwork, PairScorer
 from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
 from hardneg.training.batches import BatchColumns, Parts, in_parts, own_share

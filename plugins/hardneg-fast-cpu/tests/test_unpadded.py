@@ -22,7 +22,7 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import Tokens
+from hardneg.encoders.tokens import Tokens
 from hardneg.encoders.towers import sharing
 from hardneg.records.errors import ModelError
 from tests.encoders.test_architectures import LONG, TEXTS, tiny

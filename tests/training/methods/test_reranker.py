@@ -17,7 +17,7 @@ from hardneg.losses.listwise import ListNet
 from hardneg.losses.pairwise import Bce, RankNet, TwoClass
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import RankedList
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
 from hardneg.training.options import RerankerOptions

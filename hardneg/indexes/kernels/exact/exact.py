@@ -25,8 +25,8 @@ from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.protocols import Searcher
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
+from hardneg.runtime.devices import float32_products
 from hardneg.runtime.distributed import world
-from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent, Task
 
 _RESIDENT = 512 << 20  # bytes

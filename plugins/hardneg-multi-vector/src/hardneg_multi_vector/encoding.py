@@ -61,7 +61,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     for side in SIDES:
         _check_known(towers.route(whole, side)[1:], spec.name)
     if spec.adapter is not None:
-        loading.put_adapters(whole, spec, model.location, learns=precision is None)
+        loading.adapters.put_adapters(whole, spec, model.location, learns=precision is None)
     if towers.has_twins(whole):
         modules = [towers.twins(*(_one_side(towers.route(whole, side), options) for side in SIDES))]
     else:
@@ -70,7 +70,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     queries = towers.route(whole, "query")[0]
     expansion, queries.query_expansion = queries.query_expansion or {}, None  # lengths are checked against it
     for first in towers.transformers(whole):
-        loading.hold_in(first.model, loading.weights_dtype(spec, precision))
+        towers.hold_in(first.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(modules, spec, device, MultiVectorEncoder)
     module = loading.with_prompts(assembly, interaction.prompts, None)
     if filled := options.filled(interaction):

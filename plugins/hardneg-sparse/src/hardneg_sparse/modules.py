@@ -34,7 +34,7 @@ def load_module(options: "Splade", model: "ResolvedModel", device: str | None, p
     whole, most = _own(folder, spec) if options.saved(folder) else (_new(folder, spec), None)
     for transformer in towers.transformers(whole):
         if hasattr(transformer, "model"):  # else a table of the terms of queries
-            loading.hold_in(transformer.model, loading.weights_dtype(spec, precision))
+            towers.hold_in(transformer.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
     module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
     module.max_active_dims = options.max_terms or most

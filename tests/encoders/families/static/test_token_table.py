@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.families.static.static_encoder import principal, sif_weights, word_embeddings
 from hardneg.encoders.open.contract import UNBOUNDED
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.static_encoder import principal, sif_weights, word_embeddings
 from hardneg.records.errors import ModelError, PluginError
 from hardneg.records.types import PluginSetting
 from hardneg.runtime.seeding import generator

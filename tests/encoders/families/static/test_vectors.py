@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tiny import HIDDEN, tiny_model2vec, tiny_static
 
 from hardneg.encoders.encoder import split
-from hardneg.encoders.families.static.static_family import Static
+from hardneg.encoders.families import Static
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
-from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+from hardneg.encoders.tokens import SegmentedCorpus
 from hardneg.records.encoded import arrays_of, encoded_of
-from hardneg.runtime.distributed import World, barrier, from_first, world
+from hardneg.runtime import distributed
 from hardneg.runtime.progress import Progress
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
@@ -55,22 +55,20 @@ def write_index(
     Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
     own, share the blocks.
 
-    Raises:
-        ModelError: a number is not finite; names the first such document's row.
+    Raises ModelError: a number is not finite; names the first such document's row.
     """
-    here = world()
+    here = distributed.world()
     complete = here.first and (folder / encoders[0].files[0]).exists()
-    if from_first(complete):  # one looks: it may be finished, and renamed
+    if distributed.from_first(complete):  # one looks: it may be finished, and renamed
         return
-    store, layout = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows)
-    sizes = layout.sizes
+    store, sizes = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
     if here.first:
         store.begin(sizes)
-    barrier()
+    distributed.barrier()
     finished, size = store.finished(), here.size * len(encoders)
 
     def part(number: int) -> None:
-        share = World(here.rank * len(encoders) + number, size).share(len(sizes))
+        share = distributed.World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
             blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
@@ -78,11 +76,11 @@ def write_index(
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
-    barrier()
+    distributed.barrier()
     if here.first:
         join_blocks(encoders[0], rows, store, folder)
         shutil.rmtree(store.folder)
-    barrier()
+    distributed.barrier()
 
 
 def encoded_blocks(

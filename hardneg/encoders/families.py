@@ -1,0 +1,228 @@
+"""The families `dense`, a transformer with one vector a text, and `static`, a table with one vector a token."""
+
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hardneg.encoders.open import contract as contracts
+from hardneg.encoders.open import resolved
+from hardneg.encoders.open.contract import Contract
+from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
+from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
+from hardneg.encoders.protocol import Form
+from hardneg.encoders.spec import SIDES, FullSpec, Precision
+from hardneg.records.errors import ModelError, PluginError
+from hardneg.records.types import Lookup
+from hardneg.registry import not_installed
+from hardneg.store.identity import options_in_key
+
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
+
+_OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMask": "multi-vector"}
+_OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
+"""Families by the modules, saved classes and architectures that are theirs alone."""
+_OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
+_TABLE = "StaticEmbedding"
+_ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's
+
+
+@dataclass(frozen=True)
+class Dense(FolderFamily):
+    """A transformer with a pooling: one vector a text, compared by the inner product."""
+
+    called: ClassVar[str] = "dense"
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "vectors"
+
+    def check_class(self, folder: Path) -> None:
+        """Refuses a folder of another family, also one that does not declare it."""
+        architectures = json_object(folder / "config.json").get("architectures") or ()
+        modules = module_folders(folder).values()
+        saved = contracts.saved_class(folder)
+        for family in (_OTHERS[name] for name in (saved, *architectures, *modules) if name in _OTHERS):
+            if where := not_installed("encoders", family):
+                raise ModelError(f"model {folder}: it is of the family {family}, {where}")
+        if table_files(folder) is not None:
+            raise ModelError(f"model {folder}: a static model, not a dense encoder: use another model or encoder")
+        super().check_class(folder)
+        if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
+            raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
+
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode. Raises ModelError: it does not support what its spec sets."""
+        from hardneg.encoders.encoder import Encoder
+        from hardneg.encoders.open.loading import load_module
+
+        return Encoder(load_module(model, device, precision), model.full)
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a static model.
+
+    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
+    """
+
+    folder: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    modules: bool
+    normalised: bool = True
+
+    def check(self) -> None:
+        """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
+        names = module_folders(self.folder) if self.modules else {}
+        if any(names[paths[0]] != _TABLE for paths in sides(self.folder).values() if self.modules):
+            raise ModelError(f"model {self.folder}: a table on one side and none on the other: use another model")
+        if not self.weights:
+            raise ModelError(f"model {self.folder}: no weights there: copy the model again")
+        if not self.tokenizer.is_file():
+            raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
+
+    def dimension(self) -> int | None:
+        """Size of a vector; None where the files are not safetensors, whose headers have it."""
+        from safetensors import SafetensorError, safe_open
+
+        for path in (path for path in self.weights if path.suffix == ".safetensors"):
+            try:
+                with safe_open(path, framework="np") as file:
+                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+            if sizes and len(sizes[0]) == 2:
+                return int(sizes[0][1])
+        return None
+
+
+def table_files(folder: Path) -> TableFiles | None:
+    """The files of a static model; None where the folder holds a model of another family.
+
+    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
+    """
+    if (folder / "modules.json").is_file():
+        tables = [path for path, class_name in module_folders(folder).items() if class_name == _TABLE]
+        return TableFiles(folder, (*weight_files(tables[0]),), tables[0] / "tokenizer.json", True) if tables else None
+    config = json_object(folder / "config.json")
+    if config.get("model_type") == "model2vec":
+        tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
+        return TableFiles(folder, (*weight_files(folder),), tokenizer, False, normalised)
+    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
+    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
+
+
+@dataclass(frozen=True)
+class Static(FolderFamily):
+    """One vector a token, looked up in a table: a text's vector is the mean of its tokens' ones.
+
+    A folder of sentence-transformers with a `StaticEmbedding`, one of model2vec, and `packaged:wordllama` are taken as
+    they are. Of a transformer's folder the token table is taken, as the options say.
+
+    Args:
+        dimensions: principal components of the table that are kept; none keeps the table as it is.
+        sif: the smaller, the less frequent tokens weigh (a / (a + frequency), by Zipf's law); none weighs all alike.
+        untrained: of the transformer the tokenizer alone; its table is random numbers of the same spread.
+    """
+
+    dimensions: int | None = 256
+    sif: float | None = 1e-4
+    untrained: bool = False
+    later: ClassVar[frozenset[str]] = frozenset({"untrained"})
+    called: ClassVar[str] = "static"
+    tables: ClassVar[bool] = True
+    version: ClassVar[int] = 1
+    form: ClassVar[Form] = "vectors"
+
+    def __post_init__(self) -> None:
+        if self.dimensions is not None and self.dimensions < 1:
+            raise PluginError(f"static: dimensions must be 1 or above, not {self.dimensions}")
+        if self.sif is not None and not self.sif > 0:
+            raise PluginError(f"static: sif must be above 0, not {self.sif}")
+
+    @classmethod
+    def claims(cls, folder: Path) -> bool:
+        """Whether a folder has a table."""
+        return table_files(folder) is not None
+
+    def contract(self, folder: Path) -> Contract:
+        """The contract of the folder: all tokens are read, unless its tokenizer truncates.
+
+        Raises ModelError: it has no whole model.
+
+        Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
+        """
+        files, config, own = table_files(folder), dict[str, Any](), dict[str, Any]()
+        length: Any = contracts.UNBOUNDED
+        normalised, dimension, declared = True, self.dimensions, "cosine"
+        if files is not None:
+            files.check()
+            config = json_object(folder / contracts.CONFIG) if files.modules else {}
+            normalised = [*module_folders(folder).values()][-1] == "Normalize" if files.modules else files.normalised
+            declared, dimension = contracts.own_similarity(config), files.dimension()
+            truncation = json_object(files.tokenizer).get("truncation")
+            length = truncation.get("max_length") if isinstance(truncation, dict) else contracts.UNBOUNDED
+            if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+                raise ModelError(f"{files.tokenizer}: truncation to {length!r} tokens: copy the model again")
+            own = contracts.saved_values(folder)
+        prompts = contracts.own_prompts(config, folder)
+        values: dict[str, Any] = {"similarity": "cosine" if declared == "dot" and normalised else declared}
+        values |= {f"{side}_prompt": prompts[side] for side in SIDES} | {f"{side}_length": length for side in SIDES}
+        return Contract(
+            **values | own,
+            prompts={} if files is None else prompts,
+            default_prompt_name=config.get("default_prompt_name"),
+            pooling="mean",
+            normalised=normalised,
+            dimension=dimension,
+            truncate_dim=config.get("truncate_dim"),
+            dtype="float32",
+        )
+
+    def opens_alone(self, folder: Path, others: Set[str]) -> bool:
+        """Whether the table has the format of sentence-transformers and its spec sets no length."""
+        files = table_files(folder)
+        return files is not None and files.modules and "query_length" not in others
+
+    def full(self, model: ResolvedModel) -> FullSpec:
+        """The spec, filled in from the model's folder.
+
+        Raises ModelError: the folder is of another family or no whole model, or the spec sets fields of a transformer.
+        """
+        self.check_class(model.path)
+        spec = model.spec
+        plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec
+        if others := plain.changed(_OF_TRANSFORMERS):
+            raise ModelError(f"model {spec.name!r} is static: it has no {', '.join(others)}, leave that out")
+        return contracts.filled(spec, model.contract)
+
+    def content_digest(self, model: ResolvedModel) -> str:
+        """The digest of the files' content and the options, whether folder or spec declares the family."""
+        files, full = table_files(model.path), replace(model.full, encoder=None)
+        if files is None:
+            content = resolved.model_content(model.location)
+            return resolved.digest_of(["static", self.version, options_in_key(self), content], full)
+        if files.modules:
+            return resolved.digest_of(resolved.module_contents(model.path), full)
+        read = [[path.name, resolved.file_identity(path)] for path in (*files.weights, files.tokenizer)]
+        return resolved.digest_of(["static", files.normalised, read], full)
+
+    def look_up(self, model: ResolvedModel) -> Lookup:
+        """The size of the files."""
+        files = None if model.folder is None else table_files(model.folder)
+        if files is None:
+            return model.location.look_up()
+        files.check()
+        return Lookup(there=sum(path.stat().st_size for path in (*files.weights, files.tokenizer)))
+
+    def load(self, model: ResolvedModel, device: str | None = None, precision: Precision | None = None) -> "Encoder":
+        """The model in evaluation mode, always in float32. Raises ModelError: it does not support its spec."""
+        from hardneg.encoders.static_encoder import make_static, open_static
+
+        files = table_files(model.path)
+        if files is None:
+            return make_static(model, self, device)
+        if self != Static():
+            raise ModelError(f"model {model.spec.name!r} is static already: leave the options of encoder out")
+        return open_static(model, files, device)

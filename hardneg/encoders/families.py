@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardneg.encoders.open import contract as contracts
 from hardneg.encoders.open import resolved
-from hardneg.encoders.open.contract import Contract
-from hardneg.encoders.open.model_files import json_object, module_folders, sides, weight_files
+from hardneg.encoders.open.contract import Contract, table_files
+from hardneg.encoders.open.model_files import json_object, module_folders
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel
 from hardneg.encoders.protocol import Form
 from hardneg.encoders.spec import SIDES, FullSpec, Precision
@@ -24,8 +24,6 @@ _OTHERS = {"SparseEncoder": "sparse", "SpladePooling": "sparse", "MultiVectorMas
 _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi-vector")
 """Families by the modules, saved classes and architectures that are theirs alone."""
 _OF_TRANSFORMERS = ("adapter", "pooling", "query_token_type", "document_token_type", "dtype")
-_TABLE = "StaticEmbedding"
-_ROWS = ("embedding.weight", "embeddings")  # sentence-transformers' name, and model2vec's
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,6 @@ class Dense(FolderFamily):
         for family in (_OTHERS[name] for name in (saved, *architectures, *modules) if name in _OTHERS):
             if where := not_installed("encoders", family):
                 raise ModelError(f"model {folder}: it is of the family {family}, {where}")
-        if table_files(folder) is not None:
-            raise ModelError(f"model {folder}: a static model, not a dense encoder: use another model or encoder")
         super().check_class(folder)
         if family := next((_OTHERS[name] for name in modules if name in _OTHERS), ""):
             raise ModelError(f"model {folder}: its modules are those of a {family} encoder: set encoder: {family}")
@@ -56,61 +52,6 @@ class Dense(FolderFamily):
         from hardneg.encoders.open.loading import load_module
 
         return Encoder(load_module(model, device, precision), model.full)
-
-
-@dataclass(frozen=True)
-class TableFiles:
-    """The files of a static model.
-
-    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
-    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
-    """
-
-    folder: Path
-    weights: tuple[Path, ...]
-    tokenizer: Path
-    modules: bool
-    normalised: bool = True
-
-    def check(self) -> None:
-        """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
-        names = module_folders(self.folder) if self.modules else {}
-        if any(names[paths[0]] != _TABLE for paths in sides(self.folder).values() if self.modules):
-            raise ModelError(f"model {self.folder}: a table on one side and none on the other: use another model")
-        if not self.weights:
-            raise ModelError(f"model {self.folder}: no weights there: copy the model again")
-        if not self.tokenizer.is_file():
-            raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
-
-    def dimension(self) -> int | None:
-        """Size of a vector; None where the files are not safetensors, whose headers have it."""
-        from safetensors import SafetensorError, safe_open
-
-        for path in (path for path in self.weights if path.suffix == ".safetensors"):
-            try:
-                with safe_open(path, framework="np") as file:
-                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
-            except (SafetensorError, OSError) as error:
-                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
-            if sizes and len(sizes[0]) == 2:
-                return int(sizes[0][1])
-        return None
-
-
-def table_files(folder: Path) -> TableFiles | None:
-    """The files of a static model; None where the folder holds a model of another family.
-
-    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
-    """
-    if (folder / "modules.json").is_file():
-        tables = [path for path, class_name in module_folders(folder).items() if class_name == _TABLE]
-        return TableFiles(folder, (*weight_files(tables[0]),), tables[0] / "tokenizer.json", True) if tables else None
-    config = json_object(folder / "config.json")
-    if config.get("model_type") == "model2vec":
-        tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
-        return TableFiles(folder, (*weight_files(folder),), tokenizer, False, normalised)
-    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
-    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
 
 
 @dataclass(frozen=True)
@@ -140,11 +81,6 @@ class Static(FolderFamily):
             raise PluginError(f"static: dimensions must be 1 or above, not {self.dimensions}")
         if self.sif is not None and not self.sif > 0:
             raise PluginError(f"static: sif must be above 0, not {self.sif}")
-
-    @classmethod
-    def claims(cls, folder: Path) -> bool:
-        """Whether a folder has a table."""
-        return table_files(folder) is not None
 
     def contract(self, folder: Path) -> Contract:
         """The contract of the folder: all tokens are read, unless its tokenizer truncates.

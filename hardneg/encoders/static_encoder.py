@@ -19,7 +19,8 @@ from hardneg.records.errors import ModelError
 from hardneg.runtime.seeding import SEED, generator
 
 if TYPE_CHECKING:
-    from hardneg.encoders.families import Static, TableFiles
+    from hardneg.encoders.families import Static
+    from hardneg.encoders.open.contract import TableFiles
     from hardneg.encoders.open.resolved import ResolvedModel
 
 _NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")

@@ -233,19 +233,25 @@ def tokenise(
     pairs: a second text for each, after the first; the longer of the two is truncated first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
-    if backend is None:  # by its own call
-        encoded: dict[str, list[list[int]]] = {"input_ids": []}
-        if texts:
-            second = None if pairs is None else list(pairs)
-            encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
-        columns = {name: _flat(rows)[0] for name, rows in encoded.items()}
-        return _tokens(tokenizer, columns, _flat(encoded["input_ids"])[1], prompt_length)
+    if backend is None:
+        return _by_its_own_call(tokenizer, texts, length, prompt_length, pairs)
     frame = backend.frames[pairs is not None]
     room = max(length - frame.size, 0)
     if pairs is None:
         return framed(tokenizer, frame, [cut(backend.ids(texts), room, left)], prompt_length)
     parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
     return framed(tokenizer, frame, parts, prompt_length)
+
+
+def _by_its_own_call(
+    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int, pairs: Sequence[str] | None
+) -> Tokens:
+    encoded: dict[str, list[list[int]]] = {"input_ids": []}
+    if texts:
+        second = None if pairs is None else list(pairs)
+        encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
+    columns = {name: _flat(rows)[0] for name, rows in encoded.items()}
+    return _tokens(tokenizer, columns, _flat(encoded["input_ids"])[1], prompt_length)
 
 
 def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:

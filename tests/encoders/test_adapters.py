@@ -12,11 +12,13 @@ from hardneg.encoders.adapters import put_adapters
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.model_files import locate
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.spec import TYPES, AdapterSpec, FullSpec, ModelSpec
+from hardneg.encoders.spec import AdapterSpec, FullSpec, ModelSpec
 from hardneg.records.errors import ModelError
 from tests.tiny import tiny_encoder
 
 TEXTS = ["hello world", "a", "the quick brown fox jumps over the lazy dog", ""]
+
+TYPES = ("lora", "rslora", "dora")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ import pytest
 from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
+from hardneg import registry
+from hardneg.encoders import adapters
 from hardneg.encoders.families import Dense, Static
-from hardneg.encoders.open import contract, resolved, source
+from hardneg.encoders.open import contract, model_files
 from hardneg.encoders.open.loading import read_modules
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
@@ -44,11 +46,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    from hardneg.encoders.families.adapters import adapter_source as adapters
-
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, source, "locate", [resolved, adapters, source])
-    read = counted(monkeypatch, contract, "read_contract", [contract, resolved])
+    looked = counted(monkeypatch, model_files, "locate", [adapters, model_files])
+    read = counted(monkeypatch, contract, "read_contract", [contract])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
     model = resolve(str(folder))
@@ -65,7 +65,7 @@ def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypat
     transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
     alone = transformer.rename(tmp_path / "alone")
     (alone / "modules.json").unlink(missing_ok=True)
-    looked = counted(monkeypatch, source, "locate", [resolved, source])
+    looked = counted(monkeypatch, model_files, "locate", [model_files])
     model = resolve(str(alone))
     assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
     assert model.spec.adapter == AdapterSpec(str(alone))
@@ -75,7 +75,7 @@ def test_a_recipe_resolves_each_model_once(tmp_path: Path, monkeypatch: pytest.M
     folder = tiny_encoder(tmp_path / "model")
     tree = small_tree(tmp_path / "data", folder)
     tree["stages"]["other"] = {"stage": "model", "model": str(tiny_static(tmp_path / "other"))}
-    looked = counted(monkeypatch, source, "locate", [resolved, source])
+    looked = counted(monkeypatch, model_files, "locate", [model_files])
     recipe = recipe_in(tmp_path, tree)
     make_plan(recipe, [])
     assert looked == [str(folder), str(tmp_path / "other")]
@@ -114,8 +114,8 @@ def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
         load_encoder(spec, "cpu")
     finally:
         sys.setprofile(None)
-    steps = ["resolved", "spec", "resolved", "source", "model_files", "source", "resolved", "source", "resolved"]
-    assert [Path(path).stem for path in walk] == [*steps, "dense_family", "loading"]
+    steps = ["resolved", "spec", "resolved", "model_files", "resolved", "families", "loading"]
+    assert [Path(path).stem for path in walk] == steps
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,6 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
     """Families that are installed beside those of hardneg."""
-    from hardneg import registry
-
     names, load = registry.plugin_names, registry.load_plugin
 
     def loaded(kind: str, name: str) -> type:
@@ -161,9 +159,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -
             raise found
         return found
 
-    monkeypatch.setattr(resolved, "plugin_names", lambda kind: sorted([*names(kind), *families]))
-    for module in (resolved, registry):
-        monkeypatch.setattr(module, "load_plugin", loaded)
+    monkeypatch.setattr(registry, "plugin_names", lambda kind: sorted([*names(kind), *families]))
+    monkeypatch.setattr(registry, "load_plugin", loaded)
 
 
 def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> None:

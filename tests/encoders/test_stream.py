@@ -107,8 +107,8 @@ def test_a_block_is_written_while_the_next_one_is_encoded(encoder, tmp_path):
 
 def test_all_processes_go_by_what_the_first_one_sees(encoder, tmp_path, monkeypatch):
     """It may have finished and renamed the folder before another one looks."""
-    monkeypatch.setattr(stream, "world", lambda: World(1, 2))
-    monkeypatch.setattr(stream, "from_first", lambda value: True)
+    monkeypatch.setattr(stream.distributed, "world", lambda: World(1, 2))
+    monkeypatch.setattr(stream.distributed, "from_first", lambda value: True)
     stream.write_index([encoder], corpus(5), tmp_path / "gone", FP32, Silent())
     assert not (tmp_path / "gone").exists()
 

@@ -28,6 +28,7 @@ _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
 _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
 _MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
+_TABLE, _ROWS = "StaticEmbedding", ("embedding.weight", "embeddings")  # sentence-transformers' names, and model2vec's
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
@@ -195,6 +196,65 @@ def saved_values(folder: Path) -> dict[str, Any]:
     if problems:
         raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
     return values
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a static model.
+
+    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
+    """
+
+    folder: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    modules: bool
+    normalised: bool = True
+
+    def check(self) -> None:
+        """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
+        names = module_folders(self.folder) if self.modules else {}
+        if any(names[paths[0]] != _TABLE for paths in model_files.sides(self.folder).values() if self.modules):
+            raise ModelError(f"model {self.folder}: a table on one side and none on the other: use another model")
+        if not self.weights:
+            raise ModelError(f"model {self.folder}: no weights there: copy the model again")
+        if not self.tokenizer.is_file():
+            raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
+
+    def dimension(self) -> int | None:
+        """Size of a vector; None where the files are not safetensors, whose headers have it."""
+        from safetensors import SafetensorError, safe_open
+
+        for path in (path for path in self.weights if path.suffix == ".safetensors"):
+            try:
+                with safe_open(path, framework="np") as file:
+                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+            if sizes and len(sizes[0]) == 2:
+                return int(sizes[0][1])
+        return None
+
+
+def table_files(folder: Path) -> TableFiles | None:
+    """The files of a static model; None where the folder holds a model of another family.
+
+    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
+    """
+    if (folder / "modules.json").is_file():
+        tables = [path for path, class_name in module_folders(folder).items() if class_name == _TABLE]
+        return (
+            TableFiles(folder, (*model_files.weight_files(tables[0]),), tables[0] / "tokenizer.json", True)
+            if tables
+            else None
+        )
+    config = json_object(folder / "config.json")
+    if config.get("model_type") == "model2vec":
+        tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
+        return TableFiles(folder, (*model_files.weight_files(folder),), tokenizer, False, normalised)
+    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
+    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
 
 
 def own_code(folder: Path) -> dict[str, bool]:

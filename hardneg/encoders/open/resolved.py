@@ -28,17 +28,8 @@ from hardneg.store.identity import options_in_key
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
-_COUNTED: tuple[str, ...] = (
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "*.model",
-    "*.jinja",
-    "*.tiktoken",
-    "*.vocab",
-    "bpe.codes",
-)
-_COUNTED += ("config.json", "sentence_*_config.json", "model.safetensors.index.json", "tokenizer.json")
+_COUNTED: tuple[str, ...] = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab")
+_COUNTED += ("bpe.codes", "config.json", "sentence_*_config.json", "model.safetensors.index.json", "tokenizer.json")
 _COUNTED += ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `file_identity`).
 _IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
@@ -135,7 +126,7 @@ class ResolvedModel:
             config = json_object(network_folder(self.path) / "config.json")
             sizes = ((config.get("hidden_size"), BASE.hidden), (config.get("num_hidden_layers"), BASE.layers))
             hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
-            return Shape(hidden, 0 if getattr(self.family, "tables", False) else layers, weights, unseen.vector)
+            return Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
         return unseen
 
     @property
@@ -218,17 +209,21 @@ class FolderFamily:
     """A family whose models are files.
 
     called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders have.
+    tables: whether folders with a table of token vectors are its own, and no others.
     special: families with a higher number claim folders first.
     """
 
     called: ClassVar[str]
     own: ClassVar[tuple[str, ...]] = ()
+    tables: ClassVar[bool] = False
     special: ClassVar[int] = 0
     trainable: ClassVar[bool] = True
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Whether a folder declares this family, by the class that saved it or its architecture."""
+        """Whether a folder declares this family, by a table, the class that saved it or its architecture."""
+        if cls.tables:
+            return contracts.table_files(folder) is not None
         names = json_object(folder / "config.json").get("architectures") or ()
         return any(name in cls.own for name in (json_object(folder / contracts.CONFIG).get("model_type"), *names))
 
@@ -238,7 +233,9 @@ class FolderFamily:
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""
-        if not self.saved(folder) and (other := contracts.saved_class(folder)) != "SentenceTransformer":
+        table = not self.tables and contracts.table_files(folder) is not None
+        other = "static model" if table else contracts.saved_class(folder)
+        if table or not (self.saved(folder) or other == "SentenceTransformer"):
             raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
     def contract(self, folder: Path) -> Contract:

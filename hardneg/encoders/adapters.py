@@ -69,10 +69,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """The part of an adapter that may change a model: a trained one's content or commit, or a new one's settings.
-
-    Raises ModelError: there is no such adapter, or the hub cannot be reached.
-    """
+    """A trained adapter's content or commit, or a new one's settings: its part of an identity. Raises ModelError."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -263,10 +260,7 @@ def merged(module: "nn.Module") -> "nn.Module":
 
 
 def layer_targets(model: "nn.Module") -> list[str]:
-    """The linear layers in a transformer's layers, by their names from the layer on; heads and poolers have none.
-
-    Raises ModelError: the model has no list of equal layers.
-    """
+    """Names of linear layers in a transformer's layers, not in heads or poolers. Raises ModelError: it has none."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class

@@ -57,10 +57,7 @@ class Representation:
     count_rows = staticmethod(tokens.count_rows)
 
     def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
-        """The tokens of queries as a transformer of sentence-transformers reads them.
-
-        Raises ModelError: it pads queries with tokens that have vectors of their own, and a text has one here.
-        """
+        """The tokens of queries as a transformer reads them. Raises ModelError: it pads them with tokens of vectors."""
         if getattr(transformer, "query_expansion", None):
             raise ModelError("the model's query_expansion is for a vector a token: set encoder: multi-vector")
         return tokens
@@ -164,10 +161,7 @@ class Encoder:
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents with their prompt, cut into segments.
-
-        Raises ModelError: a segment is longer than the model reads, or too short for any text.
-        """
+        """The documents with their prompt, cut into segments. Raises ModelError: these are too long, or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -207,10 +201,7 @@ class Encoder:
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """Truncates the output of `embed` to its first dimensions: float32 [n, dimension].
-
-        Raises ModelError: a text of this model has more than one vector, or weights of terms.
-        """
+        """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: it is no one vector."""
         if self.representation.form != "vectors":
             raise ModelError(f"model {self.spec.name!r} has no single vector a text that could be cut: leave dims out")
         if dimension == encoded.shape[-1]:
@@ -220,10 +211,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encodes texts in order, such as float32 [n, dimension]; an empty text has its special tokens alone.
-
-        Raises ModelError: a number is not finite; names the first such text's position.
-        """
+        """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: names one that is not finite."""
         windows = TextWindows(_windows(texts, options.window), len(texts))
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             return self._joined([part for _, part in self.encode_windows(windows, side, options, task.advance)])
@@ -268,10 +256,7 @@ class Encoder:
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """The rows of the corpus to store: documents, or their segments.
-
-        Raises ModelError: documents of this model cannot be cut.
-        """
+        """The rows of the corpus to store: documents, or segments. Raises ModelError: documents cannot be cut."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
@@ -283,10 +268,7 @@ class Encoder:
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `load_encoder` and `SentenceTransformer(folder)`; `card` becomes its README.md.
-
-        Raises ModelError: the folder cannot be written.
-        """
+        """Writes a folder for `load_encoder` and `SentenceTransformer`; card: its README.md. Raises ModelError."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -360,10 +342,7 @@ class Inference:
         return cls(encoder, side, parts, read, budget, device.type != "cpu", packing)
 
     def windows(self, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]) -> Iterator[_Done]:
-        """Yields each window encoded; a few are tokenised while one is. `advance` gets the size of each batch.
-
-        Raises ModelError: a number is not finite; names the first such text's number, of segments their window's.
-        """
+        """Yields each window encoded, a few tokenised ahead. Raises ModelError: names a text that is not finite."""
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
             pending = ((start, texts, tokenisers.submit(self.tokens, texts)) for start, texts in windows)

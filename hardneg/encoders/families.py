@@ -122,10 +122,7 @@ class Static(FolderFamily):
         return files is not None and files.modules and "query_length" not in others
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder.
-
-        Raises ModelError: the folder is of another family or no whole model, or the spec sets fields of a transformer.
-        """
+        """The spec, filled in. Raises ModelError: of another family, not whole, or with fields of a transformer."""
         self.check_class(model.path)
         spec = model.spec
         plain = replace(spec, dtype="auto") if spec.dtype == "fp32" else spec

@@ -107,10 +107,7 @@ class TextEncoder(Protocol):
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """The rows of the corpus to store; several processes may count a part each first, in files of `folder`.
-
-        Raises ModelError: documents cannot be cut for this model.
-        """
+        """The rows to store; processes may count a part each, in files of `folder`. Raises ModelError: no cuts."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the rows."""

@@ -228,10 +228,7 @@ def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """The prompts of queries and documents, by field; own: the model's prompts by name.
-
-    Raises ModelError: the model has no prompt of that name, or the task has no place in any.
-    """
+    """The prompts by field; own: the model's, by name. Raises ModelError: no such name, or no place for the task."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

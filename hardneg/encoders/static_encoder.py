@@ -46,10 +46,7 @@ class StaticEncoder(Encoder):
         return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents with their prompt, cut into segments of any length.
-
-        Raises ModelError: a segment is too short for any text after the prompt.
-        """
+        """The documents with their prompt, cut into segments of any length. Raises ModelError: these are too short."""
         from tokenizers import Tokenizer
         from tokenizers.processors import TemplateProcessing
         from transformers import PreTrainedTokenizerFast
@@ -77,10 +74,7 @@ class Bag(nn.Module):
 
 
 def open_static(model: "ResolvedModel", files: "TableFiles", device: str | None) -> StaticEncoder:
-    """The static model of a folder, with the modules after its table, by its spec.
-
-    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
-    """
+    """The static model of a folder, by its spec. Raises ModelError: it is not whole, or does not support the spec."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
@@ -98,10 +92,7 @@ def open_static(model: "ResolvedModel", files: "TableFiles", device: str | None)
 
 
 def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
-    """Builds a static model from the token table of a transformer.
-
-    Raises ModelError: its weights have no token table, or the folder cannot be opened.
-    """
+    """A static model of a transformer's token table. Raises ModelError: there is none, or the folder does not open."""
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from transformers import AutoTokenizer
 
@@ -160,10 +151,7 @@ def read_table(files: "TableFiles") -> Tensor:
 
 
 def word_embeddings(folder: Path) -> Tensor:
-    """float32 [V, d], a transformer's own token table; nothing else of its weights is kept.
-
-    Raises ModelError: its weights have no such table.
-    """
+    """float32 [V, d], a transformer's own token table, and no other weights. Raises ModelError: there is none."""
     for path in model_files.weight_files(folder):
         for name, tensor in _named(path):
             if name.endswith(tuple(f"{word}.weight" for word in _NAMES)) and tensor.dim() == 2:

@@ -66,10 +66,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
-        """The network of the options, or the one saved in `folder`.
-
-        Raises ModelError: it cannot be loaded, or has another number of outputs than one or two.
-        """
+        """The network of the options, or that in `folder`. Raises ModelError: it does not open, or of other outputs."""
         from torch import nn
 
         from hardneg.rerankers.network import load_classifier

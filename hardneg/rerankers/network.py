@@ -214,10 +214,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """The network of a plugin, or the trained one in `folder`.
-
-        Raises ModelError: it cannot be loaded, or the plugin's own head is untrained.
-        """
+        """The network of a plugin, or that in `folder`. Raises ModelError: it does not open, or has no trained head."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()

@@ -88,10 +88,7 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo.
-
-    Raises UsageError: not all of them came.
-    """
+    """Meets the other processes; tensors of a GPU travel by NCCL, others by gloo. Raises UsageError: one is missing."""
     here = world()
     if here.size > 1:
         import torch

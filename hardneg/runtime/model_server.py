@@ -44,10 +44,7 @@ def check_address(url: str, example: str) -> None:
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """The API key that an environment variable holds; None where none is named.
-
-    Raises ModelError: it holds none, or what no header can carry.
-    """
+    """The API key in an environment variable, if one is named. Raises ModelError: it is no key that a header takes."""
     if variable is None:
         return None
     if not (key := os.environ.get(variable, "").strip()):

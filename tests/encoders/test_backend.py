@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from hardneg.encoders.tokens import Backend, Ids, Tokens, _by_its_own_call, backend_of, cut, cut_pairs, tokenise
+from hardneg.encoders.tokens import Backend, Ids, Tokens, _by_its_own_call, backend_of, tokenise
 
 LETTERS = [*"abcxyzé.,'-1 ", "##a", "##b", "##c", "ab", "##ab", "北"]
 
@@ -130,16 +130,6 @@ def test_one_that_makes_more_of_a_text_is_asked_itself() -> None:
         *_wordpiece().encode("ab").ids,
         *_wordpiece().encode(".").ids,
     ]
-
-
-def test_cuts_by_hand() -> None:
-    ids = np.array([1, 2, 3, 4, 5, 6], np.int32), np.array([0, 4, 4, 6])
-    assert [part.tolist() for part in cut(ids, 3)] == [[1, 2, 3, 5, 6], [0, 3, 3, 5]]
-    assert [part.tolist() for part in cut(ids, 1, left=True)] == [[4, 6], [0, 1, 1, 2]]
-    other = np.array([7, 8, 9], np.int32), np.array([0, 1, 2, 3])
-    first, second = cut_pairs(ids, other, 3, left=False)
-    assert [part.tolist() for part in first] == [[1, 2, 5, 6], [0, 2, 2, 4]]
-    assert [part.tolist() for part in second] == [[7, 8, 9], [0, 1, 2, 3]]
 
 
 def test_texts_that_are_repeated_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

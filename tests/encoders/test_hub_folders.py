@@ -26,6 +26,7 @@ from tests.training.toy import options, toy_data, write_toy
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 DECODER = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 4096}
+MODERN = {**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}
 LINEAR = {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 2}
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
 INSTRUCTION = ("Instruct: find the passage\nQuery:", "")
@@ -121,9 +122,7 @@ PUBLISHED = {
         {**DECODER, "sliding_window": 16, "hidden_size_per_layer_input": 8, "global_head_dim": 32, "embedding_dim": 32},
         prompts=GEMMA,
     ),
-    "ModernBERT-embed": Published(
-        "ModernBert", {**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}, prompts=NOMIC
-    ),
+    "ModernBERT-embed": Published("ModernBert", MODERN, prompts=NOMIC),
     "EuroBERT": Published("EuroBert", {**DECODER, "is_causal": False}),
     "nomic-embed-text": Published("NomicBert", prompts=NOMIC),
     "gte-multilingual": Published("Gte", pooling="cls"),

@@ -1,10 +1,8 @@
 """A model is resolved once: one look for its files, one reading of what they say, and each family asked for its own."""
 
 import logging
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import ClassVar
 
 import pytest
@@ -15,8 +13,7 @@ from hardneg import registry
 from hardneg.encoders import adapters
 from hardneg.encoders.families import Dense, Static
 from hardneg.encoders.open import contract, model_files
-from hardneg.encoders.open.loading import read_modules
-from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipes.plan import make_plan
 from hardneg.records.errors import ModelError, PluginError
@@ -56,21 +53,6 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
     assert looked == [str(folder)] * 2
 
 
-def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.spec import AdapterSpec
-
-    base = tiny_encoder(tmp_path / "base")
-    spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
-    load_learner(spec, "cpu").save(tmp_path / "saved")
-    transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
-    alone = transformer.rename(tmp_path / "alone")
-    (alone / "modules.json").unlink(missing_ok=True)
-    looked = counted(monkeypatch, model_files, "locate", [model_files])
-    model = resolve(str(alone))
-    assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
-    assert model.spec.adapter == AdapterSpec(str(alone))
-
-
 def test_a_recipe_resolves_each_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny_encoder(tmp_path / "model")
     tree = small_tree(tmp_path / "data", folder)
@@ -89,33 +71,6 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     assert resolve(str(folder)).family == family()
     claims = [each for each in {family for _, family in MAKERS.values()} - {Dense} if each.claims(folder)]
     assert claims == [family] * (name != "dense")
-
-
-def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
-    """The stays in files of `encoders`, calls up to four deep, from `load_encoder` until weights are read."""
-    from hardneg import encoders
-
-    spec, room, walk = ModelSpec(str(tiny_encoder(tmp_path / "model"))), str(Path(encoders.__file__).parent), []
-    load_encoder(spec, "cpu")  # imports what is imported late
-
-    def depth(frame: FrameType | None) -> int:
-        return 0 if frame is None else frame.f_code.co_filename.startswith(room) + depth(frame.f_back)
-
-    def step(frame: FrameType, event: str, _: object) -> None:
-        here = frame if event == "call" else frame.f_back
-        path = here.f_code.co_filename if here is not None and event in ("call", "return") else ""
-        if path.startswith(room) and depth(here) <= 4 and walk[-1:] != [path]:
-            walk.append(path)
-        if event == "call" and frame.f_code is read_modules.__code__:
-            sys.setprofile(None)
-
-    sys.setprofile(step)
-    try:
-        load_encoder(spec, "cpu")
-    finally:
-        sys.setprofile(None)
-    steps = ["resolved", "spec", "resolved", "model_files", "resolved", "families", "loading"]
-    assert [Path(path).stem for path in walk] == steps
 
 
 @dataclass(frozen=True)
@@ -172,14 +127,6 @@ def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> N
             ask()
     with pytest.raises(ModelError, match="no such folder"):
         resolve(str(tmp_path / "none"), fetch=True)
-
-
-def test_a_folder_that_is_damaged_is_told_when_it_is_opened(tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path / "model")
-    (folder / "config_sentence_transformers.json").write_text("[")
-    assert resolve(str(folder)).family == Dense()
-    with pytest.raises(ModelError, match="not readable as JSON"):
-        load_encoder(ModelSpec(str(folder)), "cpu")
 
 
 def test_what_a_spec_says_of_its_family_wins(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tiny import tiny_encoder
 
 from hardneg.encoders.encoder import split
 from hardneg.encoders.open.model_card import model_card
-from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import Segments
@@ -76,15 +76,6 @@ def test_a_saved_model_opens_everywhere_with_its_token_types(tmp_path: Path, kin
     np.testing.assert_allclose(similar, expected["query"] @ expected["document"].T, atol=1e-5)
 
 
-def test_saving_leaves_the_encoder_as_it_was(tiny_model: Path, tmp_path: Path):
-    encoder = load_learner(cort(tiny_model), "cpu")
-    tokenizer = encoder.parts("query")[0].tokenizer
-    encoder.module.train()
-    encoder.save(tmp_path / "model")
-    assert encoder.module.training and encoder.parts("query")[0].tokenizer is tokenizer
-    assert set(tokenizer("a fox").get("token_type_ids", [0])) == {0}
-
-
 def test_twins_stay_apart(tiny_model: Path, tmp_path: Path):
     twins = split(load_learner(cort(tiny_model), "cpu"))
     with torch.no_grad():
@@ -122,17 +113,6 @@ def test_a_model_without_such_types_is_refused(tmp_path: Path, change: dict[str,
     ).save_pretrained(folder)
     with pytest.raises(ModelError, match=said):
         load_learner(cort(folder), "cpu")
-
-
-def test_types_and_activation_count_in_the_digest(tiny_model: Path):
-    specs = [cort(tiny_model), cort(tiny_model, query_token_type=0), cort(tiny_model, activation="identity")]
-    assert len({resolve(spec).digest for spec in specs}) == 3
-
-
-def test_mistakes_are_told():
-    spec = ModelSpec("x", activation="relu", query_token_type=-1)  # type: ignore[arg-type]
-    assert [line.split()[0] for line in spec.problems()] == ["activation", "query_token_type"]
-    assert "no projection before it" in ModelSpec("x", activation="tanh").problems()[0]
 
 
 def test_the_card_tells_the_types(tiny_model: Path):

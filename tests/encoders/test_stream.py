@@ -16,7 +16,6 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.records.encoded import encoded_of
-from hardneg.records.errors import ModelError
 from hardneg.records.types import Document
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
@@ -73,18 +72,6 @@ def test_a_stopped_run_goes_on_with_the_same_vectors(encoder, tmp_path):
         encode(encoder, texts, store, fails_at=2)
     assert store.finished() == {0, 1}
     assert (encode(encoder, texts, store) == whole).all()
-
-
-def test_a_broken_vector_is_named_by_its_row(encoder, tmp_path):
-    import torch
-
-    row = encoder.module.tokenizer.convert_tokens_to_ids("q")
-    with torch.no_grad():
-        encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
-    texts = corpus(18)
-    texts[9] = "q"
-    with pytest.raises(ModelError, match="document text 9 "):
-        encode(encoder, texts, BlockStore(tmp_path))
 
 
 def test_a_block_is_written_while_the_next_one_is_encoded(encoder, tmp_path):

@@ -71,12 +71,6 @@ def test_the_query_side_alone_opens_with_transformers(twins: Encoder, tmp_path: 
     assert np.allclose(vector.numpy(), twins.encode(TEXTS[:1], "query", FP32), atol=1e-6)
 
 
-def test_a_spec_may_ask_for_twins(tiny_model: Path):
-    spec = ModelSpec(str(tiny_model), twins=True)
-    assert load_learner(spec).twins
-    assert resolve(spec).digest != resolve(ModelSpec(str(tiny_model))).digest
-
-
 def test_either_side_counts_in_the_digest(twins: Encoder, tmp_path: Path):
     twins.save(tmp_path / "model")
     before = resolve(ModelSpec(str(tmp_path / "model"))).digest

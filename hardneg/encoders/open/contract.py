@@ -292,10 +292,7 @@ def warn(message: str) -> None:
 
 
 def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """Fills in a spec with the model's own values.
-
-    Raises ModelError: the model's similarity is not supported, or it has no prompt of a name.
-    """
+    """Fills in a spec with the model's own values. Raises ModelError: its similarity or a prompt is not there."""
     values, model = filled_values(spec, contract, adapter), f"model {spec.name!r}"
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim

@@ -97,10 +97,7 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.flo
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The options of transformers for the weights in a model's folder, with their dtype.
-
-    Raises ModelError: the weights are more than tensors, or an activation is code of its own.
-    """
+    """The options of transformers for a folder's weights, with their dtype. Raises ModelError: they may run code."""
     model_files.check_activations(folder)
     modules = model_files.module_folders(folder).items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
@@ -331,10 +328,7 @@ def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, car
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write a model's files in, which replaces `folder` at the end of the block, whole and on disk.
-
-    Raises ModelError: the folder cannot be written.
-    """
+    """A folder to write a model in, which replaces `folder` in the end, whole and on disk. Raises ModelError."""
     try:
         with replacing_folder(folder) as draft, quiet(), system_errors():
             yield draft

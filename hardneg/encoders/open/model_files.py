@@ -34,7 +34,6 @@ ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
 """The hub's names of packaged models."""
 
 _ROUTER, _PICKLED, _PICKLES = "router_config.json", "pytorch_model.bin", ["pytorch_model.bin", "pytorch_model-*.bin"]
-_MOST_MODULES = 100
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
 _BARE = {"Pooling", "Normalize"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
@@ -94,8 +93,8 @@ def module_folders(folder: Path) -> dict[Path, str]:
         if any(module.parent != folder or module.name == ".." for module in routed):
             raise ModelError(f"{path}: names folders outside the model: do not use it")
         modules = routed | {at: name for at, name in modules.items() if name != "Router"}
-    if not 0 < len(modules) <= _MOST_MODULES:
-        raise ModelError(f"{path}: names {len(modules) or 'no'} modules: copy the model again")
+    if not modules:
+        raise ModelError(f"{path}: names no modules: copy the model again")
     return modules
 
 
@@ -158,10 +157,7 @@ def check_adapter(folder: Path) -> dict[str, Any]:
 
 @in_form
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: safetensors, or else those of PyTorch; possibly none.
-
-    Raises ModelError: a file of the index is missing, or outside the folder.
-    """
+    """The files of a folder's weights: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -195,10 +191,7 @@ def weights_in(paths: Iterable[str]) -> list[str]:
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """The options of transformers for the format of a folder's weights.
-
-    Raises ModelError: a PyTorch file holds anything but tensors by name; nothing in it is executed.
-    """
+    """The options of transformers for weights of this format. Raises ModelError: more than tensors; none of it runs."""
     files, advice = weight_files(folder), "it is not read; take a copy of the model in safetensors"
     safe = not files or files[0].suffix == ".safetensors"
     for path in () if safe else files:
@@ -247,10 +240,7 @@ class Location:
 
     @cached_property
     def commit(self) -> str | None:
-        """The commit of a hub id, whose files never change; None for a folder. Downloads nothing.
-
-        Raises ModelError: there is no such model, or the hub is needed and cannot be reached.
-        """
+        """The commit of a hub id; None for a folder. Downloads nothing. Raises ModelError: the hub cannot tell it."""
         if self.problem:
             raise ModelError(self.problem)
         if not self.on_hub or (self.revision is not None and re.fullmatch("[0-9a-f]{40}", self.revision)):
@@ -271,10 +261,7 @@ class Location:
         return commit
 
     def download(self, patterns: list[str]) -> Path:
-        """A folder with the files that match the patterns; of a model that is not on the hub, its own folder.
-
-        Raises ModelError: there is no such model, or its files cannot be downloaded.
-        """
+        """A folder with the files that match the patterns; off the hub, its own folder. Raises ModelError."""
         if self.commit is None:
             return self.path
         from huggingface_hub import snapshot_download
@@ -288,10 +275,7 @@ class Location:
             ) from error
 
     def fetched(self) -> "Location":
-        """The same with all files on this machine, downloaded into the hub's cache where they are missing.
-
-        Raises ModelError: there is no such model, or it cannot be downloaded.
-        """
+        """The same with all files downloaded into the hub's cache where they are missing. Raises ModelError."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -309,10 +293,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """The bytes of the files to read: those in a folder or in the hub's cache, and those to download.
-
-        Raises ModelError: there is no such model, it lacks weights or a configuration, or it is gated.
-        """
+        """The bytes to read: those on this machine, and those to download. Raises ModelError: not whole, or gated."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
@@ -411,10 +392,7 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """The folder of a transformer's configuration and weights: its own, or that of its adapter's base.
-
-    Raises ModelError: the base is not on this machine.
-    """
+    """The folder of a transformer's weights: its own, or its adapter's base. Raises ModelError: that is not here."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)

@@ -68,10 +68,7 @@ class ResolvedModel:
 
     @cached_property
     def contract(self) -> Contract:
-        """How its folder declares that it is used.
-
-        Raises ModelError: its files are not on this machine, incomplete or not readable; or its family has no files.
-        """
+        """How its folder declares that it is used. Raises ModelError: its files are not whole here, or it has none."""
         if not isinstance(self.family, FolderFamily):
             raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
         return self.family.contract(self.path)
@@ -105,10 +102,7 @@ class ResolvedModel:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that identify the model; others whenever its encoding of a text may differ.
-
-        Raises ModelError: there is no such model, or it is of another family than the spec says.
-        """
+        """32 hexadecimal digits, others whenever its encoding of a text may differ. Raises ModelError."""
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
@@ -243,10 +237,7 @@ class FolderFamily:
         return contracts.read_contract(folder)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder.
-
-        Raises ModelError: the folder is of another family, no whole model, or does not support what the spec sets.
-        """
+        """The spec, filled in. Raises ModelError: of another family, no whole model, or without what the spec sets."""
         self.check_class(model.path)
         return contracts.filled(model.spec, model.contract, adapters.adapter_of(model.spec, model.path))
 
@@ -263,10 +254,7 @@ class FolderFamily:
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """The digest of the files' content and the options; of a model on the hub, of its commit.
-
-        Raises ModelError: there is no such model, it is of another family, or the hub cannot be reached.
-        """
+        """The digest of the files' content and the options; of a model on the hub, of its commit. Raises ModelError."""
         if model.folder is not None:
             self.check_class(model.folder)
         for spec, location in model.origins:
@@ -354,10 +342,7 @@ def file_identity(path: Path) -> Any:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a model that hardneg saved: its modules as they are, with its saved prompts and lengths.
-
-    Raises ModelError: there is no such folder, or it lacks the file of the spec.
-    """
+    """The spec of a model that hardneg saved, with its saved prompts and lengths. Raises ModelError: it is not one."""
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")

@@ -105,8 +105,7 @@ class JudgedNegatives(RunSpec):
     def make(self, context: "StageContext[JudgedNegatives]") -> Facts:
         """Writes the run; a document's score is minus its rank, for judgements have no order.
 
-        Raises:
-            DataError: no query has such a document.
+        Raises DataError: no query has such a document.
         """
         collection = open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}

@@ -29,8 +29,7 @@ class PMrr(Analysis):
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Of each run p-MRR, its values by query, and how many queries and documents it is of.
 
-        Raises:
-            DataError: no document is less relevant under a changed instruction, or a run has none of the queries.
+        Raises DataError: no document is less relevant under a changed instruction, or a run has none of the queries.
         """
         less, more = _judged(inputs.qrels())
         if not less:

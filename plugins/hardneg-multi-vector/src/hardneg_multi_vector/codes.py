@@ -133,8 +133,7 @@ class TokenCodes:
     def open(cls, path: Path) -> "TokenCodes":
         """Opens a complete folder.
 
-        Raises:
-            ArtifactError: a file is missing, cut short, or does not belong to the others.
+        Raises ArtifactError: a file is missing, cut short, or does not belong to the others.
         """
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
@@ -164,11 +163,7 @@ class TokenCodes:
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The centroid of each of these tokens.
-
-        Raises:
-            ArtifactError: there is no such centroid.
-        """
+        """The centroid of each of these tokens. Raises ArtifactError: there is no such centroid."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
@@ -201,8 +196,7 @@ class CodedSearcher(TokenSearcher):
     def search(self, queries: Any, k: int) -> Hits:
         """The k candidates of the largest MaxSim with each query; ties by ascending row.
 
-        Raises:
-            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        Raises UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))

@@ -45,8 +45,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
 
     precision: that of the encoding; None is to train.
 
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     from sentence_transformers import MultiVectorEncoder
 

@@ -109,8 +109,7 @@ class LateInteraction(FolderFamily):
     def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder.
 
-        Raises:
-            ModelError: the folder is not readable, or does not support what the spec sets.
+        Raises ModelError: the folder is not readable, or does not support what the spec sets.
         """
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
@@ -129,8 +128,7 @@ class LateInteraction(FolderFamily):
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
-        Raises:
-            ModelError: a file is not readable, or a value has the wrong type.
+        Raises ModelError: a file is not readable, or a value has the wrong type.
         """
         config = model_files.json_object(folder / CONFIG)
         if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):

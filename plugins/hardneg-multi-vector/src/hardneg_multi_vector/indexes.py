@@ -74,9 +74,8 @@ class MultiVectorPq:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
 
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        Raises MissingDependency: without faiss.
+        Raises UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
         """
         from hardneg_multi_vector.codes import CODES, write_codes, write_lists
 

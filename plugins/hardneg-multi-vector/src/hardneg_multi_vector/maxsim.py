@@ -21,8 +21,7 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
     """The queries, which must have a vector for each token; k: how many hits are wanted.
 
-    Raises:
-        UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
+    Raises UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
     """
     if not isinstance(queries, TokenVectors):
         raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
@@ -56,8 +55,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
     """The score of each query with each document: float32 [Q, D].
 
-    Raises:
-        UsageError: the dimensions differ, or a query is not finite.
+    Raises UsageError: the dimensions differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
@@ -82,8 +80,7 @@ def maxsim_pairs(
         device: where to compute; None takes the first GPU, or the CPU where there is none.
         tokens: how many of documents of about the same length are multiplied at a time.
 
-    Raises:
-        UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+    Raises UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
@@ -157,8 +154,7 @@ class MultiVectorSearcher(TokenSearcher):
     def search(self, queries: Any, k: int) -> Hits:
         """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
 
-        Raises:
-            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
+        Raises UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
         """
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
@@ -185,8 +181,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
         queries: Q of them, checked.
         k: how many; above the number of documents the lists are padded with row -1 and score -inf.
 
-    Raises:
-        ArtifactError: for vectors, or scores, that are not finite.
+    Raises ArtifactError: for vectors, or scores, that are not finite.
     """
     store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))

@@ -85,9 +85,8 @@ class TokenWriter(FlatWriter):
     def write(self, documents: Any) -> None:
         """Writes the documents that come next, as `TokenVectors`.
 
-        Raises:
-            UsageError: the documents are too many, or their vectors have another dimension.
-            ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
+        Raises UsageError: the documents are too many, or their vectors have another dimension.
+        Raises ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
         """
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
@@ -130,8 +129,7 @@ class TokenStore:
     def open(cls, folder: Path) -> "TokenStore":
         """Opens a complete folder.
 
-        Raises:
-            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        Raises ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
         vectors, path = FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)

@@ -62,8 +62,7 @@ class Seq2seq:
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return for each document up to `count` queries, those drawn twice once.
 
-        Raises:
-            ModelError: the network cannot be opened.
+        Raises ModelError: the network cannot be opened.
         """
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)

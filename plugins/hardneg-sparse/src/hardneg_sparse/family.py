@@ -59,8 +59,7 @@ class Splade(FolderFamily):
     def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
 
-        Raises:
-            ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
+        Raises ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
         """
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):

@@ -70,8 +70,7 @@ class SparseRows(EncodedRows):
     def check(self, width: int) -> None:
         """Checks queries over `width` terms.
 
-        Raises:
-            UsageError: for another number of terms, or weights that are not sound.
+        Raises UsageError: for another number of terms, or weights that are not sound.
         """
         if self.width != width:
             raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
@@ -100,8 +99,7 @@ def fault(rows: SparseRows) -> str:
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
     """Writes what each term is into an index folder, in the order of their numbers.
 
-    Raises:
-        DataError: one is empty or has a line break.
+    Raises DataError: one is empty or has a line break.
     """
     if odd := [term for term in terms if not term or "\n" in term]:
         raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
@@ -111,8 +109,7 @@ def write_terms(folder: Path, terms: Sequence[str]) -> None:
 def read_terms(folder: Path) -> Sequence[str]:
     """What each term of an index folder is, in the order of their numbers.
 
-    Raises:
-        ArtifactError: the file is missing or damaged.
+    Raises ArtifactError: the file is missing or damaged.
     """
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
@@ -138,9 +135,8 @@ class SparseWriter(RowsWriter):
     def write(self, rows: SparseRows) -> None:
         """Writes the texts that come next.
 
-        Raises:
-            UsageError: there are other terms, or too many texts.
-            ArtifactError: the weights are not sound.
+        Raises UsageError: there are other terms, or too many texts.
+        Raises ArtifactError: the weights are not sound.
         """
         if rows.width != self.width:
             raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
@@ -156,9 +152,8 @@ class SparseWriter(RowsWriter):
     def write_terms(self, terms: Sequence[str]) -> None:
         """Writes what each of the `width` terms is, in the order of their numbers.
 
-        Raises:
-            UsageError: there are more or fewer, or two are the same.
-            DataError: one is empty or has a line break.
+        Raises UsageError: there are more or fewer, or two are the same.
+        Raises DataError: one is empty or has a line break.
         """
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
@@ -187,8 +182,7 @@ class SparseStore:
     def open(cls, folder: Path) -> "SparseStore":
         """Opens a complete folder.
 
-        Raises:
-            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
+        Raises ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
         """
         try:
             said = json.loads((folder / SHAPE).read_text())
@@ -241,8 +235,7 @@ class SparseStore:
     def terms(self) -> Sequence[str] | None:
         """What each term is, in the order of their numbers; None where that is not known.
 
-        Raises:
-            ArtifactError: there are not as many as there are terms.
+        Raises ArtifactError: there are not as many as there are terms.
         """
         if not (self.folder / TERMS).exists():
             return None
@@ -263,8 +256,7 @@ class SparseStore:
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
         """The rows from `start` on as blocks with the number of their first: up to `rows`, and `weights` unless one.
 
-        Raises:
-            ArtifactError: what is there is damaged.
+        Raises ArtifactError: what is there is damaged.
         """
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)

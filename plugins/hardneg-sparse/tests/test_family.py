@@ -15,7 +15,6 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.open.contract import read_contract
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
@@ -140,11 +139,6 @@ def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: 
     found = [resolve(sparse(place)).remarks for place in (dense, base, folder)]
     told = "it has no head of masked words: a new one is initialised from its word embeddings"
     assert found == [[told], [], []]
-
-
-def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
-    contract = read_contract(folder)
-    assert (contract.pooling, contract.dimension, contract.similarity) == ("max", 1461, "dot")
 
 
 def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:

@@ -131,10 +131,7 @@ class TokenCodes:
 
     @classmethod
     def open(cls, path: Path) -> "TokenCodes":
-        """Opens a complete folder.
-
-        Raises ArtifactError: a file is missing, cut short, or does not belong to the others.
-        """
+        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
@@ -194,10 +191,7 @@ class CodedSearcher(TokenSearcher):
     candidates: int
 
     def search(self, queries: Any, k: int) -> Hits:
-        """The k candidates of the largest MaxSim with each query; ties by ascending row.
-
-        Raises UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
-        """
+        """The k candidates of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)

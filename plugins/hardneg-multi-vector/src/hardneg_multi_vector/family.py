@@ -107,10 +107,7 @@ class LateInteraction(FolderFamily):
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder.
-
-        Raises ModelError: the folder is not readable, or does not support what the spec sets.
-        """
+        """The spec, filled in. Raises ModelError: the folder is not readable, or does not support the spec."""
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)

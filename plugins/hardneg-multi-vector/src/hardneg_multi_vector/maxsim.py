@@ -19,10 +19,7 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """The queries, which must have a vector for each token; k: how many hits are wanted.
-
-    Raises UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
-    """
+    """The queries, which must have a vector for each token; k: of hits. Raises UsageError: they have not, or of k."""
     if not isinstance(queries, TokenVectors):
         raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
@@ -53,10 +50,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """The score of each query with each document: float32 [Q, D].
-
-    Raises UsageError: the dimensions differ, or a query is not finite.
-    """
+    """The score of each query with each document: float32 [Q, D]. Raises UsageError: of other dimensions."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -152,10 +146,7 @@ class MultiVectorSearcher(TokenSearcher):
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> Hits:
-        """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
-
-        Raises UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
-        """
+        """The k documents of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property

@@ -60,10 +60,7 @@ class Seq2seq:
         return digest(model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document up to `count` queries, those drawn twice once.
-
-        Raises ModelError: the network cannot be opened.
-        """
+        """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 

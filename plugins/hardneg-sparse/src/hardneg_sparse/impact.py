@@ -156,10 +156,7 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """Return the weights as whole numbers: int64 [weights]; `whose` begins messages.
-
-        Raises UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
-        """
+        """The weights as whole numbers, int64 [weights]. Raises UsageError, begun by `whose`: below 0, or too large."""
         if (rows.weights < 0).any():
             raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)

@@ -133,13 +133,9 @@ def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
         return None
     try:
         targets = content.get("target_modules", AUTO)
-        adapter = AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
-        problems = "; ".join(adapter.problems())
-    except (TypeError, AttributeError):
-        problems = "adapter: not an adapter's settings"
-    if problems:
-        raise ModelError(f"{path}: {problems}: save the model again")
-    return adapter
+        return AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
+    except (TypeError, AttributeError) as error:
+        raise ModelError(f"{path}: adapter: not an adapter's settings: save the model again") from error
 
 
 def put_adapters(whole: "nn.Module", spec: FullSpec, location: Location, learns: bool) -> None:

@@ -129,6 +129,3 @@ class _BlockTexts(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         return self._read[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.training.loop import compute_twice
+from tests.encoders.test_adapters import closeness
 from tests.encoders.test_hub_folders import DECODER, MODERN, PUBLISHED
 from tests.tiny import tiny_encoder
 
@@ -48,11 +48,6 @@ def long_reader(folder: Path, name: str, config: dict[str, Any], dimension: int 
 )
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     return request.param, PUBLISHED[request.param].write(tmp_path_factory.mktemp("models"))
-
-
-def closeness(one: np.ndarray, other: np.ndarray) -> float:
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return float(((one * other).sum(1) / norms).min())
 
 
 def gradients(encoder: Encoder) -> dict[str, Tensor]:

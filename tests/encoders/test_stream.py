@@ -1,6 +1,5 @@
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.records.encoded import encoded_of
 from hardneg.records.types import Document
-from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
 from hardneg.store.blocks import BlockStore, write_behind
 
@@ -72,32 +70,6 @@ def test_a_stopped_run_goes_on_with_the_same_vectors(encoder, tmp_path):
         encode(encoder, texts, store, fails_at=2)
     assert store.finished() == {0, 1}
     assert (encode(encoder, texts, store) == whole).all()
-
-
-def test_a_block_is_written_while_the_next_one_is_encoded(encoder, tmp_path):
-    """The first block waits, in being written, until the second one is made."""
-    second, done = threading.Event(), []
-
-    class Waiting(BlockStore):
-        def write(self, number, block):
-            assert number != 0 or second.wait(20)
-            super().write(number, block)
-
-    def told(count):
-        done.append(count)
-        if sum(done) > 4:
-            second.set()
-
-    encode(encoder, corpus(10), store := Waiting(tmp_path), told)
-    assert store.finished() == {0, 1, 2}
-
-
-def test_all_processes_go_by_what_the_first_one_sees(encoder, tmp_path, monkeypatch):
-    """It may have finished and renamed the folder before another one looks."""
-    monkeypatch.setattr(stream.distributed, "world", lambda: World(1, 2))
-    monkeypatch.setattr(stream.distributed, "from_first", lambda value: True)
-    stream.write_index([encoder], corpus(5), tmp_path / "gone", FP32, Silent())
-    assert not (tmp_path / "gone").exists()
 
 
 KILLED = """

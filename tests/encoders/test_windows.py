@@ -22,7 +22,6 @@ from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.tokens import Tokens, token_batches
-from hardneg.formats.segments import Segments
 from hardneg.records.errors import ModelError
 from hardneg.rerankers.cross_encoder import CrossEncoder
 from hardneg.rerankers.network import PairNetwork, PairScorer
@@ -64,13 +63,6 @@ def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) ->
     assert [start for start, *_ in found] == [0, 4, 8, 12, 16] and passes == [12, 8]
     for (_, _, part, _), expected in zip(found, alone, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-6)
-
-
-def test_counts_of_segments_are_in_the_order_of_the_texts(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "TOKENISERS", 4)
-    cut = Segments(length=6, count=9)
-    _, counts = encoder.encode_segments(TEXTS, cut, replace(FP32, window=18))
-    assert counts.tolist() == encoder.segment(TEXTS, cut).counts.tolist()
 
 
 def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:

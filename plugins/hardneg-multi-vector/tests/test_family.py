@@ -101,16 +101,6 @@ def test_a_projection_keeps_most_of_the_inner_products(tmp_path):
     assert np.corrcoef(scores[0].flatten(), scores[1].flatten())[0, 1] > 0.9
 
 
-def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder, encoder):
-    mean = load_learner(ModelSpec(str(folder), similarity="meanmaxsim"), "cpu")
-    TEXT = (["x"], "document")
-    one, other = (
-        each.score(*(each.embed(each.features(texts, side), side) for texts, side in ((QUERIES, "query"), TEXT)))
-        for each in (mean, encoder)
-    )
-    torch.testing.assert_close(one, other / 12)
-
-
 def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
     plain = resolve(ModelSpec(str(folder))).digest
     assert resolve(_of_model(folder)).digest == plain == resolve(_of_model(folder, query_expansion=12)).digest

@@ -177,18 +177,6 @@ def test_how_many_terms_a_folder_keeps_enters_the_digest(folder: Path, tmp_path:
     assert few not in (resolve(each).digest for each in (ModelSpec(str(folder)), sparse(tmp_path / "few", max_terms=4)))
 
 
-def test_rounded_weights_leave_the_frequencies_of_positions_alone(tmp_path: Path) -> None:
-    from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-    plain = tiny_encoder(tmp_path / "modern", kind="transformers")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    ModernBertForMaskedLM(ModernBertConfig(vocab_size=2000, pad_token_id=0, **sizes)).save_pretrained(plain)
-    half, whole = (load_learner(sparse(plain), "cpu", precision) for precision in ("bf16", "fp32"))
-    buffers, rounded = (dict(each.parts("query")[0].model.named_buffers()) for each in (whole, half))
-    assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
-    assert buffers and all(torch.equal(rounded[name], buffer) for name, buffer in buffers.items())
-
-
 def test_twins(folder: Path, tmp_path: Path) -> None:
     apart = split(load_learner(ModelSpec(str(folder)), "cpu"))
     apart.save(tmp_path / "twins")

@@ -47,10 +47,8 @@ class Packing:
         position = before[1:] - np.repeat(before[ends - lengths], lengths) - 1 + self.first
         columns["position_ids"] = position if self.skipped is None else np.where(counted, position, self.skipped)
         batch: dict[str, Any] = {name: towers.placed(column, device).long()[None] for name, column in columns.items()}
-        begins, longest = (
-            towers.placed(np.concatenate([[0], ends]).astype(np.int32), device),
-            int(lengths.max(initial=0)),
-        )
+        begins = towers.placed(np.concatenate([[0], ends]).astype(np.int32), device)
+        longest = int(lengths.max(initial=0))
         batch |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
         if tokens.prompt_length:
             batch["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)

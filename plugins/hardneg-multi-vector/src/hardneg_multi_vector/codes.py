@@ -58,12 +58,8 @@ def write_codes(
 ) -> None:
     """Writes the folder `path` but for its lists.
 
-    Args:
-        path: the folder.
-        centroids: float32 [K, d].
-        codebooks: float32 [M, 256, d / M].
-        coded: uint8 [n, b + M], of each token the number of its centroid in b bytes, the lowest first, and its codes.
-        source: the coded token vectors.
+    path: the folder. centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: uint8 [n, b + M], of each
+    token the number of its centroid in b bytes, the lowest first, and its codes. source: the coded token vectors.
     """
     from safetensors.numpy import save
 
@@ -206,9 +202,7 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
     """The `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
 
     A document is scored by MaxSim with the centroids of its tokens.
-
-    Returns:
-        int64 [Q, count], padded with -1.
+    Returns int64 [Q, count], padded with -1.
     """
     candidates = np.full((len(queries), count), -1, np.int64)
     centroids = tensor(codes.centroids)

@@ -156,13 +156,9 @@ def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
 
-    Args:
-        queries: [B, q, d + 1].
-        documents: [D, t, d + 1].
-        mean: whether each score is divided by the number of the query's tokens.
-
-    Returns:
-        float32 [B, D].
+    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether each score is divided by the number of the query's
+    tokens.
+    Returns float32 [B, D].
     """
     from sentence_transformers.util import maxsim as of_all
 

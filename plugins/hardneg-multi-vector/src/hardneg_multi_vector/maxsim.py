@@ -36,14 +36,10 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
     """The score of each query with each document.
 
-    Args:
-        documents: float32 [T, d], the tokens of one document after the other.
-        counts: int64 [D], how many each has, 1 at least.
-        queries: float32 [d, S], the tokens of one query after the other, as columns.
-        query_counts: int64 [Q], how many each has, 1 at least.
-
-    Returns:
-        float32 [Q, D].
+    documents: float32 [T, d], the tokens of one document after the other. counts: int64 [D], how many each has, 1 at
+    least. queries: float32 [d, S], the tokens of one query after the other, as columns. query_counts: int64 [Q], how
+    many each has, 1 at least.
+    Returns float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
     return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=query_counts, axis=0, unsafe=True)
@@ -68,11 +64,8 @@ def maxsim_pairs(
 ) -> NDArray[np.float32]:
     """The score of each query with the document beside it: float32 [n].
 
-    Args:
-        queries: n of them.
-        documents: as many.
-        device: where to compute; None takes the first GPU, or the CPU where there is none.
-        tokens: how many of documents of about the same length are multiplied at a time.
+    queries: n of them. documents: as many. device: where to compute; None takes the first GPU, or the CPU where there
+    is none. tokens: how many of documents of about the same length are multiplied at a time.
 
     Raises UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
     """
@@ -167,10 +160,8 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
     time, and all of them where they are on the device already.
 
-    Args:
-        searcher: its documents.
-        queries: Q of them, checked.
-        k: how many; above the number of documents the lists are padded with row -1 and score -inf.
+    searcher: its documents. queries: Q of them, checked. k: how many; above the number of documents the lists are
+    padded with row -1 and score -inf.
 
     Raises ArtifactError: for vectors, or scores, that are not finite.
     """

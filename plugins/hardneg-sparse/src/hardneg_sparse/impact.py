@@ -45,10 +45,8 @@ def frequency_texts(
 
     A document without any has a text too, for Anserini takes no blank one.
 
-    Args:
-        offsets: int64 [n + 1], where each document's terms begin.
-        terms: str [m], each with `BEHIND_TERM` at its end.
-        frequencies: int64 [m].
+    offsets: int64 [n + 1], where each document's terms begin. terms: str [m], each with `BEHIND_TERM` at its end.
+    frequencies: int64 [m].
     """
     kept = frequencies > 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()

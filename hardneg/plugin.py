@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
-    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
+    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.tokens import Tokens, token_batches
     from hardneg.evaluation import intervals, significance
@@ -173,7 +173,7 @@ __all__ = [  # noqa: RUF022
     "ResolvedModel", "Row", "RowLookup", "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
     "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
-    "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
+    "Target", "Task", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
     "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hardneg.encoders import passes, tokens, towers
 from hardneg.encoders.open import loading
-from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, Windows
 from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens import SegmentTokens, Tokens
 from hardneg.faster import Packing
@@ -212,9 +212,9 @@ class Encoder:
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
         """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: names one that is not finite."""
-        windows = TextWindows(_windows(texts, options.window), len(texts))
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
-            return self._joined([part for _, part in self.encode_windows(windows, side, options, task.advance)])
+            encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
+            return self._joined([part for _, part in encoded])
 
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
@@ -222,27 +222,27 @@ class Encoder:
         """Encodes segments in order, such as float32 [S, dimension]; also int64 [n], the segments of each document."""
         counts = [np.empty(0, np.int64)]
         parts = _windows(texts, max(1, options.window // cut.count))
-        windows = TextWindows(parts, len(texts) * cut.count, cut)
         with progress.task("encode segments", None, "segments") as task:
-            encoded = self.encode_windows(windows, "document", options, task.advance, counts.append)
+            encoded = self.encode_windows(parts, "document", options, task.advance, cut, counts.append)
             return self._joined([part for _, part in encoded]), np.concatenate(counts)
 
     def encode_windows(
         self,
-        windows: TextWindows,
+        windows: Windows,
         side: Side,
         options: EncodeOptions,
         advance: Callable[[int], None],
+        cut: Segments | None = None,
         counted: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yields the number of the first text and the encoded texts of each window; two windows are in memory.
 
-        counted: called with the number of segments of each document of a window, where documents are cut.
+        cut: how documents are cut, if at all. counted: called with the segments of each document of a window then.
 
         Raises ModelError: a number is not finite, with the first such text's number; or the first texts are all alike.
         """
-        inference = Inference.of(self, side, options, windows.cut)
-        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows.texts, advance)):
+        inference = Inference.of(self, side, options, cut)
+        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows, advance)):
             if not number:
                 _check_different(self.spec.name, side, texts, encoded)
             if counts is not None and counted is not None:
@@ -272,7 +272,7 @@ class Encoder:
         loading.save_module(self.module, self.spec, folder, card)
 
 
-def _windows(texts: Sequence[str], size: int) -> Iterator[tuple[int, Sequence[str]]]:
+def _windows(texts: Sequence[str], size: int) -> Windows:
     return ((start, texts[start : start + size]) for start in range(0, len(texts), size))
 
 
@@ -341,7 +341,7 @@ class Inference:
         budget = passes.Budget(min(options.tokens_per_batch or passes.usual_budget(device), most))
         return cls(encoder, side, parts, read, budget, device.type != "cpu", packing)
 
-    def windows(self, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]) -> Iterator[_Done]:
+    def windows(self, windows: Windows, advance: Callable[[int], None]) -> Iterator[_Done]:
         """Yields each window encoded, a few tokenised ahead. Raises ModelError: names a text that is not finite."""
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:

@@ -21,18 +21,8 @@ if TYPE_CHECKING:
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """The encoding of a text: one vector, weights of terms, or a vector a token."""
-
-
-@dataclass(frozen=True)
-class TextWindows:
-    """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they have.
-
-    cut: how documents are cut into several rows each, if at all.
-    """
-
-    texts: Iterable[tuple[int, Sequence[str]]]
-    count: int
-    cut: Segments | None = None
+Windows = Iterable[tuple[int, Sequence[str]]]
+"""Texts to encode: the number of its first text, and texts, for each window."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +90,14 @@ class TextEncoder(Protocol):
         """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
+        self,
+        windows: Windows,
+        side: Side,
+        options: EncodeOptions,
+        advance: Callable[[int], None],
+        cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yields the number of the first text and the encoded texts of each window; few windows are in memory."""
+        """Yields each window's number and encoded texts, few in memory; cut: into several rows each, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"

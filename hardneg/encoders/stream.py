@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.tokens import SegmentedCorpus
 from hardneg.records.encoded import arrays_of, encoded_of
 from hardneg.runtime import distributed
@@ -71,7 +71,7 @@ def write_index(
         share = distributed.World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
-            blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
+            blocks = encoded_blocks(encoders[number], rows, missing, options, task.advance)
             write_behind(blocks, store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
@@ -87,18 +87,14 @@ def encoded_blocks(
     encoder: TextEncoder,
     rows: StoredRows,
     numbers: Sequence[int],
-    count: int,
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, BlockResult]]:
-    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block.
-
-    count: about how many rows this process encodes in all.
-    """
+    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
-    windows = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
+    windows = encoder.encode_windows(texts, "document", options, advance, cut)
     for number, (_, encoded) in zip(numbers, windows, strict=True):
         yield number, BlockResult(arrays_of(encoded))
 

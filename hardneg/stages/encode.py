@@ -108,7 +108,7 @@ class EncodedBlocks(StageBlocks):
         """What the texts of each block are encoded into."""
         from hardneg.encoders.stream import encoded_blocks
 
-        return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
+        return encoded_blocks(self.encoder, self.rows, numbers, self.options, task.advance)
 
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""

@@ -50,7 +50,7 @@ def encode(encoder, texts, store, told=None, fails_at=-1):
         store.write(number, block)
 
     advance = (lambda count: None) if told is None else told
-    write_behind(stream.encoded_blocks(encoder, texts, missing, len(texts), FP32, advance), write)
+    write_behind(stream.encoded_blocks(encoder, texts, missing, FP32, advance), write)
     rows = [encoded_of(store.read(number)) for number in range(len(layout.sizes))]
     return np.concatenate([np.empty((0, 32), np.float32), *rows])
 

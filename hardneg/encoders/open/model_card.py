@@ -28,15 +28,14 @@ _Scores = Mapping[str, Mapping[str, float]]
 
 @dataclass(frozen=True)
 class Program:
-    """Lines of Python: imports and statements; name: the variable that they define, such as `encoder`."""
+    """Lines of Python: imports and statements."""
 
     imports: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    name: str = "encoder"
 
     def then(self, imports: str, *lines: str) -> "Program":
         """The same with more lines appended."""
-        return Program((*self.imports, imports), (*self.lines, *lines), self.name)
+        return Program((*self.imports, imports), (*self.lines, *lines))
 
     def text(self) -> str:
         """The program's text, imports first and sorted."""

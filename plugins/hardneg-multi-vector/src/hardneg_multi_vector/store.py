@@ -20,10 +20,7 @@ NumberFile = number_file.NumberFile
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors(EncodedRows):
-    """A vector for each token: n texts encoded by a late-interaction encoder.
-
-    vectors: float32 [offsets[n], d].
-    """
+    """A vector for each token: n texts encoded by a late-interaction encoder. vectors: float32 [offsets[n], d]."""
 
     vectors: NDArray[np.float32]
 

@@ -8,9 +8,11 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping
-from threading import Event
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from threading import Event, Thread
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from hardneg.records.errors import ModelError
@@ -19,7 +21,9 @@ _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
 _REFUSED = dict.fromkeys((401, 403), "; the server takes no request with this key: set the variable that `key` names")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
+_GRACE = 0.25  # seconds in which the client's own timeout says what is wrong
 _SHOWN = 200  # characters
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -32,7 +36,10 @@ class _Passing(Exception):
 
 
 def check_address(url: str, example: str) -> None:
-    """Refuses what is no address of a server, or holds a secret. Raises ValueError."""
+    """Refuses what is no address of a server, or holds a secret.
+
+    Raises ValueError: it is no URL of http or https, or it has a user, a key or a query string.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:  # such as brackets that are not closed
@@ -72,8 +79,8 @@ class ModelServer:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
         self.url, self.said, self._key, self._deadline = url, said, key, deadline
-        self._timeout, self._warned, self._failures = timeout, False, (httpx.HTTPError, httpx.InvalidURL)
-        self._http, self._lost = httpx.Client(headers=headers, timeout=timeout, limits=limits), httpx.TransportError
+        self._timeout, self._warned = timeout, False
+        self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
         """The server's answer to a request with the fields of `said` and `body`.
@@ -86,8 +93,9 @@ class ModelServer:
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():
             attempts += 1
+            left = max(end - time.monotonic(), 0.001)
             try:
-                return self._attempt(path, {**self.said, **body}, mebibytes, end)
+                return _within(left, partial(self._attempt, path, body, mebibytes, left, end))
             except _Passing as error:
                 pause = max(error.after, random.uniform(0.5, 1.0) * longest)
                 longest = min(2 * longest, _LONGEST_WAIT)
@@ -101,9 +109,12 @@ class ModelServer:
 
     def reach(self) -> None:
         """Asks for the list of models. Raises ModelError where nothing answers, or not to this key."""
+        import httpx
+
         try:
-            status = self._http.get(f"{self.url}/models", timeout=min(_SOON, self._timeout)).status_code
-        except self._failures as error:
+            soon = min(_SOON, self._timeout)
+            status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code
+        except (_Passing, httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(f"no answer ({self._reason(error)}): start the server, or give another url") from None
         if status in _REFUSED:
             raise self.error(f"status {status}{_REFUSED[status]}")
@@ -120,19 +131,23 @@ class ModelServer:
         """The text without the key, which a server may repeat."""
         return text.replace(self._key, "(the key)") if self._key else text
 
-    def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, end: float) -> bytes:
-        timeout, content = min(self._timeout, max(end - time.monotonic(), 0.001)), bytearray()
+    def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, left: float, end: float) -> bytes:
+        import httpx
+
+        timeout, content = min(self._timeout, left), bytearray()
         try:
-            with self._http.stream("POST", f"{self.url}{path}", json=body, timeout=timeout) as response:
+            with self._http.stream(
+                "POST", f"{self.url}{path}", json={**self.said, **body}, timeout=timeout
+            ) as response:
                 for part in response.iter_bytes():
                     content += part
                     if len(content) > mebibytes << 20:
                         raise self.error(f"an answer of more than {mebibytes} MiB")
                     if time.monotonic() > end:
                         raise _Passing("the answer did not end")
-        except self._lost as error:
+        except httpx.TransportError as error:
             raise _Passing(self._reason(error)) from None
-        except self._failures as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise self.error(self._reason(error)) from None
         if (status := response.status_code) == 200:
             return bytes(content)
@@ -145,6 +160,23 @@ class ModelServer:
 
     def _reason(self, error: Exception) -> str:
         return self.without_key(" ".join(f"{type(error).__name__}: {error}".split()))[:_SHOWN]
+
+
+def _within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """The result of work in a thread of its own, or _Passing: timeouts of reads bound no server that drips headers."""
+    result = Future[_Result]()
+
+    def run() -> None:
+        try:
+            result.set_result(work())
+        except BaseException as error:
+            result.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    try:
+        return result.result(seconds + _GRACE)
+    except TimeoutError:
+        raise _Passing("the answer did not begin") from None
 
 
 def _first_line(text: str) -> str:

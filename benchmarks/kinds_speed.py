@@ -24,10 +24,10 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import torch
 from train_speed import OneNegative, Triplets, triplets
 
-from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.stream import write_index
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.shards import index_bytes
 from hardneg.indexes.kernels.exact.exact import ExactOptions

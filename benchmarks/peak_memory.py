@@ -61,10 +61,10 @@ def prepare_encode(folder: Path, count: int) -> None:
 
 def measure_encode(folder: Path) -> None:
     """Encodes the corpus into a flat index folder."""
-    from hardneg.encoders.corpus.stream import write_index
     from hardneg.encoders.open.resolved import load_learner
     from hardneg.encoders.protocol import EncodeOptions
     from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.stream import write_index
     from hardneg.formats.corpus import Corpus
 
     corpus = Corpus.open(folder)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.pair_scoring import PairScorer, Request
+from hardneg.rerankers.network import PairScorer, Request
 
 Score = Callable[[Sequence[Request]], NDArray[np.float32]]
 SAME = 1e-3

@@ -1,4 +1,4 @@
-"""Texts a second to token ids: `hardneg.encoders.tokens.tokens.tokenise` against the tokenizer's own call.
+"""Texts a second to token ids: `hardneg.encoders.tokens.tokenise` against the tokenizer's own call.
 
     pip install "hardneg[demo]"
     python benchmarks/tokenise_speed.py [--corpus corpus.jsonl] [--texts 4096] [--length 256] [--rounds 6]
@@ -28,7 +28,7 @@ from encode_speed import docstrings, passages
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import tokenise
+from hardneg.encoders.tokens import tokenise
 
 Read = Callable[[list[str]], object]
 

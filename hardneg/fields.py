@@ -11,8 +11,7 @@ import pydantic
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, PlainSerializer
 
 from hardneg.datasets.held_out import Withheld
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.spec import ModelSpec, PromptName
+from hardneg.encoders.spec import AdapterSpec, ModelSpec, PromptName
 from hardneg.formats.segments import Segments
 from hardneg.formats.text_lines import find_file
 from hardneg.records import BEIR, DataError, PluginSetting, UsageError

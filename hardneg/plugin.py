@@ -22,22 +22,15 @@ if TYPE_CHECKING:
     from hardneg.datasets import hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.datasets.held_out import half
-    from hardneg.encoders import towers
-    from hardneg.encoders.encoder import Encoder
+    from hardneg.encoders import passes, towers
+    from hardneg.encoders.encoder import Encoder, Representation
     from hardneg.encoders.open import loading, model_files
     from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, model_content
     from hardneg.encoders.open.resolved import opening as opening_model
     from hardneg.encoders.open.resolved import resolve as resolve_model
-    from hardneg.encoders.open.save import forget_last_call
-    from hardneg.encoders.open.save import written_whole as writing_model
-    from hardneg.encoders.open.source import locate as locate_model
-    from hardneg.encoders.passes import one_ahead
-    from hardneg.encoders.passes import usual_budget as usual_tokens_per_batch
-    from hardneg.encoders.precision import takes_bf16
-    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, TextWindows
-    from hardneg.encoders.representation import Representation
+    from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
-    from hardneg.encoders.tokens.tokens import Tokens, token_batches
+    from hardneg.encoders.tokens import Tokens, token_batches
     from hardneg.evaluation import intervals, significance
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
@@ -134,7 +127,7 @@ if TYPE_CHECKING:
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table
-    from hardneg.rerankers.pair_scoring import PairScorer, best_device
+    from hardneg.rerankers.network import PairScorer, best_device
     from hardneg.runtime import SEED, Progress, Silent, Task, derive_seed, generator, has_bf16_units, model_server
     from hardneg.runtime.distributed import World, gather, settle_by, world
     from hardneg.stages.shared.blocks import StageBlocks
@@ -167,16 +160,18 @@ __all__ = [  # noqa: RUF022
     "ResolvedModel", "Row", "RowLookup", "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
     "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
     "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
-    "Target", "Task", "TextWindows", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
+    "Target", "Task", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
     "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
     "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
     "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
     "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
+    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
+    "exact_ranks", "figures", "file_digest", "flags_named", "forms", "gather", "generator",
     "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
     "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
-    "locate_model", "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
+    "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
     "model_files", "model_server", "named_dataset", "negatives_files", "number_file", "numbers", "of_the_run",
-    "one_ahead", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
+    "passes", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
     "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
     "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
     "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
@@ -184,6 +179,9 @@ __all__ = [  # noqa: RUF022
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
     "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts",
     "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
+    "start_java", "store_outputs", "stream_run", "term_spans", "terms", "text_lines", "token_batches",
+    "top_k", "towers", "training_stage", "usual_store", "whole_prompts", "without_paths",
+    "without_problems", "wording", "world", "write_metrics", "write_run",
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, search_exact
 from hardneg.losses.infonce import InfoNCE
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 

@@ -6,7 +6,7 @@ from gpu.setting import Figures, Setting, expect
 
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 
 _SAME = {"fp32": 1e-3, "bf16": 5e-2}
 

@@ -12,8 +12,7 @@ from gpu.setting import Figures, Setting, expect
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairNetwork, PairScorer
 
 _LEFT = 3 << 30  # bytes that a ballast leaves free
 _TOKENS = 2000  # that a pass may have where memory is played

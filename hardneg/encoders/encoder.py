@@ -7,38 +7,103 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders import towers
-from hardneg.encoders.open.loading import assembled, positions, with_prompts
-from hardneg.encoders.open.save import save_module
-from hardneg.encoders.passes import Budget, ahead, in_passes, most_tokens, usual_budget
-from hardneg.encoders.precision import arrange, takes_bf16
-from hardneg.encoders.protocol import EncodeOptions, StoredRows, StoreWriter, TextWindows
-from hardneg.encoders.representation import Representation, check_different, first_broken
+from hardneg.encoders import passes, tokens, towers
+from hardneg.encoders.open import loading
+from hardneg.encoders.protocol import EncodeOptions, Form, StoredRows, StoreWriter, Windows
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.segmenting import SegmentedCorpus, SegmentTokens, rows_of, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, token_batches, tokenise, typed
+from hardneg.encoders.tokens import SegmentTokens, Tokens
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
+from hardneg.formats.vectors.flat_vectors import FlatWriter
 from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-
-_DEFAULTS = EncodeOptions()
-_SILENT = Silent()
-_PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
+Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
+"""Numbers of some texts, int64 [b], and their encoding."""
 TOKENISERS = min(4, os.cpu_count() or 1)
 """Windows that are tokenised at a time: a fast tokenizer reads on all cores, unless the environment forbids it."""
+_DEFAULTS, _SILENT = EncodeOptions(), Silent()
+_PASSES = 4  # that a window on a GPU is worth at least: they are sorted by length together
+_FEW = 15  # different texts that may have one vector
+
+
+class Representation:
+    """The encoding of texts by a family of encoders: one vector each, stored as a flat index; others override it.
+
+    On the device, with gradients, a tensor of n texts is float32 [n, d], or [n, T, d + 1] for T tokens a text, the last
+    number 1 where a token is scored and 0 where there is none.
+
+    form: of the encoding. files: those of a store of it. block: the number of documents written at a time.
+    """
+
+    form: ClassVar[Form] = "vectors"
+    files: ClassVar[Sequence[str]] = ("index", "docid")
+    block: ClassVar[int] = 4096
+
+    count_rows = staticmethod(tokens.count_rows)
+
+    def expanded(self, tokens: Tokens, transformer: Any) -> Tokens:
+        """The tokens of queries as a transformer reads them. Raises ModelError: it pads them with tokens of vectors."""
+        if getattr(transformer, "query_expansion", None):
+            raise ModelError("the model's query_expansion is for a vector a token: set encoder: multi-vector")
+        return tokens
+
+    def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
+        """The tensor of some texts: passes their features through the parts of an encoder."""
+        return towers.forward(parts, features, device, side)["sentence_embedding"]
+
+    def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
+        """`count` texts in order, on the host, from batches in any order; copied from the device once."""
+        vectors = torch.empty((count, dimension))
+        for rows, part in batches:
+            vectors = vectors if vectors.device == part.device else vectors.to(part.device)
+            vectors[towers.placed(rows, part.device)] = part
+        array: NDArray[np.float32] = vectors.cpu().numpy()
+        return array
+
+    def collect(self, tensor: Tensor) -> Encoded:
+        """The texts of a tensor, on the host."""
+        array: NDArray[np.float32] = tensor.float().cpu().numpy()
+        return array
+
+    def tensor(self, encoded: Any, device: torch.device) -> Tensor:
+        """The texts as a tensor again."""
+        return torch.from_numpy(encoded).to(device)
+
+    def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
+        """float [B, M] in float32 or better, with gradients; columns: int64 [M], the document of each; None: all.
+
+        Inner products, outside autocast.
+        """
+        chosen = documents if columns is None else documents[columns]
+        with torch.autocast(queries.device.type, enabled=False):
+            return towers.at_least_float32(queries) @ towers.at_least_float32(chosen).T
+
+    def score_lists(self, queries: Tensor, encoded: Any) -> Tensor:
+        """float [B, M], the scores of B queries with M documents of their own each, as an index holds B * M in a row.
+
+        Gradients go to the queries alone.
+        """
+        return towers.list_products(queries, self.tensor(encoded, queries.device))
+
+    def rows(self, encoder: "Encoder", corpus: Corpus, folder: Path, progress: Progress, here: World) -> StoredRows:
+        """What of the corpus is stored: the documents."""
+        return corpus
+
+    def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
+        """A writer of the rows."""
+        return FlatWriter(folder, dimension, len(rows))
 
 
 class Encoder:
@@ -84,38 +149,29 @@ class Encoder:
         """The token ids of the texts with the prompt of their side, truncated to its length."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
-        tokens = tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
-        tokens = self.representation.expanded(tokens, parts[0]) if side == "query" else tokens
-        return typed(tokens, self.spec.token_type(side)) if self.spec.typed else tokens
+        read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
+        read = self.representation.expanded(read, parts[0]) if side == "query" else read
+        return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
         """The input of `embed`: int64 tensors [n, longest text] on the CPU, by the model's input names."""
-        tokens = self.tokenise(texts, side)
-        return tokens.batch(np.arange(len(tokens.lengths)))
+        return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents with their prompt, cut into segments.
-
-        Raises:
-            ModelError: a segment is longer than the model reads, or too short for any text.
-        """
+        """The documents with their prompt, cut into segments. Raises ModelError: these are too long, or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
-        most = positions(parts[0].model)
+        most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
             raise ModelError(
                 f"model {self.spec.name!r} reads at most {most} tokens: segments of {cut.length} are longer"
             )
-        segmented = tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
+        segmented = tokens.tokenise_segments(parts[0].tokenizer, texts, cut, prompt, _prompt_length(parts, prompt))
         if not self.spec.typed:
             return segmented
-        return replace(segmented, tokens=typed(segmented.tokens, self.spec.document_token_type))
+        return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encodes two words on each side.
-
-        Raises:
-            Exception: of any class, where the modules do not fit each other or the representation.
-        """
+        """Encodes two words on each side. Raises Exception, of any class, where modules and form do not fit."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
@@ -142,11 +198,7 @@ class Encoder:
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """Truncates the output of `embed` to its first dimensions: float32 [n, dimension].
-
-        Raises:
-            ModelError: a text of this model has more than one vector, or weights of terms.
-        """
+        """The first dimensions of `embed`'s output, float32 [n, dimension]. Raises ModelError: it is no one vector."""
         if self.representation.form != "vectors":
             raise ModelError(f"model {self.spec.name!r} has no single vector a text that could be cut: leave dims out")
         if dimension == encoded.shape[-1]:
@@ -156,48 +208,40 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encodes texts in order, such as float32 [n, dimension]; an empty text has its special tokens alone.
-
-        Raises:
-            ModelError: a number is not finite; names the first such text's position.
-        """
-        starts = range(0, len(texts), options.window)
-        windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
+        """Encodes texts in order, such as float32 [n, dimension]. Raises ModelError: names one that is not finite."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
-            return self._joined([part for _, part in self.encode_windows(windows, side, options, task.advance)])
+            encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
+            return self._joined([part for _, part in encoded])
 
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
         """Encodes segments in order, such as float32 [S, dimension]; also int64 [n], the segments of each document."""
         counts = [np.empty(0, np.int64)]
-        step = max(1, options.window // cut.count)
-        starts = range(0, len(texts), step)
-        parts = ((start, texts[start : start + step]) for start in starts)
-        windows = TextWindows(parts, len(texts) * cut.count, cut)
+        parts = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
-            encoded = self.encode_windows(windows, "document", options, task.advance, counts.append)
+            encoded = self.encode_windows(parts, "document", options, task.advance, cut, counts.append)
             return self._joined([part for _, part in encoded]), np.concatenate(counts)
 
     def encode_windows(
         self,
-        windows: TextWindows,
+        windows: Windows,
         side: Side,
         options: EncodeOptions,
         advance: Callable[[int], None],
+        cut: Segments | None = None,
         counted: Callable[[NDArray[np.int64]], None] | None = None,
     ) -> Iterator[tuple[int, Any]]:
         """Yields the number of the first text and the encoded texts of each window; two windows are in memory.
 
-        counted: called with the number of segments of each document of a window, where documents are cut.
+        cut: how documents are cut, if at all. counted: called with the segments of each document of a window then.
 
-        Raises:
-            ModelError: a number is not finite, with the first such text's number; or the first texts are all alike.
+        Raises ModelError: a number is not finite, with the first such text's number; or the first texts are all alike.
         """
-        inference = Inference.of(self, side, options, windows.cut)
-        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows.texts, advance)):
+        inference = Inference.of(self, side, options, cut)
+        for number, (start, texts, encoded, counts) in enumerate(inference.windows(windows, advance)):
             if not number:
-                check_different(self.spec.name, side, texts, encoded)
+                _check_different(self.spec.name, side, texts, encoded)
             if counts is not None and counted is not None:
                 counted(counts)
             yield start, encoded
@@ -209,32 +253,56 @@ class Encoder:
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """The rows of the corpus to store: documents, or their segments.
-
-        Raises:
-            ModelError: documents of this model cannot be cut.
-        """
+        """The rows of the corpus to store: documents, or segments. Raises ModelError: documents cannot be cut."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
             raise ModelError(f"model {self.spec.name!r} has a vector a token, which are not pooled: leave segments out")
-        return SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
+        return tokens.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the encoded rows."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder for `open` and `SentenceTransformer(folder)`; `card` becomes its README.md.
+        """Writes a folder for `load_encoder` and `SentenceTransformer`; card: its README.md. Raises ModelError."""
+        loading.save_module(self.module, self.spec, folder, card)
 
-        Raises:
-            ModelError: the folder cannot be written.
-        """
-        save_module(self.module, self.spec, folder, card)
+
+def _windows(texts: Sequence[str], size: int) -> Windows:
+    return ((start, texts[start : start + size]) for start in range(0, len(texts), size))
+
+
+def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
+    if not prompt or all(getattr(part, "include_prompt", True) for part in parts):
+        return 0
+    ids = parts[0].tokenizer(prompt)["input_ids"]
+    return len(ids) - int(ids[-1] in parts[0].tokenizer.all_special_ids)
+
+
+def _check_different(name: str, side: Side, texts: Sequence[str], encoded: Encoded) -> None:
+    """Refuses vectors that are all the same, unless there are few texts: their words may be unknown. As ModelError."""
+    arrays = [encoded] if isinstance(encoded, np.ndarray) else encoded.flat.values()
+    alike = all(np.all(array == array[:1]) for array in arrays)
+    if alike and len({" ".join(text.casefold().split()) for text in texts}) > _FEW:
+        problem = f"the vectors of {len(texts)} {side} texts are all the same"
+        raise ModelError(f"model {name!r}: {problem}: check its weights and its tokenizer")
+
+
+def _first_broken(encoded: Encoded) -> int | None:
+    """The number of the first text with a value that is not finite; None where all are."""
+    if isinstance(encoded, np.ndarray):
+        broken = np.flatnonzero(~np.isfinite(encoded).all(axis=1))
+        return int(broken[0]) if len(broken) else None
+    finite = [np.isfinite(array).all(axis=tuple(range(1, array.ndim))) for array in encoded.flat.values()]
+    positions = np.flatnonzero(~np.logical_and.reduce(finite))
+    return int(np.searchsorted(encoded.offsets, positions[0], "right")) - 1 if len(positions) else None
 
 
 _Window = tuple[int, Sequence[str], Tokens | SegmentTokens]
 """The number of the first text of a window, its texts, and their tokens."""
+_Done = tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]
+"""The same with the texts encoded, and the rows of each, int64 [n], where texts are cut into segments."""
 
 
 @dataclass(frozen=True)
@@ -250,76 +318,67 @@ class Inference:
     side: Side
     parts: Sequence[nn.Module]
     tokens: Callable[[Sequence[str]], Tokens | SegmentTokens]
-    budget: Budget
+    budget: passes.Budget
     joins: bool
     packing: Any = None
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
         """Prepares a model; cut: how documents are cut into several rows each, if at all."""
-        device, (transformer, *rest) = encoder.device, encoder.parts(side)
-        whole = next(transformer.parameters()).dtype == torch.float32
-        wanted = (whole or options.precision == "bf16") and takes_bf16(options.precision, transformer, "inference")
-        parts = [towers.in_bfloat16(transformer) if wanted and whole else towers.sharing(transformer), *rest]
-        faster, packing = arrange(parts[0]), None
+        device, (first, *rest) = encoder.device, encoder.parts(side)
+        whole = next(first.parameters()).dtype == torch.float32
+        wanted = (whole or options.precision == "bf16") and passes.takes_bf16(options.precision, first, "inference")
+        parts = [towers.in_bfloat16(first) if wanted and whole else towers.sharing(first), *rest]
+        faster, packing = passes.arrange(parts[0]), None
         if faster is not None:
             with _computing(encoder, parts):
                 packing = faster.packing(encoder, side, parts)
-        tokens = partial(encoder.tokenise, side=side) if cut is None else partial(encoder.segment, cut=cut)
-        budget = Budget(min(options.tokens_per_batch or usual_budget(device), most_tokens(parts[0], device)))
-        return cls(encoder, side, parts, tokens, budget, device.type != "cpu", packing)
+        read = partial(encoder.tokenise, side=side) if cut is None else partial(encoder.segment, cut=cut)
+        most = passes.most_tokens(parts[0], device)
+        budget = passes.Budget(min(options.tokens_per_batch or passes.usual_budget(device), most))
+        return cls(encoder, side, parts, read, budget, device.type != "cpu", packing)
 
-    def windows(
-        self, windows: Iterable[tuple[int, Sequence[str]]], advance: Callable[[int], None]
-    ) -> Iterator[tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]]:
-        """Yields, for each window, the number of its first text, its texts, these encoded, and the rows of each.
-
-        The rows of each text, int64 [n], are there where texts are cut into segments. A few windows are tokenised while
-        one is encoded. `advance` is called with the size of each batch.
-
-        Raises:
-            ModelError: a number is not finite; names the first such text's number, of segments their window's.
-        """
+    def windows(self, windows: Windows, advance: Callable[[int], None]) -> Iterator[_Done]:
+        """Yields each window encoded, a few tokenised ahead. Raises ModelError: names a text that is not finite."""
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
             pending = ((start, texts, tokenisers.submit(self.tokens, texts)) for start, texts in windows)
-            for start, texts, waiting in ahead(pending, TOKENISERS):
+            for start, texts, waiting in passes.ahead(pending, TOKENISERS):
                 group.append((start, texts, waiting.result()))
-                size += int(rows_of(group[-1][2]).offsets[-1])
+                size += int(tokens.rows_of(group[-1][2]).offsets[-1])
                 if not self.joins or size >= _PASSES * self.budget.tokens:
                     yield from self._together(group, advance)
                     group, size = [], 0
             if group:
                 yield from self._together(group, advance)
 
-    def _together(
-        self, group: list[_Window], advance: Callable[[int], None]
-    ) -> Iterator[tuple[int, Sequence[str], Encoded, NDArray[np.int64] | None]]:
-        tokens, stop = [rows_of(tokenised) for _, _, tokenised in group], 0
-        encoded = self._encoded(Tokens.join(tokens), advance)
-        for (start, texts, tokenised), own in zip(group, tokens, strict=True):
+    def _together(self, group: list[_Window], advance: Callable[[int], None]) -> Iterator[_Done]:
+        parts, stop = [tokens.rows_of(tokenised) for _, _, tokenised in group], 0
+        encoded = self._encoded(Tokens.join(parts), advance)
+        for (start, texts, tokenised), own in zip(group, parts, strict=True):
             first, stop = stop, stop + len(own.lengths)
-            part, cut = encoded if len(group) == 1 else encoded[first:stop], isinstance(tokenised, SegmentTokens)
-            if (broken := first_broken(part)) is not None:
-                position = f"{start} or a later one" if cut else str(start + broken)
+            part = encoded if len(group) == 1 else encoded[first:stop]
+            counts = tokenised.counts if isinstance(tokenised, SegmentTokens) else None
+            if (broken := _first_broken(part)) is not None:
+                position = str(start + broken) if counts is None else f"{start} or a later one"
                 raise ModelError(
                     f"model {self.encoder.spec.name!r}: the vector of {self.side} text {position} (counted from 0) "
                     "is not finite: check the model's weights, or encode with precision fp32"
                 )
-            yield start, texts, part, tokenised.counts if isinstance(tokenised, SegmentTokens) else None
+            yield start, texts, part, counts
 
-    def _encoded(self, tokens: Tokens, advance: Callable[[int], None]) -> Encoded:
+    def _encoded(self, read: Tokens, advance: Callable[[int], None]) -> Encoded:
         encoder, form = self.encoder, self.encoder.representation
-        packing = self.packing if self.packing is not None and self.packing.takes(tokens) else None
-        put = partial(tokens.batch if packing is None else partial(packing.features, tokens), device=encoder.device)
-        batches = token_batches if packing is None else packing.batches
+        packing = self.packing if self.packing is not None and self.packing.takes(read) else None
+        put = partial(read.batch if packing is None else partial(packing.features, read), device=encoder.device)
+        batches = tokens.token_batches if packing is None else packing.batches
 
         def run(features: dict[str, Tensor]) -> Tensor:
             return form.run(self.parts, features, encoder.device, self.side)
 
         with _computing(encoder, self.parts):
-            passes = in_passes(tokens.lengths, self.budget, batches, put, run, advance)
-            return form.gathered(passes, len(tokens.lengths), encoder.dimension)
+            done = passes.in_passes(read.lengths, self.budget, batches, put, run, advance)
+            return form.gathered(done, len(read.lengths), encoder.dimension)
 
 
 @contextmanager
@@ -329,13 +388,6 @@ def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
         yield
 
 
-def _prompt_length(parts: Sequence[Any], prompt: str) -> int:
-    if not prompt or all(getattr(part, "include_prompt", True) for part in parts):
-        return 0
-    ids = parts[0].tokenizer(prompt)["input_ids"]
-    return len(ids) - int(ids[-1] in parts[0].tokenizer.all_special_ids)
-
-
 def split(encoder: Encoder) -> Encoder:
     """An encoder with two sides: the modules themselves for documents, copies of them for queries.
 
@@ -343,6 +395,6 @@ def split(encoder: Encoder) -> Encoder:
     """
     queries = towers.with_own_queries(towers.route(encoder.module, "query"))
     modules = [towers.twins(queries, towers.route(encoder.module, "document"))]
-    whole = assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
-    named = with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
+    whole = loading.assembled(modules, encoder.spec, str(encoder.device), type(encoder.module))
+    named = loading.with_prompts(whole, encoder.module.prompts, encoder.module.default_prompt_name)
     return type(encoder)(named, encoder.spec, encoder.representation)

@@ -1,26 +1,73 @@
-"""Passes of about equal work over texts or pairs, made smaller where a GPU's memory does not hold one."""
+"""Passes of about equal work over texts or pairs: their precision, by what the device can do, and their sizes."""
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from hardneg.records import ModelError
+from hardneg.encoders.spec import Precision
+from hardneg.registry import faster
+from hardneg.records import ModelError, UsageError
+from hardneg.runtime import has_bf16_units
+from hardneg.store import choose
 
+Use = Literal["inference", "training"]
 Cut = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
 """Divides texts of these lengths, the longest first, into passes of at most so many tokens, or of one row."""
 
+LARGE = 1_000_000
+"""Weights from which on a transformer's precision makes a difference."""
 _GPU_TOKENS = 65_536
 _CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes that a pass may make of its tokens
 _Item = TypeVar("_Item")
 _Features = TypeVar("_Features")
 _Output = TypeVar("_Output")
 _log = logging.getLogger(__name__)
+
+
+def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
+    """Whether the transformer in `network` is to compute in bfloat16; `auto` does where the device has units for it.
+
+    Without a transformer, or with one of fewer than a million weights, `auto` is float32. What resumes keeps to what
+    it began with.
+
+    Raises UsageError: bfloat16 is requested on a GPU that only imitates it.
+    """
+    if precision == "auto":
+        transformer = _transformer_of(network)
+        weights = 0 if transformer is None else sum(weight.numel() for weight in transformer.parameters())
+        if weights < LARGE:
+            return False
+        subject = f"{use} on {transformer.device.type}, {weights:,} weights"
+        return choose(subject, *("bf16", "fp32") if has_bf16_units(transformer.device) else ("fp32", "bf16")) == "bf16"
+    if precision == "bf16":
+        device = next((weight.device for weight in network.parameters()), torch.device("cpu"))
+        if device.type == "cuda" and not has_bf16_units(device):
+            raise UsageError(
+                f"precision bf16 needs a GPU of CUDA capability 8.0 or later, and {torch.cuda.get_device_name(device)} "
+                "is older: set precision to fp32 or auto"
+            )
+    return precision == "bf16"
+
+
+def arrange(network: nn.Module) -> Any:
+    """Has a copy of a network, without gradients, compute in the faster ways of a package; returns them, if any."""
+    ways = None if _transformer_of(network) is None else faster("passes")
+    if ways is not None:
+        ways.arrange(network)
+    return ways
+
+
+def _transformer_of(network: nn.Module) -> Any:
+    from transformers import PreTrainedModel
+
+    return next((part for part in network.modules() if isinstance(part, PreTrainedModel)), None)
 
 
 @dataclass
@@ -53,22 +100,17 @@ def in_passes(
 
     A pass that memory does not hold is cut in two, and so are all later ones.
 
-    Args:
-        lengths: int64 [n], tokens of each text.
-        budget: of a pass; a size that is too large here is not tried again.
-        cut: divides texts into passes.
-        put: returns the features of some rows, on the device.
-        run: computes the output of features.
-        advance: called with the number of rows of each pass.
+    lengths: int64 [n], tokens of each text. budget: of a pass; a size that is too large here is not tried again.
+    cut: divides texts into passes. put: returns the features of some rows, on the device. run: computes the output of
+    features. advance: called with the number of rows of each pass.
 
-    Raises:
-        ModelError: memory does not hold one text alone.
+    Raises ModelError: memory does not hold one text alone.
     """
     left = np.arange(len(lengths))
     while len(left):
         passes, done = [left[rows] for rows in cut(lengths[left], budget.tokens)], 0
         try:
-            for rows, features in one_ahead((rows, put(rows)) for rows in passes):
+            for rows, features in ahead(((rows, put(rows)) for rows in passes), 1):
                 yield rows, run(features)
                 done += 1
                 advance(len(rows))
@@ -96,8 +138,3 @@ def ahead(pending: Iterator[_Item], count: int) -> Iterator[_Item]:
         if len(held) > count:
             yield held.popleft()
     yield from held
-
-
-def one_ahead(pending: Iterator[_Item]) -> Iterator[_Item]:
-    """The same items, each yielded once the next one is drawn too."""
-    return ahead(pending, 1)

@@ -20,18 +20,8 @@ if TYPE_CHECKING:
 
 Form = Literal["vectors", "weights", "token-vectors"]
 """The encoding of a text: one vector, weights of terms, or a vector a token."""
-
-
-@dataclass(frozen=True)
-class TextWindows:
-    """Texts to encode: (number of its first text, texts) for each window; count: about how many rows they have.
-
-    cut: how documents are cut into several rows each, if at all.
-    """
-
-    texts: Iterable[tuple[int, Sequence[str]]]
-    count: int
-    cut: Segments | None = None
+Windows = Iterable[tuple[int, Sequence[str]]]
+"""Texts to encode: the number of its first text, and texts, for each window."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +68,7 @@ class TextEncoder(Protocol):
     """An opened model: texts in; out comes what is stored, searched and scored.
 
     files: the names of the files that `writer` leaves in a folder, first the one that it writes last. block: the most
-    documents that it writes at a time.
+    documents that it writes at a time. dimension: size of a vector, or number of terms.
     """
 
     files: Sequence[str]
@@ -91,8 +81,7 @@ class TextEncoder(Protocol):
     def device(self) -> "torch.device": ...
 
     @property
-    def dimension(self) -> int:
-        """Size of a vector, or number of terms."""
+    def dimension(self) -> int: ...
 
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = ..., progress: Progress = ...
@@ -100,18 +89,19 @@ class TextEncoder(Protocol):
         """Encodes the texts in order. Raises ModelError where one cannot be encoded."""
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
+        self,
+        windows: Windows,
+        side: Side,
+        options: EncodeOptions,
+        advance: Callable[[int], None],
+        cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yields the number of the first text and the encoded texts of each window; few windows are in memory."""
+        """Yields each window's number and encoded texts, few in memory; cut: into several rows each, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """The rows of the corpus to store; several processes may count a part each first, in files of `folder`.
-
-        Raises:
-            ModelError: documents cannot be cut for this model.
-        """
+        """The rows to store; processes may count a part each, in files of `folder`. Raises ModelError: no cuts."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
         """A writer of the rows."""
@@ -141,7 +131,4 @@ class EncoderFamily(Protocol):
         """The files to read: those on this machine, and those to download. Raises ModelError."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Opens the model on `device` (None: the best available).
-
-        precision: that of the encoding; None is to train. Raises ModelError.
-        """
+        """Opens the model on `device`, or the best. precision: of the encoding; None: to train. Raises ModelError."""

@@ -1,10 +1,9 @@
-"""The spec of an encoder in a recipe, its prompts, and the same with the model's own values filled in."""
+"""The spec of an encoder in a recipe, its adapter and prompts, and the same with the model's own values filled in."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.records import ModelError, PluginSetting
 
 Pooling = Literal["own", "cls", "mean", "lasttoken"]
@@ -16,14 +15,23 @@ Weights = Literal["auto", "fp32", "bf16", "fp16"]
 
 SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 SIDES: tuple[Side, ...] = ("query", "document")
-POOLINGS = ("own", "cls", "mean", "lasttoken")
 TOKEN_TYPES = ("query_token_type", "document_token_type")
-_ALLOWED = {"pooling": POOLINGS, "similarity": SIMILARITIES, "activation": ("identity", "tanh")}
-_ALLOWED |= {"dtype": ("auto", "fp32", "bf16", "fp16")}
-_LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
-_LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
 TASK = "{task}"
 """Stands for the task's description in a template, such as `Instruct: {task}\\nQuery: `."""
+AUTO = "auto"
+_ALLOWED = {
+    "pooling": ("own", "cls", "mean", "lasttoken"),
+    "similarity": (*SIMILARITIES, None),
+    "activation": ("identity", "tanh"),
+    "dtype": ("auto", "fp32", "bf16", "fp16"),
+}
+_LEAST = dict.fromkeys(("projection", "truncate_dim"), 1) | dict.fromkeys(TOKEN_TYPES, 0)
+_LEAST |= dict.fromkeys(("query_length", "document_length"), 3)
+
+
+def _choices(field: str, value: object, allowed: Sequence[str | None]) -> list[str]:
+    *first, last = filter(None, allowed)
+    return [] if value in allowed else [f"{field} is {value!r}: it can be {', '.join(first)} or {last}"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,69 @@ class PromptName:
 
 Prompt = str | PromptName | None
 """None is the model's own prompt for queries or for documents."""
+
+
+@dataclass(frozen=True)
+class AdapterSpec:
+    """A few weights beside those of a transformer, which alone are trained.
+
+    source: a folder or hub id of a trained adapter, as peft saves it; without one a new adapter is trained.
+    revision: a branch, tag or commit of a hub id.
+    type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
+    rank: that of the matrices. alpha: their product is scaled by alpha / rank.
+    dropout: of what goes into the adapter.
+    target_modules: ends of the names of the linear layers that get one; `auto` is all those in the layers.
+    save: `merged` writes the base with the adapter in its weights; `apart` writes the adapter and its base's name.
+
+    Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
+    """
+
+    source: str | None = None
+    revision: str | None = None
+    type: Literal["lora", "rslora", "dora"] = "lora"
+    rank: int = 16
+    alpha: float = 32.0
+    dropout: float = 0.0
+    target_modules: str | tuple[str, ...] = AUTO
+    save: Literal["merged", "apart"] = "merged"
+
+    @property
+    def targets(self) -> tuple[str, ...] | None:
+        """Ends of names of the layers that get one; None for all linear layers."""
+        if self.target_modules == AUTO:
+            return None
+        return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a new one."""
+        return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
+
+    def weights(self, hidden: int, layers: int) -> int:
+        """An estimate of the weights of a new one: two matrices for each of a layer's six linear ones."""
+        return self.rank * layers * 18 * hidden
+
+    def problems(self) -> list[str]:
+        """One line for each field that no adapter can have."""
+        lines = _choices("adapter.type", self.type, ("lora", "rslora", "dora"))
+        lines += _choices("adapter.save", self.save, ("merged", "apart"))
+        changed = ", ".join(f"adapter.{name}" for name, value in self.settings().items() if value != _USUAL[name])
+        unnamed = self.targets is not None and not all(name.strip() for name in self.targets or ("",))
+        lost = self.type == "dora" and self.save == "apart"
+        wrong = {
+            f"rank is {self.rank}: at least 1 is needed": self.rank < 1,
+            f"alpha is {self.alpha:g}: it must be above 0": not self.alpha > 0,
+            f"dropout is {self.dropout:g}: it must be at least 0 and below 1": not 0 <= self.dropout < 1,
+            "target_modules names no layers: give ends of their names, or leave it out": unnamed,
+            "save is 'apart': transformers cannot read back dora: set save: merged": lost,
+            "revision is that of a source: give one, or leave it out": self.source is None and bool(self.revision),
+        }
+        lines += [f"adapter.{line}" for line, is_so in wrong.items() if is_so]
+        if self.source is not None and changed:
+            lines.append(f"{changed}: a trained adapter has its own: leave out, or leave out source")
+        return lines
+
+
+_USUAL = AdapterSpec().settings()
 
 
 @dataclass(frozen=True)
@@ -105,8 +176,7 @@ class ModelSpec:
         """One line for each field that no model can have."""
         lines = [] if self.name.strip() else ["name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2"]
         for field, allowed in _ALLOWED.items():
-            if (value := getattr(self, field)) not in allowed and (field, value) != ("similarity", None):
-                lines.append(f"{field} is {value!r}: it can be {', '.join(allowed[:-1])} or {allowed[-1]}")
+            lines += _choices(field, getattr(self, field), allowed)
         for field, least in _LEAST.items():
             if (value := getattr(self, field)) is not None and value < least:
                 lines.append(f"{field} is {value}: give {least} or more, or leave it out")
@@ -157,24 +227,14 @@ def prompt_problems(prompts: Mapping[str, Prompt], task: str | None) -> list[str
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """The prompts of queries and documents, by field; own: the model's prompts by name.
-
-    Raises:
-        ModelError: the model has no prompt of that name, or the task has no place in any.
-    """
-    texts = {field: _text(name, prompt, own) for field, prompt in prompts.items()}
-    if task is None:
-        return texts
-    if not any(TASK in text for text in texts.values()):
+    """The prompts by field; own: the model's, by name. Raises ModelError: no such name, or no place for the task."""
+    texts = dict[str, str]()
+    for field, prompt in prompts.items():
+        if isinstance(prompt, PromptName) and prompt.name not in own:
+            has = ", ".join(sorted(named for named, text in own.items() if text)) or "none"
+            raise ModelError(f"model {name!r}: no prompt is called {prompt.name!r}; it has: {has}")
+        texts[field] = own[prompt.name] if isinstance(prompt, PromptName) else prompt
+    if task is not None and not any(TASK in text for text in texts.values()):
         example = 'query_prompt: "Instruct: {task}\\nQuery: "'
         raise ModelError(f"model {name!r}: task is given, and none of its prompts has {TASK}: write one, as {example}")
-    return {field: text.replace(TASK, task) for field, text in texts.items()}
-
-
-def _text(name: str, prompt: str | PromptName, own: Mapping[str, str]) -> str:
-    if isinstance(prompt, str):
-        return prompt
-    if prompt.name not in own:
-        has = ", ".join(sorted(named for named, text in own.items() if text)) or "none"
-        raise ModelError(f"model {name!r}: no prompt is called {prompt.name!r}; it has: {has}")
-    return own[prompt.name]
+    return texts if task is None else {field: text.replace(TASK, task) for field, text in texts.items()}

@@ -1,4 +1,4 @@
-"""The modules that a text passes through, by its side, and one pass of features through them."""
+"""The modules that a text passes through, by its side, one pass of features through them, and products of vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -61,11 +61,10 @@ def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
     """The output of the last part, whatever autocast is on; all parts after the first run in float32."""
-    out: dict[str, Any] = {
-        name: value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
-        for name, value in features.items()
-    }
     transformer, *rest = parts
+    out: dict[str, Any] = {}
+    for name, value in features.items():
+        out[name] = value.to(device, non_blocking=True) if isinstance(value, Tensor) else value
     try:
         out = transformer(out)
         with torch.autocast(device.type, enabled=False):
@@ -105,12 +104,28 @@ def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
     return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
 
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in float32, or in float64 if it is that already."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def list_products(queries: Tensor, documents: Tensor) -> Tensor:
+    """float32 [B, M]: each of [B, d] queries with the vectors of its own list, of [B * M, d], outside autocast."""
+    with torch.autocast(queries.device.type, enabled=False):
+        own = documents.view(len(queries), -1, documents.shape[-1])
+        return (own @ queries.float()[:, :, None]).squeeze(2)
+
+
+def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """The network with rounded weights; buffers, such as the frequencies of positions, stay as they are."""
+    for weight in network.parameters():
+        weight.data = weight.data.to(dtype)
+    return network
+
+
 def in_bfloat16(transformer: nn.Module) -> nn.Module:
-    """A copy with bfloat16 weights; buffers, such as the frequencies of positions, stay as they are."""
-    copied = deepcopy(transformer, _tokenizers(transformer))
-    for weight in copied.parameters():
-        weight.data = weight.data.to(torch.bfloat16)
-    return copied
+    """A copy with bfloat16 weights."""
+    return hold_in(deepcopy(transformer, _tokenizers(transformer)), torch.bfloat16)
 
 
 def sharing(network: nn.Module) -> Any:

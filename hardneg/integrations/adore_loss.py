@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from torch import Tensor, nn
 
-from hardneg.encoders.representation import list_products
+from hardneg.encoders.towers import list_products
 from hardneg.formats.collection import StoredCollection
 from hardneg.functions.argument_values import at_least_one
 from hardneg.functions.dataset_argument import named_dataset

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import overrides
-from hardneg.encoders.open.model_files import sides
-from hardneg.encoders.open.pyserini_lines import (
+from hardneg.encoders.open.model_card import (
     IMPACT_SCALE,
     ROUNDED,
     ModelReference,
@@ -19,6 +18,7 @@ from hardneg.encoders.open.pyserini_lines import (
     quoted,
     sparse_encoder,
 )
+from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER

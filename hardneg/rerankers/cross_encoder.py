@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from hardneg.encoders.open import model_files, resolved
 from hardneg.records import HardnegError, PluginError
 from hardneg.runtime import FIXED
 from hardneg.store import digest
 
 if TYPE_CHECKING:
     import sentence_transformers
-
-    from hardneg.encoders.open.source import Location
 
 _SHORTEST = 5
 
@@ -53,29 +52,21 @@ class CrossEncoder:
 
     def fingerprint(self) -> str:
         """A name for the source's content."""
-        from hardneg.encoders.open.resolved import model_content
-
-        return digest(model_content(self._location))
+        return digest(resolved.model_content(self._location))
 
     @property
     def head(self) -> int | None:
         """How many outputs the network has; None where the source is not on this machine."""
         from hardneg.rerankers.network import own_head
 
-        if self.outputs is not None:
-            return self.outputs
         try:
-            folder = self._location.folder
-            return None if folder is None else own_head(folder) or 1
+            folder = None if self.outputs else self._location.folder
+            return self.outputs if folder is None else own_head(folder) or 1
         except (HardnegError, OSError):
             return None
 
     def load(self, folder: Path | None = None) -> "sentence_transformers.CrossEncoder":
-        """The network of the options, or the one saved in `folder`.
-
-        Raises:
-            ModelError: it cannot be loaded, or has another number of outputs than one or two.
-        """
+        """The network of the options, or that in `folder`. Raises ModelError: it does not open, or of other outputs."""
         from torch import nn
 
         from hardneg.rerankers.network import load_classifier
@@ -88,7 +79,7 @@ class CrossEncoder:
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
         """The score of each document, in order."""
-        from hardneg.rerankers.pair_scoring import PairScorer
+        from hardneg.rerankers.network import PairScorer
 
         yield from PairScorer.opened(self, None).rerank(requests)
 
@@ -100,7 +91,5 @@ class CrossEncoder:
             check_head(folder, self.outputs, self.source)
 
     @property
-    def _location(self) -> "Location":
-        from hardneg.encoders.open.source import locate
-
-        return locate(self.source, self.revision)
+    def _location(self) -> model_files.Location:
+        return model_files.locate(self.source, self.revision)

@@ -1,33 +1,41 @@
 """A network that scores pairs of a query and a document: opened, run with or without gradients, saved."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.open.contract import check_code, own_code
-from hardneg.encoders.open.loading import check_missing, differences, library_transformer
+from hardneg.encoders import passes, tokens, towers
+from hardneg.encoders.open import contract, loading, model_files
 from hardneg.encoders.open.model_card import without_folder
-from hardneg.encoders.open.model_files import check_files, load_options, read_json
 from hardneg.encoders.open.resolved import opening
-from hardneg.encoders.open.save import forget_last_call, written_whole
-from hardneg.encoders.tokens.tokens import Tokens, tokenise
-from hardneg.encoders.towers import sharing
+from hardneg.encoders.protocol import EncodeOptions
+from hardneg.encoders.tokens import Tokens
+from hardneg.protocols import TrainableReranker
 from hardneg.records import ModelError, counted
 from hardneg.runtime import FIXED
+from hardneg.runtime.devices import float32_products
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
+Request = tuple[str, Sequence[str]]
+"""A query's text, and the texts of its documents."""
+Advance = Callable[[int], None]
+"""Called with the number of scored pairs."""
 
-_CLASSIFIER = "ForSequenceClassification"
 _TASKS = ("sequence-classification", "feature-extraction")
+_REQUESTS = 256
 
 
 def load_classifier(
@@ -38,20 +46,19 @@ def load_classifier(
     length: how many tokens of a pair are read. outputs: of the head; None keeps what the folder has, or makes one.
     seed: of the weights that the folder lacks, such as a new head. code: `native` as in a model's spec.
 
-    Raises:
-        ModelError: the folder holds no such model, or a part of a classifier's weights.
+    Raises ModelError: the folder holds no such model, or a part of a classifier's weights.
     """
     from sentence_transformers import CrossEncoder
 
-    check_files(folder)
-    check_code(str(folder), own_code(folder), code)
-    labels, whole = outputs or own_head(folder) or 1, not _head_problem(folder, outputs)
-    weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **load_options(folder)}
+    model_files.check_files(folder)
+    contract.check_code(str(folder), contract.own_code(folder), code)
+    labels, whole = outputs or own_head(folder) or 1, own_head(folder) and outputs in (None, own_head(folder))
+    weights = {"dtype": torch.float32, "ignore_mismatched_sizes": True, **model_files.load_options(folder)}
     with opening("the reranker", folder, seed):
-        task = {"transformer_task": "sequence-classification"}
-        transformer = library_transformer(folder, weights, {"num_labels": labels}, **task)
+        config = {"num_labels": labels}
+        transformer = loading.library_transformer(folder, weights, config, transformer_task=_TASKS[0])
         if whole:
-            check_missing(differences(transformer.model, folder, unused=None)[0], str(folder))
+            loading.check_missing(loading.differences(transformer.model, folder, unused=None)[0], str(folder))
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=nn.Sigmoid())
     most = network.max_seq_length
     if most is not None and most < length:
@@ -62,26 +69,21 @@ def load_classifier(
 
 def check_head(folder: Path, outputs: int | None, source: str) -> None:
     """Refuses files without a head of `outputs` outputs, which would be random. Raises ModelError."""
-    if problem := _head_problem(folder, outputs):
-        raise ModelError(f"reranker {source}: {problem}, or train this one with stage train-reranker")
-
-
-def _head_problem(folder: Path, outputs: int | None) -> str:
-    """Why a head of `outputs` outputs would be random; empty where the files have it."""
-    own = own_head(folder)
+    own, problem = own_head(folder), ""
     if not own:
-        return "no head for scores in these weights, this is an encoder: name a cross-encoder"
-    if outputs not in (None, own):
-        return f"its head has {counted(own, 'output')}, and outputs is {outputs}: leave that out"
-    return ""
+        problem = "no head for scores in these weights, this is an encoder: name a cross-encoder"
+    elif outputs not in (None, own):
+        problem = f"its head has {counted(own, 'output')}, and outputs is {outputs}: leave that out"
+    if problem:
+        raise ModelError(f"reranker {source}: {problem}, or train this one with stage train-reranker")
 
 
 def own_head(folder: Path) -> int:
     """The number of outputs of the folder's classifier, 0 where its configuration has none."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
-    config: dict[str, Any] = read_json(folder / "config.json")
-    if not any(str(name).endswith(_CLASSIFIER) for name in config.get("architectures") or ()):
+    config: dict[str, Any] = model_files.read_json(folder / "config.json")
+    if not any(str(name).endswith("ForSequenceClassification") for name in config.get("architectures") or ()):
         return 0
     return len(config.get("id2label") or {}) or int(config.get("num_labels", 2))
 
@@ -96,6 +98,7 @@ class PairNetwork:
     """
 
     def __init__(self, module: "CrossEncoder") -> None:
+        """module: the `CrossEncoder`."""
         if getattr(module[0], "tokenizer", None) is None or module[0].transformer_task not in _TASKS:
             raise ModelError(
                 "a reranker that is trained or batched must be a transformer that classifies sequences, "
@@ -105,12 +108,7 @@ class PairNetwork:
             raise ModelError(f"the reranker has {module.num_labels} outputs: one or two are needed")
         if module[0].transformer_task == _TASKS[0]:
             _agree_on_padding(module[0].tokenizer, module[0].model.config.get_text_config())
-        self._module = module
-
-    @property
-    def module(self) -> Any:
-        """The `CrossEncoder`."""
-        return self._module
+        self.module: Any = module
 
     @property
     def device(self) -> torch.device:
@@ -125,7 +123,7 @@ class PairNetwork:
 
     def tokenise(self, queries: Sequence[str], documents: Sequence[str]) -> Tokens:
         """Pairs, one a query and its document: cut to the network's length, the longer of both first."""
-        return tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
+        return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
         """The input of `logits`: int64 tensors [n, longest pair] on the CPU."""
@@ -147,14 +145,16 @@ class PairNetwork:
 
     def sharing(self) -> "PairNetwork":
         """A copy with the same weights, which may compute in another way."""
-        return PairNetwork(sharing(self.module))
+        return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
         """A copy with bfloat16 weights, but for the head: its float32 sums keep close pairs apart."""
         copied = deepcopy(self.module)
-        for weight in copied[0].model.base_model.parameters():
-            weight.data = weight.data.to(torch.bfloat16)
-        for part in _head(copied):
+        model = copied[0].model
+        towers.hold_in(model.base_model, torch.bfloat16)
+        own = [part for part in model.children() if model.base_model is not model and part is not model.base_model]
+        later = (layer for part in list(copied)[1:] for layer in part.modules() if not list(layer.children()))
+        for part in (*own, *later):
             part.register_forward_pre_hook(
                 lambda _, values: tuple(value.float() if isinstance(value, Tensor) else value for value in values)
             )
@@ -162,8 +162,8 @@ class PairNetwork:
 
     def save(self, folder: Path, card: str) -> None:
         """Writes a folder that `sentence_transformers.CrossEncoder(folder)` opens; `card` becomes its README.md."""
-        with written_whole(folder) as draft:
-            forget_last_call(self.module[0].tokenizer)
+        with loading.written_whole(folder) as draft:
+            loading.forget_last_call(self.module[0].tokenizer)
             self.module.save_pretrained(str(draft), create_model_card=False, safe_serialization=True)
             (draft / "README.md").write_text(card, encoding="utf-8")
 
@@ -180,24 +180,107 @@ def _agree_on_padding(tokenizer: Any, config: Any) -> None:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 
 
-def _head(module: Any) -> Iterator[nn.Module]:
-    """The modules after the transformer's last layer: parts of its own model, and layers of later modules."""
-    model = module[0].model
-    if model.base_model is not model:
-        yield from (part for part in model.children() if part is not model.base_model)
-    for later in list(module)[1:]:
-        yield from (layer for layer in later.modules() if not list(layer.children()))
+@dataclass(frozen=True)
+class PairScorer:
+    """A network prepared to score: pairs of many queries sorted by length, in batches of about equal work.
+
+    half: whether it computes in bfloat16. budget: tokens of a pass.
+    """
+
+    network: PairNetwork
+    options: EncodeOptions
+    half: bool
+    budget: passes.Budget
+
+    @classmethod
+    def of(
+        cls, module: "CrossEncoder", device: str | None = None, options: EncodeOptions | None = None
+    ) -> "PairScorer":
+        """The network, moved to `device` (None: the best available)."""
+        options = options or EncodeOptions()
+        network = PairNetwork(module.to(device or best_device()))
+        half = passes.takes_bf16(options.precision, network.module, "inference")
+        network = network.in_bfloat16() if half else network.sharing()
+        passes.arrange(network.module)
+        budget = passes.Budget(options.tokens_per_batch or passes.usual_budget(network.device))
+        return cls(network, options, half, budget)
+
+    @classmethod
+    def opened(
+        cls,
+        plugin: TrainableReranker,
+        folder: Path | None,
+        device: str | None = None,
+        options: EncodeOptions | None = None,
+    ) -> "PairScorer":
+        """The network of a plugin, or that in `folder`. Raises ModelError: it does not open, or has no trained head."""
+        module = plugin.load(folder)
+        if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
+            check_trained()
+        return cls.of(module, device, options)
+
+    def rerank(self, requests: Iterable[Request], advance: Advance = lambda pairs: None) -> Iterator[Sequence[float]]:
+        """Yields one score a document, in order; a few hundred queries are read ahead.
+
+        `advance` is called with the pairs of each batch. Raises ModelError: a score is not finite.
+        """
+        return self.rerank_blocks([requests], advance)
+
+    def rerank_blocks(
+        self, blocks: Iterable[Iterable[Request]], advance: Advance = lambda pairs: None
+    ) -> Iterator[Sequence[float]]:
+        """The same for the requests of all blocks, where a block's scores do not depend on the other blocks.
+
+        The next window is tokenised while one is scored, be it of the same block or of the next.
+        """
+        windows = (window for block in blocks for window in self._windows(block))
+        with ThreadPoolExecutor(max_workers=1) as tokeniser:
+            pending = ((window, tokeniser.submit(self._tokens, window)) for window in windows)
+            for window, waiting in passes.ahead(pending, 1):
+                ends = np.cumsum([len(documents) for _, documents in window])
+                scores = self._scores(waiting.result(), advance) if ends[-1] else np.empty(0, np.float32)
+                yield from (self.network.activated(part.tolist()) for part in np.split(scores, ends[:-1]))
+
+    def _windows(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
+        window, pairs = list[Request](), 0
+        for request in requests:
+            window.append(request)
+            pairs += len(request[1])
+            if pairs >= self.options.window or len(window) >= _REQUESTS:
+                yield window
+                window, pairs = [], 0
+        if window:
+            yield window
+
+    def _tokens(self, window: Sequence[Request]) -> Tokens:
+        queries = [query for query, documents in window for _ in documents]
+        return self.network.tokenise(queries, [text for _, documents in window for text in documents])
+
+    def _scores(self, read: Tokens, advance: Advance) -> NDArray[np.float32]:
+        network, device, cut = self.network, self.network.device, tokens.token_batches
+        put, scores = partial(read.batch, device=device), torch.empty(len(read.lengths), device=device)
+        with towers.evaluating(network.module), torch.inference_mode(), float32_products(device):
+            for rows, logits in passes.in_passes(read.lengths, self.budget, cut, put, network.logits, advance):
+                scores[towers.placed(rows, device)] = logits
+        values: NDArray[np.float32] = scores.cpu().numpy()
+        if not np.isfinite(values).all():
+            raise ModelError("the reranker gives a score that is not finite: check its weights, or use precision fp32")
+        return values
+
+
+def best_device() -> str:
+    """The default device."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
     """Markdown with the network's origin and how to open it; facts: in the order of the card."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {without_folder(value)}" for name, value in {**facts, **own}.items())
-    scores = 'model.predict([("a question", "a passage")]'
-    if network.module.num_labels == 1:
-        scores += ")"
-    else:
-        scores += ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"
+    softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"
+    scores = f'model.predict([("a question", "a passage")]{")" if network.module.num_labels == 1 else softmax}'
     return f"""\
 ---
 library_name: sentence-transformers

@@ -1,10 +1,12 @@
-"""The devices to compute on, and what they can do."""
+"""The devices to compute on, what they can do, and the precision of their products."""
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardneg.records import UsageError, suggestion
 
@@ -22,10 +24,8 @@ _CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
 
 def has_bf16_units(device: "torch.device") -> bool:
     """Whether a device has units for products in bfloat16, which others imitate."""
-    if device.type == "cpu":
-        return bf16_on_cpu()
     if device.type != "cuda":
-        return False
+        return device.type == "cpu" and bf16_on_cpu()
     import torch
 
     return torch.cuda.get_device_capability(device) >= _AMPERE
@@ -57,23 +57,20 @@ def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 def check_device(device: str, field: str = "device") -> None:
     """Checks that a device is available; torch is imported for any but `cpu`.
 
-    Args:
-        device: `cpu`, `cuda`, `cuda:1`, `mps`, or whatever else torch computes on here.
-        field: that set it, for the message.
+    device: `cpu`, `cuda`, `cuda:1`, `mps`, or what else torch computes on here. field: that set it, for the message.
 
-    Raises:
-        UsageError: this machine has no such device; the message names the available ones.
+    Raises UsageError: this machine has no such device; the message names the available ones.
     """
     if device == "cpu" or device in (known := known_devices()):
         return
+    import torch
+
     device_type = device.partition(":")[0]
     if device_type not in _DEVICE_TYPES:
         reason = f"no such device{suggestion(device_type, _DEVICE_TYPES)}"
     elif device_type in known:
         reason = f"this machine has no {device}"
     else:
-        import torch
-
         reason = f"torch {torch.__version__} finds no {device_type} device here"
     where = f"{{{field}}}" if field.isidentifier() else field
     raise UsageError(f"{where} {device}: {reason}; there is: {', '.join(known)}", field)
@@ -87,3 +84,38 @@ def known_devices() -> list[str]:
         return ["cpu"]
     device_type = str(torch.accelerator.current_accelerator()).partition(":")[0]
     return ["cpu", device_type, *(f"{device_type}:{number}" for number in range(torch.accelerator.device_count()))]
+
+
+@contextmanager
+def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
+    """Sets the precision of products of float32 on a GPU inside the block; other devices have one.
+
+    TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast. All that torch's one setting changes holds
+    again afterwards: itself and, from torch 2.9 on, those of single backends. It cannot be read where the others
+    contradict it, as after `TrainingArguments(tf32=True)`; a backend that follows a larger group then does so again.
+
+    Raises UsageError: TF32 is requested on a device that has none.
+    """
+    if device.type != "cuda":
+        if tf32:
+            raise UsageError(f"tf32 is for GPUs by CUDA, and this is {device.type}: leave it out")
+        yield
+        return
+    import torch
+
+    backends: Any = torch.backends
+    own: list[tuple[Any, str]] = []
+    if hasattr(backends, "fp32_precision"):
+        for group, part in ((backends, backends.cuda.matmul), (backends.mkldnn, backends.mkldnn.matmul)):
+            own.append((part, "none" if part.fp32_precision == group.fp32_precision else part.fp32_precision))
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        before = "highest"
+    try:
+        torch.set_float32_matmul_precision("high" if tf32 else "highest")
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+        for part, precision in own:
+            part.fp32_precision = precision

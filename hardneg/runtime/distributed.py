@@ -88,11 +88,7 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Meets the other processes, unless they have met; tensors on a GPU travel by NCCL, others by gloo.
-
-    Raises:
-        UsageError: not all of them came.
-    """
+    """Meets the other processes; tensors of a GPU travel by NCCL, others by gloo. Raises UsageError: one is missing."""
     here = world()
     if here.size > 1:
         import torch
@@ -101,14 +97,8 @@ def join(on_cpu: bool) -> World:
         if gpu is not None:
             torch.cuda.set_device(gpu)
         if not torch.distributed.is_initialized():
-            store = _meet(here)
-            torch.distributed.init_process_group(
-                "gloo" if gpu is None else "cpu:gloo,cuda:nccl",
-                store=store,
-                rank=here.rank,
-                world_size=here.size,
-                timeout=PATIENCE,
-            )
+            ways, store = "gloo" if gpu is None else "cpu:gloo,cuda:nccl", _meet(here)
+            torch.distributed.init_process_group(ways, None, PATIENCE, here.size, here.rank, store)
     return here
 
 
@@ -230,13 +220,8 @@ def gather(part: "Tensor", total: int) -> "Tensor":
     The gradient of a part is the sum of those that the processes have for it: where each computes the same loss from
     the whole, the mean over processes of the weights' gradients is that of a single process.
 
-    Args:
-        part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
-            share are left out.
-        total: rows in all.
-
-    Returns:
-        [total, d], or [total, T, d] with the largest T, zeros after the others.
+    part: [n, d], or [n, T, d] with a T of the process's own, this process's share of `total` rows; rows beyond the
+    share are left out. Returns [total, d], or [total, T, d] with the largest T, zeros after the others.
     """
     if (here := world()).size == 1:
         return part
@@ -244,7 +229,7 @@ def gather(part: "Tensor", total: int) -> "Tensor":
 
     counts = here.shares(total)
     own = part[: counts[here.rank]]
-    longer = []
+    longer = list[int]()
     if part.dim() == 3:
         largest = torch.tensor(part.shape[1], device=part.device)
         torch.distributed.all_reduce(largest, torch.distributed.ReduceOp.MAX)

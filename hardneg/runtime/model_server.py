@@ -38,8 +38,7 @@ class _Passing(Exception):
 def check_address(url: str, example: str) -> None:
     """Refuses what is no address of a server, or holds a secret.
 
-    Raises:
-        ValueError: it is no URL of http or https, or it has a user, a key or a query string.
+    Raises ValueError: it is no URL of http or https, or it has a user, a key or a query string.
     """
     try:
         parts = urlsplit(url)
@@ -52,11 +51,7 @@ def check_address(url: str, example: str) -> None:
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """The API key that an environment variable holds; None where none is named.
-
-    Raises:
-        ModelError: it holds none, or what no header can carry.
-    """
+    """The API key in an environment variable, if one is named. Raises ModelError: it is no key that a header takes."""
     if variable is None:
         return None
     if not (key := os.environ.get(variable, "").strip()):
@@ -93,8 +88,7 @@ class ModelServer:
         Attempts come at growing and random intervals, and not before the server's `Retry-After`; none begins once
         `ended` is set. mebibytes: that an answer may have.
 
-        Raises:
-            ModelError: the server refuses, answers at more length, or not within the deadline.
+        Raises ModelError: the server refuses, answers at more length, or not within the deadline.
         """
         end, ended, longest, attempts = time.monotonic() + self._deadline, ended or Event(), _FIRST_WAIT, 0
         while not ended.is_set():

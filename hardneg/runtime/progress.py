@@ -46,27 +46,22 @@ class Silent:
     def advance(self, count: int = 1) -> None:
         """Nothing."""
 
-    def describe(self, text: str) -> None:
-        """Nothing."""
+    describe = note
 
 
 class Lines:
     """Reports progress by lines, at most one in ten seconds over all tasks: what is done, the rate, the time left.
 
-    tell: takes a line. clock: seconds.
+    note: takes a line. clock: seconds.
     """
 
-    def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self.tell, self.clock, self.reported = tell, clock, clock()
+    def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self.note, self.clock, self.reported = note, clock, clock()
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
         """A task reported by lines while it runs; its rate from the first units on."""
         yield _LinesTask(self, title, total, unit, done, done)
-
-    def note(self, text: str) -> None:
-        """A line at once."""
-        self.tell(text)
 
 
 @dataclass
@@ -93,7 +88,7 @@ class _LinesTask:
             parts.append(f"{f'{rate:.1f}' if rate >= 1 else f'{rate:.2g}'} {self.unit}/s")
             if self.total is not None and self.done < self.total:
                 parts.append(f"{duration((self.total - self.done) / rate)} left")
-        self.lines.tell(f"{self.title}: {', '.join([*parts, *([self.note] if self.note else [])])}")
+        self.lines.note(f"{self.title}: {', '.join(filter(None, [*parts, self.note]))}")
 
     def describe(self, text: str) -> None:
         self.note = text

@@ -15,7 +15,6 @@ from typing import Any
 from hardneg.records import MissingDependency
 
 _ONE_AT_A_TIME = threading.RLock()  # numba ends a process two of whose threads run its parallel loops at once
-_VARIABLE = "NUMBA_DISABLE_JIT"
 _HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which makes a folder there
 
 
@@ -25,8 +24,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
     Where the process has imported ranx before, or the environment sets `NUMBA_DISABLE_JIT=0`, it is compiled.
 
-    Raises:
-        MissingDependency: ranx cannot be imported.
+    Raises MissingDependency: ranx cannot be imported.
     """
     with _ONE_AT_A_TIME:
         try:
@@ -35,7 +33,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
             config: Any = numba.config
 
             before = config.DISABLE_JIT
-            if _VARIABLE not in os.environ and "ranx" not in sys.modules:
+            if "NUMBA_DISABLE_JIT" not in os.environ and "ranx" not in sys.modules:
                 config.DISABLE_JIT = 1
             try:
                 with spare_home():
@@ -54,16 +52,16 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 @contextmanager
 def spare_home() -> Iterator[None]:
     """Lets ranx be imported in the block, whether or not its libraries can write to the user's home."""
+    before = os.environ.get(_HOME)
     try:
-        Path(os.environ.get(_HOME) or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)
+        Path(before or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)
     except OSError:
-        before = {name: value for name, value in os.environ.items() if name == _HOME}
         with TemporaryDirectory() as folder:
             os.environ[_HOME] = folder
             try:
                 yield
             finally:
                 del os.environ[_HOME]
-                os.environ.update(before)
+                os.environ.update({} if before is None else {_HOME: before})
         return
     yield

@@ -83,7 +83,7 @@ class Encode(IndexSpec):
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
         """Blocks of passages, or of segments. Raises ArtifactError where a stopped run has cut others."""
-        from hardneg.encoders.corpus.stream import Layout
+        from hardneg.encoders.stream import Layout
 
         corpus, scratch = open_corpus(context), context.folder / SCRATCH
         encoder = open_prompted(context, "document", self.document_prompt, self.precision)
@@ -103,13 +103,13 @@ class EncodedBlocks(StageBlocks):
 
     def make(self, numbers: Sequence[int], task: Task) -> Iterator[tuple[int, BlockResult]]:
         """What the texts of each block are encoded into."""
-        from hardneg.encoders.corpus.stream import encoded_blocks
+        from hardneg.encoders.stream import encoded_blocks
 
-        return encoded_blocks(self.encoder, self.rows, numbers, sum(self.sizes), self.options, task.advance)
+        return encoded_blocks(self.encoder, self.rows, numbers, self.options, task.advance)
 
     def finish(self) -> Facts:
         """Writes the index, and tells of it."""
-        from hardneg.encoders.corpus.stream import join_blocks
+        from hardneg.encoders.stream import join_blocks
 
         spec, folder, rows = self.context.spec, self.context.folder, cast(Any, self.rows)
         join_blocks(self.encoder, rows, self.store, folder)

@@ -131,7 +131,7 @@ class RerankBlocks(RunBlocks):
         """The scores of each query of the blocks; a query without documents has none, and no plugin is asked."""
         corpus, source, spec = self.collection.corpus, self.context.inputs.get("reranker"), self.context.spec
         if isinstance(self.plugin, TrainableReranker):
-            from hardneg.rerankers.pair_scoring import PairScorer
+            from hardneg.rerankers.network import PairScorer
 
             options = EncodeOptions(spec.tokens_per_batch, spec.precision)
             folder = None if source is None else source.folder / MODEL_FOLDER

@@ -75,8 +75,7 @@ class TrainReranker(TeacherOptions, ValidationOptions, TrainConfig):
     def opened(
         self, context: StageContext[Any], collection: StoredCollection
     ) -> "Iterator[tuple[RerankerTraining, Told]]":
-        from hardneg.rerankers.network import PairNetwork
-        from hardneg.rerankers.pair_scoring import best_device
+        from hardneg.rerankers.network import PairNetwork, best_device
         from hardneg.training.methods.reranker import RerankerTraining
 
         negatives, options = context.inputs["negatives"], self.options

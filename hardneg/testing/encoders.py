@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardneg.encoders.open.resolved import ResolvedModel, resolve
-from hardneg.encoders.protocol import EncodeOptions, TextWindows
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import FullSpec, ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.segments import Segments
@@ -131,10 +131,9 @@ class EncoderTests(PluginTests):
                 taken.append(start)
                 yield start, texts[start : start + 2]
 
-        windows = TextWindows(parts(), len(texts))
         encoded = []
         for number, (start, part) in enumerate(
-            encoder.encode_windows(windows, "document", EncodeOptions(precision="fp32"), done.append)
+            encoder.encode_windows(parts(), "document", EncodeOptions(precision="fp32"), done.append)
         ):
             rule(start == 2 * number, "windows are given in order, by the number of their first text", start)
             rule(len(taken) <= number + 3, "few windows are read before one is given", len(taken))
@@ -148,7 +147,7 @@ class EncoderTests(PluginTests):
         return Corpus.open(folder / "corpus")
 
     def _store(self, folder: Path, encoder: Any, rows: Any) -> Any:
-        from hardneg.encoders.corpus.stream import write_index
+        from hardneg.encoders.stream import write_index
         from hardneg.indexes.open_store import open_store
 
         (path := folder / "store").mkdir()

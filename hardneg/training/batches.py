@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.representation import at_least_float32
-from hardneg.encoders.towers import placed
+from hardneg.encoders.towers import at_least_float32, placed
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.hash_index import known_to
 from hardneg.formats.segments import Segments

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from hardneg.encoders.precision import takes_bf16
+from hardneg.encoders.passes import takes_bf16
 from hardneg.records import HISTORY, TrainingError, UsageError, counted
 from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key
 from hardneg.training.checkpoint import Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
 from hardneg.training.history import History, Record

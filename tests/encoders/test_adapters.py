@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_spec import TYPES, AdapterSpec
-from hardneg.encoders.families.adapters.layers import put_adapters
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.open.source import locate
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.records import ModelError
 from tests.tiny import tiny_encoder
 
 TEXTS = ["hello world", "a", "the quick brown fox jumps over the lazy dog", ""]
+
+TYPES = ("lora", "rslora", "dora")
 
 
 @pytest.fixture(scope="module")
@@ -116,23 +115,17 @@ def apart(base: Path, folder: Path) -> tuple[Path, np.ndarray]:
     return folder, encoder.encode(TEXTS, "query")
 
 
-def test_trained_adapter_beside_its_base(base: Path, tmp_path: Path) -> None:
+def test_trained_adapter_beside_its_base_or_alone(base: Path, tmp_path: Path) -> None:
     folder, vectors = apart(base, tmp_path / "adapter")
-    for precision in (None, "fp32"):
-        found = load_learner(ModelSpec(str(base), adapter=AdapterSpec(str(folder))), "cpu", precision)  # type: ignore[arg-type]
+    beside, alone = ModelSpec(str(base), adapter=AdapterSpec(str(folder))), ModelSpec(str(folder))
+    for spec, precision in ((beside, None), (beside, "fp32"), (alone, None)):
+        found = load_learner(spec, "cpu", precision)  # type: ignore[arg-type]
         assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
+    assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
+    assert resolve(alone).digest == resolve(beside).digest
     found.save(tmp_path / "merged")
     assert closeness(as_opened_by_others(tmp_path / "merged"), vectors) > 0.99999
     assert load_encoder(tmp_path / "merged", "cpu").spec.adapter.rank == 4  # type: ignore[union-attr]
-
-
-def test_folder_of_an_adapter_alone_is_its_base_with_it(base: Path, tmp_path: Path) -> None:
-    folder, vectors = apart(base, tmp_path / "adapter")
-    found = load_learner(ModelSpec(str(folder)), "cpu")
-    assert closeness(found.encode(TEXTS, "query"), vectors) > 0.99999
-    assert found.spec.name == str(base.resolve()) and found.spec.query_length == 256
-    beside = ModelSpec(str(base), adapter=AdapterSpec(str(folder)))
-    assert resolve(ModelSpec(str(folder))).digest == resolve(beside).digest
 
 
 def test_adapter_whose_base_is_gone(base: Path, tmp_path: Path) -> None:
@@ -218,12 +211,6 @@ def test_weights_that_learn_are_estimated() -> None:
     assert AdapterSpec(rank=16).weights(384, 6) == learning == 18 * 384 * 16 * 6
 
 
-def test_a_model_without_a_transformer_takes_no_adapter(base: Path) -> None:
-    whole, spec = torch.nn.Sequential(torch.nn.Linear(2, 2)), FullSpec(str(base), adapter=AdapterSpec())
-    with pytest.raises(ModelError, match="no transformer to put an adapter in"):
-        put_adapters(whole, spec, locate(str(base)), learns=True)
-
-
 def test_bytes_of_an_adapter_and_its_base_are_looked_up(base: Path, tmp_path: Path) -> None:
     folder, _ = apart(base, tmp_path / "adapter")
     weights = (folder / "adapter_model.safetensors").stat().st_size
@@ -264,10 +251,8 @@ def test_an_adapter_of_the_hub(base: Path, tmp_path: Path) -> None:
 
 FETCH = f"""
 import json
-from hardneg.encoders.families.adapters.layers import put_adapters
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_encoder, resolve
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 specs = [ModelSpec("some/adapter"), ModelSpec("some/base", adapter=AdapterSpec("some/adapter"))]
 try:
     ahead = [resolve(spec).look_up().ahead for spec in specs]

@@ -1,90 +1,53 @@
-"""Architectures of today: vectors as others make them of the same folder, long texts, adapters, less memory."""
+"""Architectures of today: long texts, adapters, activations computed twice, less memory."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import Dropout
 
+from hardneg.encoders.adapters import layer_targets
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.families.adapters.layers import layer_targets
 from hardneg.encoders.open.contract import USUAL
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.training.loop import compute_twice
+from tests.encoders.test_adapters import closeness
+from tests.encoders.test_hub_folders import DECODER, MODERN, PUBLISHED
 from tests.tiny import tiny_encoder
 
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-QWEN = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 32768}
-CONFIGS: dict[str, dict[str, Any]] = {
-    "Bert": SIZES,
-    "Roberta": SIZES,
-    "XLMRoberta": SIZES,
-    "MPNet": SIZES,
-    "Electra": {**SIZES, "embedding_size": 32},
-    "DistilBert": {"dim": 32, "n_layers": 2, "n_heads": 2, "hidden_dim": 64},
-    "ModernBert": {**SIZES, "max_position_embeddings": 8192, "local_attention": 16, "global_attn_every_n_layers": 2},
-    "Qwen3": QWEN,
-    "Gemma3Text": QWEN,
-}
-LINEAR = {"Bert": 6, "ModernBert": 4, "Qwen3": 7, "DistilBert": 6}
+NAMES = ["Qwen3-Embedding", "bge-v1.5, no prompt pooled", "all-distilroberta", "multilingual-e5", "all-mpnet"]
+NAMES += ["ELECTRA", "msmarco-distilbert-tas-b", "ModernBERT-embed", "EmbeddingGemma"]
+LINEAR = {"bge-v1.5, no prompt pooled": 6, "ModernBERT-embed": 4, NAMES[0]: 7, "msmarco-distilbert-tas-b": 6}
 FP32 = EncodeOptions(precision="fp32")
-LONG = " ".join(f"word{i}" for i in range(400))
-TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "", LONG]
+TEXTS = ["hello", "the quick brown fox jumps over the lazy dog", "", " ".join(f"word{i}" for i in range(400))]
 
 
-def tiny(folder: Path, name: str, length: int = 1024, dimension: int = 32) -> Path:
-    """A random model of an architecture, saved by sentence-transformers as such models are; Qwen3 as its embeddings."""
+def long_reader(folder: Path, name: str, config: dict[str, Any], dimension: int = 32) -> Path:
+    """A random model of an architecture that reads up to 8190 tokens, saved by sentence-transformers."""
     import transformers
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     plain = tiny_encoder(folder / "plain", kind="transformers")
-    config: Any = getattr(transformers, f"{name}Config")(vocab_size=2000, pad_token_id=0, **CONFIGS[name])
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        getattr(transformers, f"{name}Model")(config).save_pretrained(plain)
-    last = name.startswith("Qwen")
-    told = json.loads((plain / "tokenizer_config.json").read_text())
-    (plain / "tokenizer_config.json").write_text(json.dumps({**told, "padding_side": "left" if last else "right"}))
+    made: Any = getattr(transformers, f"{name}Config")(vocab_size=2000, pad_token_id=0, **config)
+    getattr(transformers, f"{name}Model")(made).save_pretrained(plain)
     first: Any = Transformer(str(plain))
-    first.max_seq_length = min(length, getattr(config, "max_position_embeddings", length) - 2)
-    pooling = Pooling(dimension, pooling_mode="lasttoken" if last else "mean")
-    prompts = {"query": "Instruct: find it\nQuery:", "document": ""}
-    SentenceTransformer(modules=[first, pooling], prompts=prompts).save(str(folder / "model"))
+    first.max_seq_length = 8190
+    SentenceTransformer(modules=[first, Pooling(dimension)]).save(str(folder / "model"))
     return folder / "model"
 
 
-_FAST = "Qwen3"
-
-
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name != _FAST else []) for name in CONFIGS]
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if name != NAMES[0] else []) for name in NAMES]
 )
 def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    return request.param, tiny(tmp_path_factory.mktemp("models") / request.param, request.param)
-
-
-def closeness(one: np.ndarray, other: np.ndarray) -> float:
-    norms = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
-    return float(((one * other).sum(1) / norms).min())
-
-
-def test_vectors_are_those_that_others_make(model: tuple[str, Path]) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    folder = str(model[1])
-    opened, ours = SentenceTransformer(folder, device="cpu"), load_learner(ModelSpec(folder), "cpu", "fp32")
-    assert closeness(ours.encode(TEXTS, "query", FP32), opened.encode_query(TEXTS)) > 0.99999
-    assert closeness(ours.encode(TEXTS, "document", FP32), opened.encode_document(TEXTS)) > 0.99999
+    return request.param, PUBLISHED[request.param].write(tmp_path_factory.mktemp("models"))
 
 
 def gradients(encoder: Encoder) -> dict[str, Tensor]:
@@ -152,7 +115,7 @@ def test_heads_and_poolers_get_no_adapter(model: tuple[str, Path]) -> None:
 def test_long_texts_of_a_modernbert(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
-    folder = tiny(tmp_path, "ModernBert", 8192)
+    folder = long_reader(tmp_path, "ModernBert", {**MODERN, "max_position_embeddings": 8192})
     ours, opened = load_learner(ModelSpec(str(folder)), "cpu", "fp32"), SentenceTransformer(str(folder), device="cpu")
     assert ours.spec.document_length == 8190
     text = " ".join(f"a{i % 89}" for i in range(1500))
@@ -174,7 +137,7 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
     own = load._modules
     monkeypatch.setattr(load, "_modules", lambda *given: reads.append(given) or own(*given))
     half, whole = (load_learner(ModelSpec(str(model[1])), "cpu", precision) for precision in ("bf16", "fp32"))
-    assert len(reads) == 2 + (model[0] == "Gemma3Text")  # which has a scale that would be rounded
+    assert len(reads) == 2 + (model[0] == "EmbeddingGemma")  # which has a scale that would be rounded
     buffers = dict(whole.parts("query")[0].model.named_buffers())
     for name, buffer in half.parts("query")[0].model.named_buffers():
         assert torch.equal(buffer, buffers[name]) and buffer.dtype == buffers[name].dtype, name
@@ -183,8 +146,7 @@ def test_weights_alone_are_rounded_and_read_once(model: tuple[str, Path], monkey
 
 MEASURE = """
 import sys, threading, time
-from hardneg.encoders.open.resolved import load_encoder, load_learner
-from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.open.resolved import load_encoder
 from hardneg.encoders.spec import ModelSpec
 import accelerate, sentence_transformers, transformers
 from transformers import Qwen3Model
@@ -211,13 +173,12 @@ print(peak[0] - before, sum(w.numel() * w.element_size() for w in encoder.module
 
 
 @pytest.mark.slow
-def test_weights_need_no_more_memory_than_they_have_in_their_dtype(tmp_path: Path, monkeypatch: Any) -> None:
+def test_weights_need_no_more_memory_than_they_have_in_their_dtype(tmp_path: Path) -> None:
     """160 million weights in a float32 file: 320 MB as bfloat16, and never the 640 MB of float32 beside them."""
-    small = tiny(tmp_path / "small", "Qwen3")
     sizes = {"hidden_size": 1024, "num_hidden_layers": 10, "intermediate_size": 3072, "num_attention_heads": 16}
-    monkeypatch.setitem(CONFIGS, "Qwen3", {**CONFIGS["Qwen3"], **sizes, "num_key_value_heads": 8, "head_dim": 64})
-    large = tiny(tmp_path / "large", "Qwen3", dimension=1024)
-    line = [sys.executable, "-c", MEASURE, str(small), str(large)]
+    large = {**DECODER, **sizes, "num_key_value_heads": 8, "head_dim": 64, "max_position_embeddings": 32768}
+    small = PUBLISHED["Qwen3-Embedding"].write(tmp_path / "small")
+    line = [sys.executable, "-c", MEASURE, str(small), str(long_reader(tmp_path / "large", "Qwen3", large, 1024))]
     done = subprocess.run(line, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     peak, weights = map(int, done.stdout.split()[-2:])

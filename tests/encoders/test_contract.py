@@ -36,20 +36,6 @@ def with_last_tokens(folder: Path) -> None:
     (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
 
 
-def padded_left(folder: Path) -> None:
-    """Rotary positions: what is before a text does not matter to it."""
-    import torch
-    from transformers import ModernBertConfig, ModernBertModel
-
-    sizes = {"hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    torch.manual_seed(0)
-    config = ModernBertConfig(vocab_size=1500, max_position_embeddings=256, pad_token_id=0, **sizes)
-    config._attn_implementation = "eager"
-    ModernBertModel(config).save_pretrained(folder)
-    with_last_tokens(folder)
-    write(folder, "tokenizer_config.json", padding_side="left")
-
-
 def in_small_letters(folder: Path) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["normalizer"]["lowercase"] = False
@@ -78,7 +64,6 @@ OTHERWISE = {
     "dot": lambda folder: (write(folder, CONFIG, **DOT), without_normalize(folder)),
     "few dimensions of dot": lambda folder: (write(folder, CONFIG, **DOT, truncate_dim=12), without_normalize(folder)),
     "last tokens": with_last_tokens,
-    "padded left": padded_left,
     "small letters": in_small_letters,
 }
 

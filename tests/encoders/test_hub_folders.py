@@ -1,10 +1,6 @@
-"""Published models in small: vectors as sentence-transformers makes them, and a training of five steps.
-
-`python -m tests.encoders.test_hub_folders` prints the table.
-"""
+"""Published models in small: vectors as sentence-transformers makes them, and a training of five steps."""
 
 import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +22,7 @@ from tests.training.toy import options, toy_data, write_toy
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 DECODER = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 4096}
+MODERN = {**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}
 LINEAR = {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 2}
 MAMBA = {"mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1}
 INSTRUCTION = ("Instruct: find the passage\nQuery:", "")
@@ -121,9 +118,7 @@ PUBLISHED = {
         {**DECODER, "sliding_window": 16, "hidden_size_per_layer_input": 8, "global_head_dim": 32, "embedding_dim": 32},
         prompts=GEMMA,
     ),
-    "ModernBERT-embed": Published(
-        "ModernBert", {**SIZES, "local_attention": 16, "global_attn_every_n_layers": 2}, prompts=NOMIC
-    ),
+    "ModernBERT-embed": Published("ModernBert", MODERN, prompts=NOMIC),
     "EuroBERT": Published("EuroBert", {**DECODER, "is_causal": False}),
     "nomic-embed-text": Published("NomicBert", prompts=NOMIC),
     "gte-multilingual": Published("Gte", pooling="cls"),
@@ -165,38 +160,6 @@ PUBLISHED = {
 _FAST = {"Qwen3-Embedding", "nomic-embed-text", "gte-multilingual", "jina-embeddings-v3", "LFM2", "Granite hybrid"}
 
 
-@dataclass(frozen=True)
-class Figures:
-    """Smallest cosines to the vectors of sentence-transformers, and the greatest change of a weight in training.
-
-    together, alone: of all texts in a pass, and a text a pass.
-    trained: of the saved folder.
-    """
-
-    together: float
-    alone: float
-    trained: float
-    learnt: float
-
-
-def figures(form: Published, folder: Path) -> Figures:
-    """All that is claimed of a form."""
-    from sentence_transformers import SentenceTransformer
-
-    model, work = form.write(folder), write_toy(folder / "toy")
-    ours, theirs = load_learner(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
-    learner = load_learner(ModelSpec(str(model)), "cpu")
-    before = [weight.detach().clone() for weight in learner.module.parameters()]
-    settings = options(max_steps=5, accumulate=1, learning_rate=1e-3)
-    train(learner, toy_data(work), InfoNCE(), settings, folder / "run", progress=Silent())
-    after = zip(before, learner.module.parameters(), strict=True)
-    learnt = max(float((new.detach() - old).abs().max()) for old, new in after)
-    learner.save(folder / "trained")
-    saved = SentenceTransformer(str(folder / "trained"), device="cpu")
-    found = [closeness(ours, theirs, EncodeOptions(budget, "fp32")) for budget in (100_000, 1)]
-    return Figures(*found, closeness(learner, saved, EncodeOptions(precision="fp32")), learnt)
-
-
 def closeness(ours: Encoder, theirs: Any, chosen: EncodeOptions) -> float:
     """The smallest cosine over both sides; theirs encode one text a pass, as padding must not matter."""
     asked = {"query": theirs.encode_query, "document": theirs.encode_document}
@@ -213,16 +176,18 @@ _NAMED = [pytest.param(name, marks=[] if name in _FAST else [pytest.mark.slow]) 
 
 @pytest.mark.parametrize("name", _NAMED)
 def test_vectors_and_training_are_those_of_sentence_transformers(name: str, tmp_path: Path) -> None:
-    found = figures(PUBLISHED[name], tmp_path)
-    cosines = [found.together, found.alone, found.trained]
-    assert min(cosines) > 1 - 1e-6
-    assert found.learnt > 1e-4
+    """Cosines of texts in a pass together and alone, and of the folder saved after five steps, which change weights."""
+    from sentence_transformers import SentenceTransformer
 
-
-if __name__ == "__main__":
-    print("| model | together | alone | trained, opened by sentence-transformers |\n|---|---|---|---|")
-    for named, shape in PUBLISHED.items():
-        with tempfile.TemporaryDirectory() as place:
-            told = figures(shape, Path(place))
-        values = (told.together, told.alone, told.trained)
-        print("|", " | ".join([named, *("refused" if each is None else f"{each:.7f}" for each in values)]), "|")
+    model, work = PUBLISHED[name].write(tmp_path), write_toy(tmp_path / "toy")
+    ours, theirs = load_learner(ModelSpec(str(model)), "cpu", "fp32"), SentenceTransformer(str(model), device="cpu")
+    learner = load_learner(ModelSpec(str(model)), "cpu")
+    before = [weight.detach().clone() for weight in learner.module.parameters()]
+    settings = options(max_steps=5, accumulate=1, learning_rate=1e-3)
+    train(learner, toy_data(work), InfoNCE(), settings, tmp_path / "run", progress=Silent())
+    after = zip(before, learner.module.parameters(), strict=True)
+    assert max(float((new.detach() - old).abs().max()) for old, new in after) > 1e-4
+    learner.save(tmp_path / "trained")
+    saved = SentenceTransformer(str(tmp_path / "trained"), device="cpu")
+    cosines = [closeness(ours, theirs, EncodeOptions(budget, "fp32")) for budget in (100_000, 1)]
+    assert min(*cosines, closeness(learner, saved, EncodeOptions(precision="fp32"))) > 1 - 1e-6

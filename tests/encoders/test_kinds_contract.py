@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from tiny import tiny_encoder, tiny_model2vec, tiny_static
 
-from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.static.static_family import Static
+from hardneg.encoders.families import Dense, Static
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import PluginSetting
 from hardneg.testing import TrainableEncoderTests

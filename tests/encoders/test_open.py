@@ -1,21 +1,19 @@
 """A model is resolved once: one look for its files, one reading of what they say, and each family asked for its own."""
 
 import logging
-import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import ClassVar
 
 import pytest
 from recipes.recipes import recipe_in, small_tree
 from tiny import BY_FAMILY, tiny_encoder, tiny_model2vec, tiny_static
 
-from hardneg.encoders.families.dense.dense_family import Dense
-from hardneg.encoders.families.static.static_family import Static
-from hardneg.encoders.open import contract, resolved, source
-from hardneg.encoders.open.loading import read_modules
-from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
+from hardneg import registry
+from hardneg.encoders import adapters
+from hardneg.encoders.families import Dense, Static
+from hardneg.encoders.open import contract, model_files
+from hardneg.encoders.open.resolved import load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.recipes import make_plan
 from hardneg.records import ModelError, PluginError, PluginSetting
@@ -44,11 +42,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, module: object, name: str, users: l
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    from hardneg.encoders.families.adapters import adapter_source as adapters
-
     folder = MAKERS[name][0](tmp_path / "model")
-    looked = counted(monkeypatch, source, "locate", [resolved, adapters, source])
-    read = counted(monkeypatch, contract, "read_contract", [contract, resolved])
+    looked = counted(monkeypatch, model_files, "locate", [adapters, model_files])
+    read = counted(monkeypatch, contract, "read_contract", [contract])
     load_encoder(ModelSpec(str(folder)), "cpu", "fp32")
     assert looked == [str(folder)] and read == [folder] * (name not in ("static", "model2vec"))
     model = resolve(str(folder))
@@ -56,26 +52,11 @@ def test_opening_a_model_looks_for_it_once(tmp_path: Path, monkeypatch: pytest.M
     assert looked == [str(folder)] * 2
 
 
-def test_an_adapter_alone_brings_one_look_for_its_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-
-    base = tiny_encoder(tmp_path / "base")
-    spec = ModelSpec(str(base), adapter=AdapterSpec(rank=2, save="apart"))
-    load_learner(spec, "cpu").save(tmp_path / "saved")
-    transformer = next((tmp_path / "saved").rglob("adapter_config.json")).parent
-    alone = transformer.rename(tmp_path / "alone")
-    (alone / "modules.json").unlink(missing_ok=True)
-    looked = counted(monkeypatch, source, "locate", [resolved, source])
-    model = resolve(str(alone))
-    assert looked == [str(alone), str(base.resolve())] and model.path == base.resolve()
-    assert model.spec.adapter == AdapterSpec(str(alone))
-
-
 def test_a_recipe_resolves_each_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny_encoder(tmp_path / "model")
     tree = small_tree(tmp_path / "data", folder)
     tree["stages"]["other"] = {"stage": "model", "model": str(tiny_static(tmp_path / "other"))}
-    looked = counted(monkeypatch, source, "locate", [resolved, source])
+    looked = counted(monkeypatch, model_files, "locate", [model_files])
     recipe = recipe_in(tmp_path, tree)
     make_plan(recipe, [])
     assert looked == [str(folder), str(tmp_path / "other")]
@@ -89,33 +70,6 @@ def test_families_claim_their_folders(tmp_path: Path, name: str) -> None:
     assert resolve(str(folder)).family == family()
     claims = [each for each in {family for _, family in MAKERS.values()} - {Dense} if each.claims(folder)]
     assert claims == [family] * (name != "dense")
-
-
-def test_the_walk_from_a_name_to_the_weights_is_short(tmp_path: Path) -> None:
-    """The stays in files of `encoders`, calls up to four deep, from `load_encoder` until weights are read."""
-    from hardneg import encoders
-
-    spec, room, walk = ModelSpec(str(tiny_encoder(tmp_path / "model"))), str(Path(encoders.__file__).parent), []
-    load_encoder(spec, "cpu")  # imports what is imported late
-
-    def depth(frame: FrameType | None) -> int:
-        return 0 if frame is None else frame.f_code.co_filename.startswith(room) + depth(frame.f_back)
-
-    def step(frame: FrameType, event: str, _: object) -> None:
-        here = frame if event == "call" else frame.f_back
-        path = here.f_code.co_filename if here is not None and event in ("call", "return") else ""
-        if path.startswith(room) and depth(here) <= 4 and walk[-1:] != [path]:
-            walk.append(path)
-        if event == "call" and frame.f_code is read_modules.__code__:
-            sys.setprofile(None)
-
-    sys.setprofile(step)
-    try:
-        load_encoder(spec, "cpu")
-    finally:
-        sys.setprofile(None)
-    steps = ["resolved", "spec", "resolved", "source", "model_files", "source", "resolved", "source", "resolved"]
-    assert [Path(path).stem for path in walk] == [*steps, "dense_family", "loading"]
 
 
 @dataclass(frozen=True)
@@ -151,8 +105,6 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:
     """Families that are installed beside those of hardneg."""
-    from hardneg import registry
-
     names, load = registry.plugin_names, registry.load_plugin
 
     def loaded(kind: str, name: str) -> type:
@@ -161,9 +113,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -
             raise found
         return found
 
-    monkeypatch.setattr(resolved, "plugin_names", lambda kind: sorted([*names(kind), *families]))
-    for module in (resolved, registry):
-        monkeypatch.setattr(module, "load_plugin", loaded)
+    monkeypatch.setattr(registry, "plugin_names", lambda kind: sorted([*names(kind), *families]))
+    monkeypatch.setattr(registry, "load_plugin", loaded)
 
 
 def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> None:
@@ -175,14 +126,6 @@ def test_what_is_not_here_is_no_error_until_it_is_asked_for(tmp_path: Path) -> N
             ask()
     with pytest.raises(ModelError, match="no such folder"):
         resolve(str(tmp_path / "none"), fetch=True)
-
-
-def test_a_folder_that_is_damaged_is_told_when_it_is_opened(tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path / "model")
-    (folder / "config_sentence_transformers.json").write_text("[")
-    assert resolve(str(folder)).family == Dense()
-    with pytest.raises(ModelError, match="not readable as JSON"):
-        load_encoder(ModelSpec(str(folder)), "cpu")
 
 
 def test_what_a_spec_says_of_its_family_wins(tmp_path: Path) -> None:

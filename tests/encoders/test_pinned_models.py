@@ -17,9 +17,8 @@ import safetensors.numpy
 import sentence_transformers
 import transformers
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec, PromptName
+from hardneg.encoders.spec import AdapterSpec, ModelSpec, PromptName
 from hardneg.records import SPEC_FILE, ModelError, PluginSetting
 from hardneg.registry import plugin_names
 from tests.encoders.test_hub_folders import _FAST, PUBLISHED

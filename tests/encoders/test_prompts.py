@@ -1,4 +1,4 @@
-"""Prompts by task, by name and by dataset: what stands before a text, and what others make of the saved folder."""
+"""Specs and their prompts by task, by name and by dataset: what stands before a text, and what others make of it."""
 
 import json
 from pathlib import Path
@@ -7,9 +7,32 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
-from hardneg.encoders.spec import ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
+from hardneg.encoders.spec import FullSpec, ModelSpec, PromptName, prompt_problems, spec_from, whole_prompts
 from hardneg.records import ModelError, PluginSetting
 from tests.tiny import tiny_encoder
+
+
+def test_a_good_spec_has_no_problems():
+    assert ModelSpec("somewhere").problems() == []
+
+
+def test_every_mistake_is_told():
+    spec = ModelSpec(" ", pooling="max", projection=0, similarity="l2", query_length=2, document_length=0)  # type: ignore[arg-type]
+    fields = ["name", "pooling", "similarity", "projection", "query_length", "document_length"]
+    assert [line.split()[0] for line in spec.problems()] == fields
+
+
+def test_prompt_and_length_by_kind():
+    spec = FullSpec("x", query_prompt="q: ", document_prompt="d: ", query_length=8, document_length=9)
+    assert (spec.prompt("query"), spec.length("query")) == ("q: ", 8)
+    assert (spec.prompt("document"), spec.length("document")) == ("d: ", 9)
+
+
+def test_every_mistake_is_told_of_types_and_activations():
+    spec = ModelSpec("x", activation="relu", query_token_type=-1)  # type: ignore[arg-type]
+    assert [line.split()[0] for line in spec.problems()] == ["activation", "query_token_type"]
+    assert "no projection before it" in ModelSpec("x", activation="tanh").problems()[0]
+
 
 OWN = {"query": "ask: ", "document": "", "s2p_query": "Instruct: find it\nQuery: "}
 
@@ -75,7 +98,7 @@ def test_others_read_the_saved_prompts(folder: Path, tmp_path: Path) -> None:
 def test_a_spec_comes_back_from_its_mapping() -> None:
     from dataclasses import asdict
 
-    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
+    from hardneg.encoders.spec import AdapterSpec
 
     spec = ModelSpec("m", query_prompt=PromptName("a"), adapter=AdapterSpec(rank=2), encoder=PluginSetting("dense"))
     assert spec_from(asdict(spec)) == spec

@@ -13,20 +13,6 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.records import ModelError
 
 
-@pytest.mark.parametrize("name", ["modules.json", "config.json", "tokenizer.json"])
-def test_json_that_is_nested_too_deep_is_not_readable(folder: Path, name: str) -> None:
-    (folder / name).write_text("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(ModelError, match=rf"{name}: not readable as JSON .*: copy the model again"):
-        _ = resolve(ModelSpec(str(folder))).digest
-
-
-def test_a_model_of_very_many_modules_is_none(folder: Path) -> None:
-    module = json.loads((folder / "modules.json").read_text())[0]
-    (folder / "modules.json").write_text(json.dumps([{**module, "path": str(number)} for number in range(10**5)]))
-    with pytest.raises(ModelError, match="names 100000 modules: copy the model again"):
-        _ = resolve(ModelSpec(str(folder))).digest
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tiny_encoder(tmp_path / "model")
@@ -68,11 +54,6 @@ def test_a_layer_that_is_missing(folder: Path):
 def test_a_layer_too_many(folder: Path):
     weights(folder, encoder__layer__2__output__dense__bias=torch.zeros(HIDDEN))
     refused(folder, "have encoder.layer.2.output.dense.bias, which its config.json knows nothing of")
-
-
-def test_a_part_of_a_layer_that_another_architecture_has(folder: Path):
-    weights(folder, encoder__layer__0__adapter__weight=torch.zeros(HIDDEN, HIDDEN))
-    refused(folder, r"have encoder.layer.0.adapter.weight")
 
 
 def test_heads_may_lack_or_be_too_many(folder: Path, capfd: pytest.CaptureFixture[str]):

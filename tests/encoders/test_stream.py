@@ -1,6 +1,5 @@
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,16 +7,16 @@ import forked
 import numpy as np
 import pytest
 
-from hardneg.encoders.corpus import stream
+from hardneg.encoders import stream
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.records import Document, ModelError
+from hardneg.records import Document
 from hardneg.records.encoded import encoded_of
-from hardneg.runtime import Silent, World
+from hardneg.runtime import Silent
 from hardneg.store.blocks import BlockStore, write_behind
 
 FP32 = EncodeOptions(precision="fp32")
@@ -51,7 +50,7 @@ def encode(encoder, texts, store, told=None, fails_at=-1):
         store.write(number, block)
 
     advance = (lambda count: None) if told is None else told
-    write_behind(stream.encoded_blocks(encoder, texts, missing, len(texts), FP32, advance), write)
+    write_behind(stream.encoded_blocks(encoder, texts, missing, FP32, advance), write)
     rows = [encoded_of(store.read(number)) for number in range(len(layout.sizes))]
     return np.concatenate([np.empty((0, 32), np.float32), *rows])
 
@@ -73,49 +72,11 @@ def test_a_stopped_run_goes_on_with_the_same_vectors(encoder, tmp_path):
     assert (encode(encoder, texts, store) == whole).all()
 
 
-def test_a_broken_vector_is_named_by_its_row(encoder, tmp_path):
-    import torch
-
-    row = encoder.module.tokenizer.convert_tokens_to_ids("q")
-    with torch.no_grad():
-        encoder.module[0].model.embeddings.word_embeddings.weight[row] = torch.nan
-    texts = corpus(18)
-    texts[9] = "q"
-    with pytest.raises(ModelError, match="document text 9 "):
-        encode(encoder, texts, BlockStore(tmp_path))
-
-
-def test_a_block_is_written_while_the_next_one_is_encoded(encoder, tmp_path):
-    """The first block waits, in being written, until the second one is made."""
-    second, done = threading.Event(), []
-
-    class Waiting(BlockStore):
-        def write(self, number, block):
-            assert number != 0 or second.wait(20)
-            super().write(number, block)
-
-    def told(count):
-        done.append(count)
-        if sum(done) > 4:
-            second.set()
-
-    encode(encoder, corpus(10), store := Waiting(tmp_path), told)
-    assert store.finished() == {0, 1, 2}
-
-
-def test_all_processes_go_by_what_the_first_one_sees(encoder, tmp_path, monkeypatch):
-    """It may have finished and renamed the folder before another one looks."""
-    monkeypatch.setattr(stream, "world", lambda: World(1, 2))
-    monkeypatch.setattr(stream, "from_first", lambda value: True)
-    stream.write_index([encoder], corpus(5), tmp_path / "gone", FP32, Silent())
-    assert not (tmp_path / "gone").exists()
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path
 from hardneg.formats.corpus import Corpus
-from hardneg.encoders.corpus import stream
+from hardneg.encoders import stream
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

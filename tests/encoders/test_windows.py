@@ -1,21 +1,30 @@
-"""Windows of texts: tokenised ahead in several threads, joined where passes are large."""
+"""Texts in windows, passes and batches: tokenised ahead, joined, and smaller where memory is short."""
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from hardneg.encoders import encoder as encoding
+from hardneg.encoders import passes
 from hardneg.encoders.encoder import Encoder, Inference
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.passes import Budget
+from hardneg.encoders.passes import Budget, ahead, in_passes
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.encoders.tokens.tokens import Tokens
-from hardneg.formats.segments import Segments
+from hardneg.encoders.tokens import Tokens, token_batches
+from hardneg.records import ModelError
+from hardneg.rerankers.cross_encoder import CrossEncoder
+from hardneg.rerankers.network import PairNetwork, PairScorer
 
 FP32 = EncodeOptions(tokens_per_batch=64, precision="fp32")
 TEXTS = ["word " * (n % 7) + str(n) for n in range(20)]
@@ -56,13 +65,6 @@ def test_joined_windows_have_the_vectors_of_their_own_texts(encoder: Encoder) ->
         np.testing.assert_allclose(part, expected, atol=1e-6)
 
 
-def test_counts_of_segments_are_in_the_order_of_the_texts(encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoding, "TOKENISERS", 4)
-    cut = Segments(length=6, count=9)
-    _, counts = encoder.encode_segments(TEXTS, cut, replace(FP32, window=18))
-    assert counts.tolist() == encoder.segment(TEXTS, cut).counts.tolist()
-
-
 def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:
     def tokens(texts: Sequence[str]) -> Tokens:
         if texts[0] == TEXTS[8]:
@@ -73,3 +75,190 @@ def test_an_error_of_a_thread_reaches_the_caller(encoder: Encoder) -> None:
     assert [next(found)[0], next(found)[0]] == [0, 4]
     with pytest.raises(ValueError, match="text 9"):
         next(found)
+
+
+Rows = NDArray[np.int64]
+
+
+def same(rows: Rows) -> Rows:
+    return rows
+
+
+def holding(most: int, lengths: Rows, tried: list[list[int]]) -> Callable[[Rows], int]:
+    """Memory for so many tokens, padding included; gives how many rows a pass has."""
+
+    def run(rows: Rows) -> int:
+        tried.append(rows.tolist())
+        if len(rows) * int(lengths[rows].max()) > most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return len(rows)
+
+    return run
+
+
+def test_items_are_begun_before_they_are_given():
+    begun: list[int] = []
+    items = (begun.append(item) or item for item in range(4))
+    assert [(item, len(begun)) for item in ahead(items, 2)] == [(0, 3), (1, 4), (2, 4), (3, 4)]
+
+
+def test_a_pass_that_does_not_fit_is_halved_and_nothing_is_done_twice(caplog):
+    """Lengths 9, 5, 5, 5, 2, 2 with 20 tokens: [9, 5] takes 18, and memory is for 10; a budget of 9 fits."""
+    lengths, budget, tried = np.array([5, 2, 9, 5, 2, 5]), Budget(20), list[list[int]]()
+    with caplog.at_level(logging.WARNING):
+        found = list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, tried), int))
+    assert tried == [[2, 0], [2], [0], [3], [5], [1, 4]]
+    assert [rows.tolist() for rows, _ in found] == tried[1:]
+    assert budget.tokens == 9
+    assert [record.getMessage() for record in caplog.records] == [
+        "the device's memory does not hold a pass of 18 tokens: 9 from now on"
+    ]
+    again = list[list[int]]()
+    list(in_passes(lengths, budget, token_batches, same, holding(10, lengths, again), int))
+    assert again == tried[1:]
+
+
+def test_what_is_done_before_stays_done():
+    """The third pass of four is the first that does not fit."""
+    lengths, tried, free = np.full(8, 3), list[list[int]](), [10, 10, 5, 5, 5, 5, 5]
+
+    def run(rows: Rows) -> list[int]:
+        tried.append(rows.tolist())
+        if 3 * len(rows) > free.pop(0):
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return rows.tolist()
+
+    found = [made for _, made in in_passes(lengths, Budget(6), token_batches, same, run, int)]
+    assert found == [[0, 1], [2, 3], [4], [5], [6], [7]] and tried[2] == [4, 5] and len(tried) == 7
+
+
+def test_one_text_that_does_not_fit_is_told():
+    lengths = np.array([7, 300])
+    with pytest.raises(ModelError, match="a text of 300 tokens alone does not fit the device's memory: let texts be"):
+        list(in_passes(lengths, Budget(800), token_batches, same, holding(100, lengths, []), int))
+
+
+def short_of(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, most: int) -> list[int]:
+    """Memory for so many tokens; the sizes of passes that fitted."""
+    sizes, whole = list[int](), getattr(owner, name)
+
+    def run(self: Any, *given: Any) -> Any:
+        features = next(each for each in given if isinstance(each, dict))
+        if features["input_ids"].numel() > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        sizes.append(features["input_ids"].numel())
+        return whole(self, *given)
+
+    monkeypatch.setattr(owner, name, run)
+    return sizes
+
+
+def test_encoding_goes_on_in_smaller_passes(tiny_model, monkeypatch):
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
+    texts, options = ["word " * (n % 7) + str(n) for n in range(40)], EncodeOptions(1000, "fp32", window=10)
+    expected = encoder.encode(texts, "document", options)
+    sizes = short_of(monkeypatch, type(encoder.representation), "run", 60)
+    np.testing.assert_allclose(encoder.encode(texts, "document", options), expected, atol=1e-6)
+    assert max(sizes) <= 60
+
+
+def test_reranking_goes_on_in_smaller_passes(tiny_model, monkeypatch):
+    requests = [("a river", ["old bridge " * (n % 5) for n in range(20)]), ("blue", ["harbor"] * 9)]
+    options = EncodeOptions(1000, "fp32", window=10)
+    scorer = PairScorer.of(CrossEncoder(str(tiny_model), length=32).load(), "cpu", options)
+    expected = [list(scores) for scores in scorer.rerank(requests)]
+    sizes = short_of(monkeypatch, PairNetwork, "logits", 60)
+    for found, wanted in zip(scorer.rerank(requests), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert max(sizes) <= 60
+
+
+FEW = ["some words", "and a few others", "", "words"]
+
+
+class Package:
+    """Lays out texts as they are padded, if they have fewer tokens than `most`, and tells of it."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.arranged, self.passes = list[Any](), 0
+
+    def arrange(self, network: Any) -> None:
+        self.arranged.append(network)
+
+    def packing(self, encoder: Any, side: str, parts: Any) -> "Package":
+        assert parts[0] is self.arranged[-1] is not encoder.parts(side)[0]
+        return self
+
+    def takes(self, tokens: Any) -> bool:
+        return int(tokens.offsets[-1]) < self.most
+
+    def batches(self, lengths: Any, tokens: int) -> Any:
+        return token_batches(lengths, 8)
+
+    def features(self, tokens: Any, rows: Any, device: Any) -> Any:
+        self.passes += 1
+        return tokens.batch(rows, device)
+
+
+@pytest.mark.parametrize(("most", "laid_out"), [(1000, 4), (3, 0)])
+def test_they_lay_out_what_they_take(tiny_model, monkeypatch, most, laid_out):
+    encoder = load_learner(ModelSpec(str(tiny_model)), "cpu")
+    monkeypatch.setattr(passes, "faster", lambda name: None)
+    usual = encoder.encode(FEW, "document")
+    package = Package(most)
+    monkeypatch.setattr(passes, "faster", lambda name: package)
+    np.testing.assert_allclose(encoder.encode(FEW, "document"), usual, atol=1e-6)
+    assert package.passes == laid_out and len(package.arranged) == 1
+
+
+SAME = {"attention_mask": 1, "token_type_ids": 4}
+
+
+def tokens(left: bool = False) -> Tokens:
+    columns = {"input_ids": np.array([5, 6, 7, 8, 9, 4]), "attention_mask": np.ones(6, np.int64)}
+    return Tokens(columns, np.array([0, 1, 4, 4, 6]), {"input_ids": 3}, left, 0)
+
+
+def test_rows_are_padded_to_the_longest():
+    features = tokens().batch(np.array([3, 1]))
+    assert features["input_ids"].tolist() == [[9, 4, 3], [6, 7, 8]]
+    assert features["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def test_padding_goes_behind_a_text_whatever_the_tokenizer_s_side():
+    assert tokens(left=True).batch(np.array([0, 3]))["input_ids"].tolist() == [[5, 3], [9, 4]]
+
+
+def test_a_row_without_tokens():
+    features = tokens().batch(np.array([2, 0]))
+    assert features["input_ids"].tolist() == [[3], [5]]
+    assert features["attention_mask"].tolist() == [[0], [1]]
+
+
+def test_batches_by_hand():
+    lengths = np.array([2, 9, 4, 4, 1])
+    assert [batch.tolist() for batch in token_batches(lengths, 8)] == [[1], [2, 3], [0, 4]]
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100))
+def test_each_row_once_and_never_too_many_tokens(lengths: list[int], budget: int):
+    batches = list(token_batches(np.array(lengths, np.int64), budget))
+    assert sorted(row for batch in batches for row in batch.tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= budget
+
+
+def test_further_inputs_are_made_from_the_lengths():
+    made = Tokens({"input_ids": np.array([5, 6, 7])}, np.array([0, 1, 3]), {"token_type_ids": 9}, False, 2, SAME)
+    features = made.batch(np.array([0, 1]))
+    assert features["attention_mask"].tolist() == [[1, 0], [1, 1]]
+    assert features["token_type_ids"].tolist() == [[4, 9], [4, 4]]
+    assert features["prompt_length"].tolist() == [2, 2]
+    assert {value.dtype for value in features.values()} == {torch.int64}
+
+
+def test_texts_of_several_parts_in_a_row():
+    whole = Tokens.join([tokens(), tokens()])
+    assert whole.offsets.tolist() == [0, 1, 4, 4, 6, 7, 10, 10, 12]
+    assert whole.batch(np.array([7, 1]))["input_ids"].tolist() == [[9, 4, 3], [6, 7, 8]]

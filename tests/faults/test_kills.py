@@ -79,6 +79,6 @@ def test_vectors_that_are_all_there_are_not_made_again(recipe, tmp_path, monkeyp
         patch.setattr(place, die)
         execute(plan, store, options, Watcher())
     assert store.find(plan.steps["start-index"].key) is None
-    monkeypatch.setattr("hardneg.encoders.corpus.stream.encoded_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.stream.encoded_blocks", die)
     execute(plan, store, options, Watcher())
     assert store.find(plan.steps["start-index"].key) is not None

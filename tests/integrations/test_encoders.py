@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder
+from hardneg.encoders.open.model_card import ModelReference, Program, dense_encoder
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec

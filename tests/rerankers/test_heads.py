@@ -1,6 +1,5 @@
 """A network is taken as a reranker where its files have a head for scores; a head that is drawn is to be trained."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -89,18 +88,3 @@ def test_weights_that_lack_the_head_of_their_configuration_are_not_opened(tmp_pa
     with pytest.raises(ModelError, match=r"weights lack classifier\.bias, classifier\.weight: copy the model again"):
         CrossEncoder(str(folder), length=32).load()
     CrossEncoder(str(folder), length=32, outputs=2).load()
-
-
-def test_a_source_of_the_hub_is_judged_when_it_is_there(tmp_path, monkeypatch):
-    CrossEncoder("somebody/not-here").check_trained()
-    commit = "0123456789" * 4
-    cache = tmp_path / "hub" / "models--some--encoder"
-    from tiny import tiny_encoder
-
-    tiny_encoder(cache / "snapshots" / commit, kind="transformers")
-    (cache / "refs").mkdir()
-    (cache / "refs" / "main").write_text(commit)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    assert json.loads((cache / "snapshots" / commit / "config.json").read_text())["architectures"] == ["BertModel"]
-    with pytest.raises(ModelError, match=NO_HEAD):
-        CrossEncoder("some/encoder").check_trained()

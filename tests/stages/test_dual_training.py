@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
-from hardneg.encoders.families.dense.dense_family import Dense
+from hardneg.encoders.families import Dense
 from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import RecipeError

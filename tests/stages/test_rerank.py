@@ -17,7 +17,7 @@ from hardneg.formats.runs import read_run
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan
 from hardneg.records import PluginError, RecipeError
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 from hardneg.runtime import Silent
 from hardneg.store import Store
 from tests.run_lists import doc_lists, score_lists

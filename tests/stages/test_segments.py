@@ -164,7 +164,7 @@ def test_vectors_by_segment_are_refused_where_a_document_needs_one(recipe):
 KILLED = """
 import os, signal, sys
 from hardneg.store.blocks import BlockStore
-from hardneg.encoders.corpus import stream
+from hardneg.encoders import stream
 from hardneg.cli.main import app
 
 write = BlockStore.write
@@ -180,7 +180,7 @@ app(sys.argv[1:])
 
 
 def test_a_killed_run_goes_on_to_the_same_bytes(recipe, made, monkeypatch):
-    from hardneg.encoders.corpus import stream
+    from hardneg.encoders import stream
 
     store = recipe.parent / "killed"
     command = ["recipe", "run", str(recipe), "--store", str(store), "--until", "start-index", "--device", "cpu"]

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.contract import BASE, Shape
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import AdapterSpec, FullSpec
 from hardneg.records import PluginSetting
 from hardneg.stages.shared.stage_spec import Sizes, encoding
 from hardneg.stages.shared.training_data import encoder_training

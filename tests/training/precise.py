@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from toy import _hash
 
-from hardneg.encoders.representation import Representation
+from hardneg.encoders.encoder import Representation
 from hardneg.formats.segments import Segments
 
 

@@ -8,9 +8,8 @@ import torch
 from toy import Interrupted, options, toy_data
 
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.runtime import Silent
 from hardneg.training.checkpoint import load_learning, save_learning

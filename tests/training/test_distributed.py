@@ -59,8 +59,7 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     from safetensors.torch import save_file
     from toy import toy_data
 
-    from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-    from hardneg.encoders.spec import ModelSpec
+    from hardneg.encoders.spec import AdapterSpec, ModelSpec
 
     loss, size = case.split("-")
     adapter = AdapterSpec(rank=4) if loss == "adapter" else None

@@ -14,6 +14,7 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
+from hardneg.encoders import passes
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
@@ -253,16 +254,15 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
 
 
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
-    from hardneg.encoders import precision
     from hardneg.encoders.spec import ModelSpec
 
-    monkeypatch.setattr(precision, "LARGE", 1)
+    monkeypatch.setattr(passes, "LARGE", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="auto")
 
     def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine whose own way this is."""
-        monkeypatch.setattr(precision, "has_bf16_units", lambda _: way == "bf16")
+        monkeypatch.setattr(passes, "has_bf16_units", lambda _: way == "bf16")
         encoder = load_learner(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)

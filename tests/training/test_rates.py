@@ -4,9 +4,8 @@ import pytest
 from recipes.recipes import recipe_in, small_tree
 from tiny import tiny_encoder, tiny_static
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import resolve
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.records import PluginSetting, RecipeError
 from hardneg.training.options import usual_rate
 

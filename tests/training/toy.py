@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.representation import Representation
+from hardneg.encoders.encoder import Representation
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.losses.pairwise import Star

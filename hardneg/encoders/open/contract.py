@@ -7,116 +7,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
-from hardneg.encoders.open.model_files import (
-    TRANSFORMERS,
-    WAYS_ROUND,
-    check_files,
-    in_form,
-    json_object,
-    module_folders,
-    read_json,
-    sides,
-)
-from hardneg.encoders.open.source import network_folder
-from hardneg.encoders.spec import SIDES, FullSpec, ModelSpec, whole_prompts
+from hardneg.encoders.open import model_files
+from hardneg.encoders.open.model_files import json_object, module_folders, network_folder
+from hardneg.encoders.spec import SIDES, AdapterSpec, FullSpec, ModelSpec, whole_prompts
 from hardneg.records import SPEC_FILE, ModelError
 
-_log = logging.getLogger(__name__)
 USUAL = 512
 """Tokens read by a model without a maximum length, and at most by one that is not trained for retrieval yet."""
 
 UNBOUNDED = 1 << 30
 """The length of texts of which all tokens are read."""
+
+OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
+"""Fields of a spec for which a model has values of its own."""
+
+CONFIG = "config_sentence_transformers.json"
 _OPTIONS = ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 # Models that count positions from after the padding index on.
 _AFTER_PADDING = {"roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer", "data2vec-text"}
 _AFTER_PADDING |= {"roberta-prelayernorm", "ibert", "xmod", "esm", "luke", "mluke"}
-
-
-def transformer_options(folder: Path) -> Mapping[str, Any]:
-    """The options of a transformer that sentence-transformers saved; empty where there are none."""
-    for name in _OPTIONS:
-        path = folder / f"sentence_{name}_config.json"
-        if path.is_file() and (content := json_object(path)):
-            return content
-    return {}
-
-
-def own_length(folder: Path, side: str, trained: bool) -> int:
-    """The number of tokens read of a text.
-
-    trained: the folder was saved by sentence-transformers; a bare transformer reads `USUAL` tokens at most.
-
-    Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
-    """
-    config = json_object(network_folder(folder) / "config.json")
-    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
-    shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
-    offset = int(padding) + 1 if shifted else 0
-    bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
-    length = _declared_length(folder, side) if trained else None
-    if length is None:
-        most = json_object(folder / "tokenizer_config.json").get("model_max_length")
-        length = min(UNBOUNDED if most is None else _number(most, folder, "model_max_length"), bound + offset)
-    usual = length >= UNBOUNDED or (not trained and min(length, bound) > USUAL)
-    return USUAL if usual else min(length, bound)
-
-
-def own_code(folder: Path) -> dict[str, bool]:
-    """The code of its own that a model names for transformers, and whether its vectors may depend on each.
-
-    They do not on code that turns causal attention off, where the configuration says that too.
-    """
-    code: dict[str, bool] = {}
-    for network in (network_folder(path) for path, name in module_folders(folder).items() if name in TRANSFORMERS):
-        config, tokenizer = (json_object(network / name) for name in ("config.json", "tokenizer_config.json"))
-        causal = config.get("is_causal") is not False
-        for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
-            named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
-            flat = (name for each in named for name in (each if isinstance(each, list) else [each]))
-            code |= {str(name): decides for name in flat if name}
-    return code
-
-
-@cache
-def warn(message: str) -> None:
-    """Warns, of the same only once."""
-    _log.warning(message)
-
-
-def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Refuses a model whose vectors may depend on code of its own, unless `setting` is native; warns of other code."""
-    if not code:
-        return
-    named = f"model {name!r} names code of its own ({', '.join(code)}), which is not run"
-    if any(code.values()) and setting != "native":
-        advice = f"set code: native of the model if transformers' own code computes the same; else {WAYS_ROUND}"
-        raise ModelError(f"{named}: {advice}")
-    warn(f"{named}: transformers' own is")
-
-
-def tokens_read(length: int) -> str:
-    """The number of tokens read of a text, in words."""
-    return "all" if length >= UNBOUNDED else str(length)
-
-
-def _declared_length(folder: Path, side: str) -> int | None:
-    """The length in the options of sentence-transformers, the most specific one first."""
-    options = transformer_options(folder)
-    texts = (options.get("processing_kwargs") or {}).get("text") or {}
-    tokenizer = options.get("processor_kwargs") or options.get("tokenizer_args") or {}
-    names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
-    for content, name in (*names, (options, "max_seq_length")):
-        if (value := content.get(name)) is not None:
-            return _number(value, folder, name)
-    return None
-
-
-def _number(value: Any, folder: Path, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
-        raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
-    return min(int(value), UNBOUNDED)
+_MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
+_TABLE, _ROWS = "StaticEmbedding", ("embedding.weight", "embeddings")  # sentence-transformers' names, and model2vec's
+_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
 
 @dataclass(frozen=True)
@@ -130,15 +42,6 @@ class Shape:
 
 
 BASE = Shape()
-
-
-OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
-"""Fields of a spec for which a model has values of its own."""
-
-CONFIG = "config_sentence_transformers.json"
-_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-_UNSAID = {"SparseEncoder": "dot"}
-_CUT = "similarity dot of vectors that are normalised and then truncated is not supported"
 
 
 @dataclass(frozen=True)
@@ -166,27 +69,27 @@ class Contract:
     code: Mapping[str, bool] = field(default_factory=dict)
 
 
-@in_form
+@model_files.in_form
 def read_contract(folder: Path) -> Contract:
     """Reads the contract from the files in a model's folder.
 
-    Raises:
-        ModelError: a file is missing, not readable, or not in the form that sentence-transformers writes.
+    Raises ModelError: a file is missing, not readable, or not in the form that sentence-transformers writes.
 
     Source: `SentenceTransformer.encode_query`, `encode_document`, `similarity` and `_parse_model_config`, version 6.
     """
-    check_files(folder)
+    model_files.check_files(folder)
     trained = (folder / "modules.json").exists()
     config = json_object(folder / CONFIG) if trained else {}
-    modules, folders = module_folders(folder), sides(folder)
+    modules, folders = module_folders(folder), model_files.sides(folder)
     network = json_object(network_folder(folders["document"][0]) / "config.json")
     prompts, (pooling, dimension) = own_prompts(config, folder), _head(folders["document"], modules, network)
-    normalised, kept = modules[folders["document"][-1]] == "Normalize", _count(config.get("truncate_dim"), folder)
+    normalised = modules[folders["document"][-1]] == "Normalize"
+    kept = _number(config.get("truncate_dim"), folder, "dimensions")
     declared, cut = own_similarity(config), kept is not None and kept < (dimension or kept + 1)
     values: dict[str, Any] = {
         "similarity": "cosine" if declared == "dot" and normalised and not cut else declared,
         **{f"{side}_prompt": prompts[side] for side in SIDES},
-        **{f"{side}_length": own_length(folders[side][0], side, trained) for side in SIDES},
+        **{f"{side}_length": _own_length(folders[side][0], side, trained) for side in SIDES},
         **saved_values(folder),
     }
     return Contract(
@@ -202,26 +105,202 @@ def read_contract(folder: Path) -> Contract:
     )
 
 
+def own_similarity(config: Mapping[str, Any]) -> str:
+    """The similarity that the model declares; cosine by default, and dot of sparse encoders."""
+    declared = config.get("similarity_fn_name")
+    return declared if declared in _SIMILARITIES else "dot" if config.get("model_type") == "SparseEncoder" else "cosine"
+
+
+def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """The model's prompts by name, with those of queries and documents, possibly empty."""
+    declared = config.get("prompts") or {}
+    if not isinstance(declared, dict) or not all(isinstance(text, str | None) for text in declared.values()):
+        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
+    return {"query": "", "document": ""} | {name: text or "" for name, text in declared.items()}
+
+
+def _own_length(folder: Path, side: str, trained: bool) -> int:
+    """The number of tokens read of a text; trained: sentence-transformers saved the folder.
+
+    Source: `Transformer` of sentence-transformers 6, `__init__` and `preprocess`.
+    """
+    config = json_object(network_folder(folder) / "config.json")
+    positions, padding = config.get("max_position_embeddings"), config.get("pad_token_id", 1)
+    shifted = str(config.get("model_type")) in _AFTER_PADDING and isinstance(padding, int)
+    offset = int(padding) + 1 if shifted else 0
+    bound = positions - offset if isinstance(positions, int) and positions > 0 else UNBOUNDED
+    saved = (json_object(folder / f"sentence_{name}_config.json") for name in _OPTIONS)
+    options = next((content for content in saved if content), {}) if trained else {}
+    texts = (options.get("processing_kwargs") or {}).get("text") or {}
+    tokenizer = options.get("processor_kwargs") or options.get("tokenizer_args") or {}
+    names = ((texts, "max_length"), (options, f"{side}_length"), (tokenizer, "model_max_length"))
+    declared = ((content.get(name), name) for content, name in (*names, (options, "max_seq_length")))  # specific first
+    value, name = next(((value, name) for value, name in declared if value is not None), (None, ""))
+    most = UNBOUNDED
+    if value is None:
+        name, most = "model_max_length", bound + offset
+        value = json_object(folder / "tokenizer_config.json").get(name)
+        value = UNBOUNDED if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 1:
+        raise ModelError(f"model {folder}: {name} is {value!r}: must be a number of tokens")
+    length = int(min(value, most))
+    usual = length >= UNBOUNDED or (not trained and min(length, bound) > USUAL)
+    return USUAL if usual else min(length, bound)
+
+
+def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The pooling of the modules after a transformer and the size of vectors, as far as the files declare them."""
+    pooling, dimension = "", _number(network.get("hidden_size"), folders[0], "dimensions")
+    for path in folders[1:]:
+        content = json_object(path / "config.json")
+        if names[path] == "Pooling":
+            modes = content.get("pooling_mode")  # or in the format of versions before 6
+            if modes is None:
+                ends = {"cls": "_token", "lasttoken": ""}
+                named = [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")]
+                modes = named or ["mean"]
+            modes = [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
+            declared = content.get("embedding_dimension", content.get("word_embedding_dimension"))
+            pooling, dimension = "+".join(modes), (_number(declared, path, "dimensions") or 0) * len(modes) or None
+        elif names[path] == "SpladePooling":
+            pooling = str(content.get("pooling_strategy", "max"))
+            dimension = _number(network.get("vocab_size"), folders[0], "dimensions")
+        dimension = _number(content.get("out_features"), path, "dimensions") or dimension
+    return pooling, dimension
+
+
+def _number(value: Any, folder: Path, of_what: str) -> int | None:
+    if value is None or (isinstance(value, int) and value > 0):
+        return value
+    raise ModelError(f"model {folder}: {value!r} is no number of {of_what}: copy the model again")
+
+
 def saved_class(folder: Path) -> str:
     """The class of sentence-transformers that saved a folder; `SentenceTransformer` where it is not declared."""
     config = json_object(folder / CONFIG) if (folder / "modules.json").exists() else {}
     return str(config.get("model_type", "SentenceTransformer"))
 
 
-def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
-    """Fills in a spec with the model's own values.
+def saved_values(folder: Path) -> dict[str, Any]:
+    """The values that hardneg saved with its own model; empty for other models."""
+    path = folder / SPEC_FILE
+    if not path.is_file():
+        return {}
+    try:
+        content = model_files.read_json(path)
+        values = {name: content[name] for name in OWN}
+        problems = ModelSpec(str(folder), **values).problems()
+    except (TypeError, LookupError, AttributeError) as error:
+        raise ModelError(f"{path}: not the values of a saved model ({error!r}): save the model again") from error
+    if problems:
+        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
+    return values
 
-    Raises:
-        ModelError: the model's similarity is not supported, or it has no prompt of a name.
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files of a static model.
+
+    folder: of the model. weights: files of the table. tokenizer: a file of the tokenizers library.
+    modules: whether `modules.json` lists further modules. normalised: without it, whether vectors have norm 1.
     """
-    values = filled_values(spec, contract, adapter)
+
+    folder: Path
+    weights: tuple[Path, ...]
+    tokenizer: Path
+    modules: bool
+    normalised: bool = True
+
+    def check(self) -> None:
+        """Refuses a folder without weights or tokenizer, or where one side alone has a table."""
+        names = module_folders(self.folder) if self.modules else {}
+        if any(names[paths[0]] != _TABLE for paths in model_files.sides(self.folder).values() if self.modules):
+            raise ModelError(f"model {self.folder}: a table on one side and none on the other: use another model")
+        if not self.weights:
+            raise ModelError(f"model {self.folder}: no weights there: copy the model again")
+        if not self.tokenizer.is_file():
+            raise ModelError(f"model {self.folder}: no {self.tokenizer.name} there: copy the model again")
+
+    def dimension(self) -> int | None:
+        """Size of a vector; None where the files are not safetensors, whose headers have it."""
+        from safetensors import SafetensorError, safe_open
+
+        for path in (path for path in self.weights if path.suffix == ".safetensors"):
+            try:
+                with safe_open(path, framework="np") as file:
+                    sizes = [file.get_slice(name).get_shape() for name in file.keys() if name in _ROWS]  # noqa: SIM118
+            except (SafetensorError, OSError) as error:
+                raise ModelError(f"{path}: not a whole safetensors file ({error}): copy the model again") from error
+            if sizes and len(sizes[0]) == 2:
+                return int(sizes[0][1])
+        return None
+
+
+def table_files(folder: Path) -> TableFiles | None:
+    """The files of a static model; None where the folder holds a model of another family.
+
+    Known are folders of sentence-transformers and of model2vec, and the package wordllama.
+    """
+    if (folder / "modules.json").is_file():
+        tables = [path for path, class_name in module_folders(folder).items() if class_name == _TABLE]
+        return (
+            TableFiles(folder, (*model_files.weight_files(tables[0]),), tables[0] / "tokenizer.json", True)
+            if tables
+            else None
+        )
+    config = json_object(folder / "config.json")
+    if config.get("model_type") == "model2vec":
+        tokenizer, normalised = folder / "tokenizer.json", bool(config.get("normalize"))
+        return TableFiles(folder, (*model_files.weight_files(folder),), tokenizer, False, normalised)
+    packed, tokenizers = (sorted(folder.glob(name)) for name in ("weights/*_256.safetensors", "tokenizers/*.json"))
+    return TableFiles(folder, tuple(packed[:1]), tokenizers[0], False) if packed and tokenizers else None
+
+
+def own_code(folder: Path) -> dict[str, bool]:
+    """The code of its own that a model names for transformers, and whether its vectors may depend on each.
+
+    They do not on code that turns causal attention off, where the configuration says that too.
+    """
+    code: dict[str, bool] = {}
+    folders = (path for path, name in module_folders(folder).items() if name in model_files.TRANSFORMERS)
+    for network in map(network_folder, folders):
+        config, tokenizer = (json_object(network / name) for name in ("config.json", "tokenizer_config.json"))
+        causal = config.get("is_causal") is not False
+        for auto_map, decides in ((config.get("auto_map"), causal), (tokenizer.get("auto_map"), True)):
+            named = auto_map.values() if isinstance(auto_map, dict) else [auto_map]
+            flat = (name for each in named for name in (each if isinstance(each, list) else [each]))
+            code |= {str(name): decides for name in flat if name}
+    return code
+
+
+def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
+    """Refuses a model whose vectors may depend on code of its own, unless `setting` is native; warns of other code."""
+    if not code:
+        return
+    named = f"model {name!r} names code of its own ({', '.join(code)}), which is not run"
+    if any(code.values()) and setting != "native":
+        advice = "set code: native of the model if transformers' own code computes the same; else"
+        raise ModelError(f"{named}: {advice} {model_files.WAYS_ROUND}")
+    warn(f"{named}: transformers' own is")
+
+
+@cache
+def warn(message: str) -> None:
+    """Warns, of the same only once."""
+    logging.getLogger(__name__).warning(message)
+
+
+def filled(spec: ModelSpec, contract: Contract, adapter: AdapterSpec | None = None) -> FullSpec:
+    """Fills in a spec with the model's own values. Raises ModelError: its similarity or a prompt is not there."""
+    values, model = filled_values(spec, contract, adapter), f"model {spec.name!r}"
     if values["truncate_dim"] is None and spec.projection is None:
         values["truncate_dim"] = contract.truncate_dim
     if contract.normalised and contract.similarity == "dot" and spec.similarity is None:
-        raise ModelError(f"model {spec.name!r}: {_CUT}: set similarity: cosine, or use another model")
+        problem = "similarity dot of vectors that are normalised and then truncated is not supported"
+        raise ModelError(f"{model}: {problem}: set similarity: cosine, or use another model")
     if values["similarity"] not in ("cosine", "dot"):
         raise ModelError(
-            f"model {spec.name!r} is compared by {values['similarity']} distance, which an index of inner products "
+            f"{model} is compared by {values['similarity']} distance, which an index of inner products "
             "cannot give: use another model, or set similarity: cosine or dot"
         )
     return FullSpec(**values)
@@ -243,65 +322,6 @@ def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}
 
 
-def _head(folders: list[Path], names: Mapping[Path, str], network: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The pooling of the modules after a transformer and the size of vectors, as far as the files declare them."""
-    pooling, dimension = "", _count(network.get("hidden_size"), folders[0])
-    for path in folders[1:]:
-        content = json_object(path / "config.json")
-        if names[path] == "Pooling":
-            modes = _modes(content)
-            size = _count(content.get("embedding_dimension", content.get("word_embedding_dimension")), path)
-            pooling, dimension = "+".join(modes), (size or 0) * len(modes) or None
-        elif names[path] == "SpladePooling":
-            pooling = str(content.get("pooling_strategy", "max"))
-            dimension = _count(network.get("vocab_size"), folders[0])
-        dimension = _count(content.get("out_features"), path) or dimension
-    return pooling, dimension
-
-
-_MODES = ("cls", "max", "mean", "mean_sqrt_len", "weightedmean", "lasttoken")
-
-
-def _modes(content: Mapping[str, Any]) -> list[str]:
-    """The modes of a pooling, in the format of version 6 or of older ones."""
-    modes = content.get("pooling_mode")
-    if modes is not None:
-        return [modes] if isinstance(modes, str) else [str(mode) for mode in modes]
-    ends = {"cls": "_token", "lasttoken": ""}
-    return [mode for mode in _MODES if content.get(f"pooling_mode_{mode}{ends.get(mode, '_tokens')}")] or ["mean"]
-
-
-def own_similarity(config: Mapping[str, Any]) -> str:
-    """The similarity that the model declares; cosine by default."""
-    declared = config.get("similarity_fn_name")
-    return declared if declared in _SIMILARITIES else _UNSAID.get(str(config.get("model_type")), "cosine")
-
-
-def own_prompts(config: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """The model's prompts by name, with those of queries and documents, possibly empty."""
-    declared = config.get("prompts") or {}
-    if not isinstance(declared, dict) or not all(isinstance(text, str | None) for text in declared.values()):
-        raise ModelError(f"{folder / CONFIG}: prompts must be texts by name: copy the model again")
-    return {"query": "", "document": ""} | {name: text or "" for name, text in declared.items()}
-
-
-def saved_values(folder: Path) -> dict[str, Any]:
-    """The values that hardneg saved with its own model; empty for other models."""
-    path = folder / SPEC_FILE
-    if not path.is_file():
-        return {}
-    try:
-        content = read_json(path)
-        values = {name: content[name] for name in OWN}
-        problems = ModelSpec(str(folder), **values).problems()
-    except (TypeError, LookupError, AttributeError) as error:
-        raise ModelError(f"{path}: not the values of a saved model ({error!r}): save the model again") from error
-    if problems:
-        raise ModelError(f"{path}: {'; '.join(problems)}: save the model again")
-    return values
-
-
-def _count(value: Any, folder: Path) -> int | None:
-    if value is None or (isinstance(value, int) and value > 0):
-        return value
-    raise ModelError(f"model {folder}: {value!r} is no number of dimensions: copy the model again")
+def tokens_read(length: int) -> str:
+    """The number of tokens read of a text, in words."""
+    return "all" if length >= UNBOUNDED else str(length)

@@ -1,29 +1,30 @@
-"""Loads the modules in a model's folder and assembles a SentenceTransformer of them by a spec."""
+"""Loads the modules in a model's folder, assembles a SentenceTransformer of them by a spec, and saves it whole."""
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from hardneg.encoders.families.adapters.layers import put_adapters as put_adapters
-from hardneg.encoders.open.model_files import TRANSFORMERS, check_activations, load_options, module_folders, sides
-from hardneg.encoders.open.source import network_folder
-from hardneg.encoders.spec import SIDES, FullSpec, Precision
-from hardneg.encoders.tokens.tokens import check_token_types, joined
-from hardneg.encoders.towers import folded, has_twins, route, transformers, twins, with_own_queries
-from hardneg.records import ModelError
+from hardneg.encoders import adapters as adapters
+from hardneg.encoders import tokens, towers
+from hardneg.encoders.open import model_files
+from hardneg.encoders.open.contract import OWN
+from hardneg.encoders.open.resolved import quiet
+from hardneg.encoders.spec import SIDES, TOKEN_TYPES, FullSpec, Precision
+from hardneg.records import SPEC_FILE, ModelError
 from hardneg.runtime import derive_seed
+from hardneg.store import replacing_folder, system_errors
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from hardneg.encoders.open.resolved import ResolvedModel
 
-
-_NUMBER = re.compile(r"\.\d+\.")
 _UNUSED = re.compile(r"(^|\.)(pooler|position_ids|token_type_ids)(\.|$)")  # an encoder's vectors do without them
 _SHOWN, _LEAST = 3, 2
 _PROJECTION_STD = 0.02
@@ -54,7 +55,7 @@ def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Mo
     if any(buffer.dtype == dtype for network in networks() for buffer in network.buffers()):
         modules = _modules(folder, torch.float32)
     for network in networks():
-        hold_in(network, dtype)
+        towers.hold_in(network, dtype)
     return modules
 
 
@@ -67,17 +68,11 @@ def _modules(folder: Path, dtype: torch.dtype) -> list[nn.Module]:
         return [library_transformer(folder, load_kwargs(folder, dtype), {}, **outputs)]
     whole = library_model(SentenceTransformer, folder, dtype)
     modules: list[Any] = list(whole.children())
-    if dtype != torch.float32 and not has_twins(whole):  # later modules were rounded with the transformer
-        for number, path in enumerate(module_folders(folder)):
+    if dtype != torch.float32 and not towers.has_twins(whole):  # later modules were rounded with the transformer
+        for number, path in enumerate(model_files.module_folders(folder)):
             if number and any(True for _ in modules[number].parameters()):
                 modules[number] = type(modules[number]).load(str(folder), subfolder=path.name, local_files_only=True)
     return modules
-
-
-def hold_in(network: nn.Module, dtype: torch.dtype) -> None:
-    """Rounds the weights; buffers, such as the frequencies of positions, stay as they are."""
-    for weight in network.parameters():
-        weight.data = weight.data.to(dtype)
 
 
 def library_transformer(folder: Path, weights: Mapping[str, Any], config: Mapping[str, Any], **options: Any) -> Any:
@@ -101,14 +96,11 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.flo
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """The options of transformers for the weights in a model's folder, with their dtype.
-
-    Raises:
-        ModelError: the weights are more than tensors, or an activation is code of its own.
-    """
-    check_activations(folder)
-    options = {class_name: load_options(network_folder(path)) for path, class_name in module_folders(folder).items()}
-    own: dict[str, Any] = next((options[class_name] for class_name in TRANSFORMERS if class_name in options), {})
+    """The options of transformers for a folder's weights, with their dtype. Raises ModelError: they may run code."""
+    model_files.check_activations(folder)
+    modules = model_files.module_folders(folder).items()
+    options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
+    own: dict[str, Any] = next((options[name] for name in model_files.TRANSFORMERS if name in options), {})
     return {"dtype": dtype, **own}
 
 
@@ -117,28 +109,34 @@ def load_module(model: "ResolvedModel", device: str | None, precision: Precision
 
     precision: that of the encoding; None is to train, and only then a new adapter is added.
 
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     spec, folder = model.full, model.path
-    modules = folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
+    modules = towers.folded(read_modules(folder, weights_dtype(spec, precision)), spec.name)
     check_sound(modules, folder, spec)
-    modules = joined(modules) if spec.typed else modules
-    if spec.adapter is not None:
-        put_adapters(nn.Sequential(*modules), spec, model.location, learns=precision is None)
-    module = assembled(_arranged(modules, spec), spec, device)
+    modules = tokens.joined(modules) if spec.typed else modules
+    whole = nn.Sequential(*modules)
+    adapters.put_adapters(whole, spec, model.location, learns=precision is None)
+    for transformer in towers.transformers(whole):
+        tokens.check_token_types(transformer, spec)
+    if towers.has_twins(whole):
+        modules = [towers.twins(*(with_head(_pooled(towers.route(whole, side), spec), spec) for side in SIDES))]
+    else:
+        modules = with_head(_pooled(modules, spec), spec)
+        modules = [towers.twins(towers.with_own_queries(modules), modules)] if spec.twins else modules
+    module = assembled(modules, spec, device)
     return with_prompts(module, model.contract.prompts, model.contract.default_prompt_name)
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
     """Refuses transformers of incomplete models, or that cannot read as many tokens as the spec sets."""
-    whole, folders = nn.Sequential(*modules), sides(folder)
+    whole, folders = nn.Sequential(*modules), model_files.sides(folder)
     for side in SIDES:
-        transformer = route(whole, side)[0]
+        transformer = towers.route(whole, side)[0]
         check_encoder(transformer, spec)
         rows = transformer.model.get_input_embeddings().num_embeddings
         check_tokenizer(transformer.tokenizer, rows, spec.name)
-        check_weights(transformer.model, network_folder(folders[side][0]), spec.name)
+        check_weights(transformer.model, model_files.network_folder(folders[side][0]), spec.name)
 
 
 def check_encoder(encoder: Any, spec: FullSpec) -> None:
@@ -189,10 +187,15 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 
     Unused heads, such as poolers and those of language models, may be missing or extra.
     """
+
+    def stem(key: str) -> str | None:  # the list of layers that a weight belongs to, without the number
+        match = re.search(r"\.\d+\.", key)
+        return key[: match.start()] if match else None
+
     missing, unexpected = differences(model, folder)
     check_missing(missing, name)
-    own = {_stem(key) for key in model.state_dict()} - {None}
-    if surplus := [key for key in unexpected if _stem(key) in own]:
+    own = {stem(key) for key in model.state_dict()} - {None}
+    if surplus := [key for key in unexpected if stem(key) in own]:
         raise ModelError(
             f"model {name!r}: its weights have {_first(surplus)}, which its config.json knows nothing of: copy it again"
         )
@@ -201,7 +204,7 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
     """The weights of a network that its files lack, and those in its files that it lacks, without `unused` ones."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
-    _, info = type(model).from_pretrained(str(folder), **own, **load_options(folder))
+    _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
         [key for key in info[name] if unused is None or not unused.search(key)]
         for name in ("missing_keys", "unexpected_keys")
@@ -215,26 +218,10 @@ def check_missing(missing: Iterable[str], name: str) -> None:
         raise ModelError(f"model {name!r}: its weights lack {_first(lacking)}: copy the model again")
 
 
-def _stem(key: str) -> str | None:
-    """The list of layers that a weight belongs to, without the number; None where there is none."""
-    match = _NUMBER.search(key)
-    return key[: match.start()] if match else None
-
-
 def _first(keys: Iterable[str]) -> str:
     ordered = sorted(keys)
     more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
     return ", ".join(ordered[:_SHOWN]) + more
-
-
-def _arranged(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    whole = nn.Sequential(*modules)
-    for transformer in transformers(whole):
-        check_token_types(transformer, spec)
-    if has_twins(whole):
-        return [twins(*(with_head(_pooled(route(whole, side), spec), spec) for side in SIDES))]
-    arranged = with_head(_pooled(modules, spec), spec)
-    return [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
 
 
 def assembled(
@@ -256,12 +243,13 @@ def assembled(
     )
     for part, kept in zip(modules[1:], weights, strict=True):  # which were rounded to the dtype of the transformer
         part.float().load_state_dict(kept)
-    for side in SIDES:  # the tokenizer of a table truncates itself
-        if hasattr(first := route(module, side)[0], "query_length"):
-            first.max_seq_length = spec.length(side)  # of documents, where they share one
-    for first in (each for each in transformers(module) if hasattr(each, "query_length")):
-        shorter = spec.query_length if first.max_seq_length != spec.query_length and not has_twins(module) else None
-        first.query_length, first.document_length = shorter, None
+    firsts = {side: towers.route(module, side)[0] for side in SIDES}
+    firsts = {side: first for side, first in firsts.items() if hasattr(first, "query_length")}
+    for side, first in firsts.items():  # the tokenizer of a table truncates itself
+        first.max_seq_length = spec.length(side)  # of documents, where they share one
+    for first in firsts.values():
+        shorter = first.max_seq_length != spec.query_length and not towers.has_twins(module)
+        first.query_length, first.document_length = spec.query_length if shorter else None, None
     return module.eval()
 
 
@@ -282,16 +270,22 @@ def with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     """
     from sentence_transformers.sentence_transformer.modules import Dense, LayerNorm, Normalize
 
+    def dimension() -> int:
+        for module in reversed(modules):
+            if callable(size := getattr(module, "get_embedding_dimension", None)):
+                return int(size())
+        raise ModelError("the model does not declare the size of its vectors: set pooling to cls, mean or lasttoken")
+
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
     if spec.projection is not None:
-        size, function = _dimension(modules), nn.Tanh() if spec.activation == "tanh" else None
+        size, function = dimension(), nn.Tanh() if spec.activation == "tanh" else None
         draws = torch.Generator().manual_seed(derive_seed(0, "projection", size, spec.projection) >> 1)
         weight = torch.empty(spec.projection, size).normal_(0.0, _PROJECTION_STD, generator=draws)
         options = {"activation_function": function, "init_weight": weight, "init_bias": torch.zeros(spec.projection)}
         modules = [*modules, Dense(size, spec.projection, **options)]
     if spec.layer_norm:
-        modules = [*modules, LayerNorm(_dimension(modules))]
+        modules = [*modules, LayerNorm(dimension())]
     return [*modules, Normalize()] if spec.similarity == "cosine" else modules
 
 
@@ -311,8 +305,43 @@ def _pooled(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     return [pooling if isinstance(module, Pooling) else module for module in modules]
 
 
-def _dimension(modules: list[nn.Module]) -> int:
-    for module in reversed(modules):
-        if callable(size := getattr(module, "get_embedding_dimension", None)):
-            return int(size())
-    raise ModelError("the model does not declare the dimension of its vectors: set pooling to cls, mean or lasttoken")
+def save_module(module: "SentenceTransformer", spec: FullSpec, folder: Path, card: str | None) -> None:
+    """Writes the model, the part of `spec` that its modules lack, and the card; replaces `folder`."""
+    with written_whole(folder) as draft, towers.evaluating(module):
+        whole = module
+        if spec.typed:  # a tokenizer a side sets that side's token types wherever the model is opened
+            parts = (tokens.with_token_type(towers.route(module, side), spec.token_type(side)) for side in SIDES)
+            typed = assembled([towers.twins(*parts)], spec, str(module.device), type(module))
+            whole = with_prompts(typed, module.prompts, module.default_prompt_name)
+        if spec.adapter is not None and spec.adapter.save == "merged" and adapters.has_adapter(whole):
+            whole = adapters.merged(whole)
+        for transformer in towers.transformers(whole):
+            forget_last_call(transformer.tokenizer)
+        whole.save(str(draft), create_model_card=False, safe_serialization=True)
+        options = {name: getattr(spec, name) for name in (*OWN, *(TOKEN_TYPES if spec.typed else ()))}
+        options |= {} if spec.adapter is None else {"adapter": adapters.noted(spec.adapter)}
+        (draft / SPEC_FILE).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
+        if card is not None:
+            (draft / "README.md").write_text(card, encoding="utf-8")
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write a model in, which replaces `folder` in the end, whole and on disk. Raises ModelError."""
+    try:
+        with replacing_folder(folder) as draft, quiet(), system_errors():
+            yield draft
+            # safetensors writes for the owner alone: every file gets the read permissions of the folder
+            for path in (path for path in draft.rglob("*") if path.is_file()):
+                path.chmod(path.stat().st_mode | (draft.stat().st_mode & 0o444))
+    except OSError as error:
+        raise ModelError(f"model {folder} cannot be written ({error}): check disk and permissions") from error
+
+
+def forget_last_call(tokenizer: Any) -> None:
+    """Removes the truncation and padding of the last call from a tokenizer, which would save them, and code's names."""
+    getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()

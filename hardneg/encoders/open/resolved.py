@@ -10,51 +10,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from hardneg.encoders.families.adapters.adapter_source import (
-    adapter_content,
-    adapter_identity,
-    adapter_of,
-    look_up_adapter,
-    saved_adapter,
-    with_base,
-)
-from hardneg.encoders.families.static.static_files import table_files
-from hardneg.encoders.open.contract import (
-    BASE,
-    CONFIG,
-    Contract,
-    Shape,
-    filled,
-    filled_values,
-    read_contract,
-    saved_class,
-    saved_values,
-    warn,
-)
-from hardneg.encoders.open.model_files import (
-    SAFE,
-    check_activations,
-    check_files,
-    json_object,
-    module_folders,
-    read_json,
-    routes,
-    weight_files,
-)
-from hardneg.encoders.open.source import Location, locate, network_folder
+from hardneg import registry
+from hardneg.encoders import adapters
+from hardneg.encoders.open import contract as contracts
+from hardneg.encoders.open import model_files
+from hardneg.encoders.open.contract import BASE, Contract, Shape
+from hardneg.encoders.open.model_files import Location, json_object, network_folder
 from hardneg.encoders.protocol import EncoderFamily, TextEncoder
 from hardneg.encoders.spec import TOKEN_TYPES, FullSpec, ModelSpec, Precision
 from hardneg.records import SPEC_FILE, HardnegError, Lookup, ModelError, PluginError, PluginSetting
-from hardneg.registry import configure, load_plugin, plugin_names
 from hardneg.runtime import FIXED, derive_seed
 from hardneg.store import digest, file_digest, note_read, options_in_key
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
 
-_PATTERNS = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab", "bpe.codes")
-_CONFIGS: tuple[str, ...] = ("config.json", "sentence_*_config.json", "model.safetensors.index.json")
-_CONFIGS += ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+_COUNTED: tuple[str, ...] = ("vocab.txt", "vocab.json", "merges.txt", "*.model", "*.jinja", "*.tiktoken", "*.vocab")
+_COUNTED += ("bpe.codes", "config.json", "sentence_*_config.json", "model.safetensors.index.json", "tokenizer.json")
+_COUNTED += ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 # Library versions, paths, and what a spec overrides (a tokenizer's file notes its last call; see `file_identity`).
 _IGNORED = {"__version__", "transformers_version", "_name_or_path", "name_or_path", "is_local", "local_files_only"}
 _IGNORED |= {"tokenizer_file", "special_tokens_map_file", "max_seq_length", "model_max_length", "truncation", "padding"}
@@ -92,11 +65,7 @@ class ResolvedModel:
 
     @cached_property
     def contract(self) -> Contract:
-        """How its folder declares that it is used.
-
-        Raises:
-            ModelError: its files are not on this machine, incomplete or not readable; or its family has no files.
-        """
+        """How its folder declares that it is used. Raises ModelError: its files are not whole here, or it has none."""
         if not isinstance(self.family, FolderFamily):
             raise ModelError(f"model {self.spec.name!r}: its family has no files that declare how it is used")
         return self.family.contract(self.path)
@@ -130,11 +99,7 @@ class ResolvedModel:
 
     @property
     def digest(self) -> str:
-        """32 hexadecimal digits that identify the model; others whenever its encoding of a text may differ.
-
-        Raises:
-            ModelError: there is no such model, or it is of another family than the spec says.
-        """
+        """32 hexadecimal digits, others whenever its encoding of a text may differ. Raises ModelError."""
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
@@ -148,19 +113,18 @@ class ResolvedModel:
             return Shape(getattr(self.family, "dimensions", None) or BASE.hidden, 0, 0)
         unseen = replace(BASE, vector=getattr(self.family, "dimension", None) or self.dimension)
         with suppress(HardnegError, OSError):
-            weights = sum(path.stat().st_size for path in self.path.rglob(SAFE)) or unseen.weights
+            weights = sum(path.stat().st_size for path in self.path.rglob(model_files.SAFE)) or unseen.weights
             config = json_object(network_folder(self.path) / "config.json")
             sizes = ((config.get("hidden_size"), BASE.hidden), (config.get("num_hidden_layers"), BASE.layers))
             hidden, layers = (size if isinstance(size, int) and size > 0 else usual for size, usual in sizes)
-            return Shape(hidden, 0 if getattr(self.family, "tables", False) else layers, weights, unseen.vector)
+            return Shape(hidden, 0 if self.family.tables else layers, weights, unseen.vector)
         return unseen
 
     @property
     def remarks(self) -> list[str]:
         """Remarks for the user before its files become a model of its family."""
-        if self.folder is None or not isinstance(self.family, FolderFamily):
-            return []
-        return self.family.remarks(self.folder)
+        here = self.folder is not None and isinstance(self.family, FolderFamily)
+        return self.family.remarks(self.path) if here else []  # type: ignore[attr-defined]
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
@@ -170,20 +134,19 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
     does not support what the spec sets, is no error yet.
     family: by default that of the spec, or else the one that claims the folder; `dense` where none does.
 
-    Raises:
-        PluginError: there is no such family, or its options are wrong.
-        ModelError: the model cannot be fetched; or its folder holds an adapter without the name of its base.
+    Raises PluginError: there is no such family, or its options are wrong.
+    Raises ModelError: the model cannot be fetched; or its folder holds an adapter without the name of its base.
     """
     spec = ModelSpec(model) if isinstance(model, str) else model
     if family is None and spec.encoder is not None:
-        family = cast(EncoderFamily, configure("encoders", spec.encoder))
+        family = cast(EncoderFamily, registry.configure("encoders", spec.encoder))
     if family is not None and not hasattr(family, "claims"):  # its models have no folder
         elsewhere = Location(spec.name, spec.revision)
         return ResolvedModel(spec, elsewhere, family, ((spec, elsewhere),))
-    location = locate(spec.name, spec.revision, fetch)
-    origins = ((spec, location), *((with_base(spec, location, fetch),) if location.adapter else ()))
+    location = model_files.locate(spec.name, spec.revision, fetch)
+    origins = ((spec, location), *((adapters.with_base(spec, location, fetch),) if location.adapter else ()))
     spec, location = origins[-1]
-    resolved = ResolvedModel(spec, location, family or claiming(location.folder), origins)
+    resolved = ResolvedModel(spec, location, family or _claiming(location.folder), origins)
     if fetch:
         _ = resolved.full
     return resolved
@@ -208,34 +171,36 @@ class ResolvedModels:
         if (full := model.known) is None:
             return spec
         named = model.family if spec.encoder is None else None
-        family = configure("encoders", full.encoder) if full.encoder else named or claiming(model.folder)
+        family = registry.configure("encoders", full.encoder) if full.encoder else named or _claiming(model.folder)
         origins = ((full, model.location),)
         self._known[repr(full)] = ResolvedModel(full, model.location, cast(EncoderFamily, family), origins)
         return full
 
 
-def claiming(folder: Path | None) -> EncoderFamily:
+def _claiming(folder: Path | None) -> EncoderFamily:
     """The family that claims a folder, with its default options; the most special ones claim first."""
     families: dict[str, Any] = {}
-    for name in plugin_names("encoders") if folder is not None else ():
+    for name in registry.plugin_names("encoders") if folder is not None else ():
         try:
-            family = load_plugin("encoders", name)
+            family = registry.load_plugin("encoders", name)
         except PluginError as error:
-            warn(f"{error}; it claims no model's folder")
+            contracts.warn(f"{error}; it claims no model's folder")
         else:
             families |= {name: family} if hasattr(family, "claims") else {}
+    found = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
         with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):  # opening it tells
             if families[name].claims(folder):
-                return cast(EncoderFamily, configure("encoders", PluginSetting(name)))
-    return cast(EncoderFamily, configure("encoders", PluginSetting("dense")))
+                found = name
+                break
+    return cast(EncoderFamily, registry.configure("encoders", PluginSetting(found)))
 
 
 class FolderFamily:
     """A family whose models are files.
 
     called: its name among encoders. own: classes of sentence-transformers and architectures that only its folders have.
-    tables: whether folders with a table of token vectors are its own.
+    tables: whether folders with a table of token vectors are its own, and no others.
     special: families with a higher number claim folders first.
     """
 
@@ -249,55 +214,44 @@ class FolderFamily:
     def claims(cls, folder: Path) -> bool:
         """Whether a folder declares this family, by a table, the class that saved it or its architecture."""
         if cls.tables:
-            return table_files(folder) is not None
+            return contracts.table_files(folder) is not None
         names = json_object(folder / "config.json").get("architectures") or ()
-        return any(name in cls.own for name in (json_object(folder / CONFIG).get("model_type"), *names))
+        return any(name in cls.own for name in (json_object(folder / contracts.CONFIG).get("model_type"), *names))
 
     def saved(self, folder: Path) -> bool:
         """Whether a class of its own of sentence-transformers saved the folder."""
-        return saved_class(folder) in self.own
+        return contracts.saved_class(folder) in self.own
 
     def check_class(self, folder: Path) -> None:
         """Refuses a folder that was saved by a class of another family."""
-        table = not self.tables and table_files(folder) is not None
-        if table or not (self.saved(folder) or saved_class(folder) == "SentenceTransformer"):
-            other = "static model" if table else saved_class(folder)
+        table = not self.tables and contracts.table_files(folder) is not None
+        other = "static model" if table else contracts.saved_class(folder)
+        if table or not (self.saved(folder) or other == "SentenceTransformer"):
             raise ModelError(f"model {folder}: a {other}, not a {self.called} encoder: use another model or encoder")
 
     def contract(self, folder: Path) -> Contract:
         """The contract of a folder. Raises ModelError where it holds no whole model."""
-        return read_contract(folder)
+        return contracts.read_contract(folder)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder.
-
-        Raises:
-            ModelError: the folder is of another family, holds no whole model, or does not support what the spec sets.
-        """
+        """The spec, filled in. Raises ModelError: of another family, no whole model, or without what the spec sets."""
         self.check_class(model.path)
-        return filled(model.spec, model.contract, adapter_of(model.spec, model.path))
+        return contracts.filled(model.spec, model.contract, adapters.adapter_of(model.spec, model.path))
 
     def filled_values(self, model: ResolvedModel, contract: Contract) -> dict[str, Any]:
         """The fields of a spec that is filled in by a contract, whatever its similarity. Raises ModelError."""
-        return filled_values(model.spec, contract, adapter_of(model.spec, model.path))
+        return contracts.filled_values(model.spec, contract, adapters.adapter_of(model.spec, model.path))
 
     def remarks(self, folder: Path) -> list[str]:
         """Remarks for the user before a model in a folder becomes one of this family."""
         return []
 
     def opens_alone(self, folder: Path, others: Set[str]) -> bool:
-        """Whether sentence-transformers alone opens a folder with the same vectors.
-
-        others: the fields that a spec sets and the folder does not.
-        """
+        """Whether sentence-transformers alone gives the same vectors; others: fields that only the spec sets."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """The digest of the files' content and the options; of a model on the hub, of its commit.
-
-        Raises:
-            ModelError: there is no such model, it is of another family, or the hub cannot be reached.
-        """
+        """The digest of the files' content and the options; of a model on the hub, of its commit. Raises ModelError."""
         if model.folder is not None:
             self.check_class(model.folder)
         for spec, location in model.origins:
@@ -315,7 +269,7 @@ class FolderFamily:
 
     def look_up(self, model: ResolvedModel) -> Lookup:
         """The size of the files, with those of an adapter."""
-        files, adapter = model.location.look_up(), look_up_adapter(model.spec.adapter)
+        files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
 
@@ -327,7 +281,7 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
     """
     plain: dict[str, Any] = {"encoder": None} if spec.encoder == PluginSetting("dense") else {}
     plain |= {"dtype": "auto"} if spec.dtype == "fp32" else {}  # `auto` rounds float32 weights
-    adapter = {} if spec.adapter is None else {"adapter": adapter_identity(spec.adapter)}
+    adapter = {} if spec.adapter is None else {"adapter": adapters.adapter_identity(spec.adapter)}
     return digest([content, options_in_key(replace(spec, **plain), {"name", "revision"}) | adapter])
 
 
@@ -336,32 +290,30 @@ def model_content(location: Location) -> list[Any]:
 
     Paths, dates, README and library versions do not count.
 
-    Raises:
-        ModelError: there is no such model, the hub cannot be reached, or the model is incomplete.
+    Raises ModelError: there is no such model, the hub cannot be reached, or the model is incomplete.
     """
     if location.commit is not None:
         return [location.name, location.commit]
-    check_files(location.path)
-    check_activations(location.path)
+    model_files.check_files(location.path)
+    model_files.check_activations(location.path)
     return module_contents(location.path)
 
 
 def module_contents(folder: Path) -> list[Any]:
     """The bytes of the files of a model's modules, with their classes and routes."""
-    modules = module_folders(folder)
-    contents: list[Any] = [list(modules.values()), *filter(None, [routes(folder)])]
+
+    def files(folder: Path) -> list[Any]:
+        note_read(folder)
+        paths = [path for pattern in _COUNTED for path in folder.glob(pattern) if path.is_file()]
+        return [[path.name, file_identity(path)] for path in sorted([*model_files.weight_files(folder), *paths])]
+
+    modules = model_files.module_folders(folder)
+    contents: list[Any] = [list(modules.values()), *filter(None, [model_files.routes(folder)])]
     for module in modules:
-        contents.append(_files(module))
+        contents.append(files(module))
         if (base := network_folder(module)) != module:
-            contents.append([adapter_content(module), _files(base)])
+            contents.append([adapters.adapter_content(module), files(base)])
     return contents
-
-
-def _files(folder: Path) -> list[Any]:
-    """The name and content of each file that counts."""
-    note_read(folder)
-    paths = [path for pattern in (*_PATTERNS, *_CONFIGS) for path in folder.glob(pattern) if path.is_file()]
-    return [[path.name, file_identity(path)] for path in sorted([*weight_files(folder), *paths])]
 
 
 def file_identity(path: Path) -> Any:
@@ -372,7 +324,7 @@ def file_identity(path: Path) -> Any:
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
     note_read(path)
-    content = read_json(path)
+    content = model_files.read_json(path)
     if isinstance(content, dict):
         last = {name: content.get(name) for name in ("truncation", "padding") if path.name == "tokenizer.json"}
         content = {key: value for key, value in content.items() if key not in _IGNORED}
@@ -387,17 +339,13 @@ def file_identity(path: Path) -> Any:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The spec of a model that hardneg saved: its modules as they are, with its saved prompts and lengths.
-
-    Raises:
-        ModelError: there is no such folder, or it lacks the file of the spec.
-    """
+    """The spec of a model that hardneg saved, with its saved prompts and lengths. Raises ModelError: it is not one."""
     path = folder / SPEC_FILE
     if not path.is_file():
         raise ModelError(f"model {folder}: no {SPEC_FILE} there: load it by a spec that gives its lengths")
-    own, content = saved_values(folder), read_json(path)
+    own, content = contracts.saved_values(folder), model_files.read_json(path)
     own |= {name: content[name] for name in TOKEN_TYPES if name in content}
-    return ModelSpec(str(folder), **own, adapter=saved_adapter(content.get("adapter"), path))
+    return ModelSpec(str(folder), **own, adapter=adapters.saved_adapter(content.get("adapter"), path))
 
 
 def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: Precision | None = None) -> TextEncoder:
@@ -407,8 +355,7 @@ def load_encoder(model: ModelSpec | Path, device: str | None = None, precision: 
 
     device: None is the best available. precision: that of the encoding; None is to train.
 
-    Raises:
-        ModelError: the model does not exist, or does not support what the spec sets.
+    Raises ModelError: the model does not exist, or does not support what the spec sets.
     """
     spec = read_spec(model) if isinstance(model, Path) else model
     if problems := spec.problems():

@@ -24,7 +24,7 @@ from hardneg.indexes.kernels.faiss.compression import BITS, SAMPLE, SUBVECTORS, 
 from hardneg.protocols import RowLookup
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import SEED, Progress
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 
 if TYPE_CHECKING:
     from hardneg.indexes.kernels.exact.exact import ExactOptions

@@ -15,8 +15,7 @@ from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY
 from hardneg.protocols import Loss
 from hardneg.records import ScoreBatch, TrainingError
-from hardneg.rerankers.network import PairNetwork
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairNetwork, PairScorer
 from hardneg.runtime import gather, world
 from hardneg.store import digest
 from hardneg.training.batches import BatchColumns, Parts, in_parts, own_share

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.encoders.corpus.stream import write_index
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import EncodeOptions
+from hardneg.encoders.stream import write_index
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher

@@ -69,7 +69,7 @@ def test_the_linear_layer_depends_on_the_seed_alone(electra: Electra) -> None:
 
 def test_in_bfloat16_the_layer_keeps_float32(electra: Electra) -> None:
     from hardneg.encoders.protocol import EncodeOptions
-    from hardneg.rerankers.pair_scoring import PairScorer
+    from hardneg.rerankers.network import PairScorer
 
     scorer = PairScorer.of(electra.load(), "cpu", EncodeOptions(precision="bf16"))
     (scores,) = scorer.rerank([("old river", [text for _, text in PAIRS])])

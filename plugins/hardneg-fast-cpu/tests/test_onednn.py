@@ -12,7 +12,7 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import sharing
 from hardneg.rerankers.cross_encoder import CrossEncoder
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 
 
 def changed(layer: nn.Module) -> nn.Sequential:

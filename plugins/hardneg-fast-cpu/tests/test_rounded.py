@@ -116,13 +116,6 @@ def test_the_same_to_the_bit_and_nothing_goes_through_float32(blocks, monkeypatc
     assert asked == []
 
 
-def test_scores_below_zero_are_told_apart(monkeypatch):
-    asked, draws = _float32_searches(monkeypatch), np.random.default_rng(2)
-    vectors, queries = np.abs(_spread(draws, 3000, 24)), -np.abs(_spread(draws, 9, 24))
-    hits, expected = _search(vectors, queries, 12), _each_pair(vectors, queries, 12)
-    assert (hits.scores < 0).all() and np.array_equal(hits.rows, expected.rows) and asked == []
-
-
 @pytest.mark.parametrize("factor", [0.0, 1.3])
 def test_a_unit_that_breaks_the_bound_is_noticed(factor, monkeypatch):
     asked, draws = _float32_searches(monkeypatch), np.random.default_rng(4)

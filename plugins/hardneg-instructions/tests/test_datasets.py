@@ -74,12 +74,6 @@ def test_an_instruction_stands_after_its_query_and_rules_passages_out(tmp_path: 
     assert collection.notes() == ["negative_passages are documents and not judged: they were mined"]
 
 
-def test_a_row_without_an_instruction_may_have_a_word_for_it(tmp_path: Path) -> None:
-    rows = promptriever_rows()[:1]
-    json_lines(tmp_path / "train.jsonl", [{**rows[0], "only_instruction": "None"}])
-    assert list(Promptriever(str(tmp_path)).load().queries("train")) == [Query("0", "which river")]
-
-
 def test_a_template_leaves_instructions_out_and_says_so(tmp_path: Path) -> None:
     json_lines(tmp_path / "train.jsonl", promptriever_rows())
     collection = Promptriever(str(tmp_path / "train.jsonl"), template="{query}").load()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hardneg_multi_vector.codes import CODES, TokenCodes, best_of_each, by_centroids, write_codes, write_lists
+from hardneg_multi_vector.codes import CODES, TokenCodes, by_centroids, write_codes, write_lists
 from hardneg_multi_vector.indexes import MultiVector, MultiVectorPq
 from hardneg_multi_vector.store import TokenStore, TokenVectors
 from hardneg_multi_vector.testing import write_tokens
@@ -13,13 +13,6 @@ from hypothesis import strategies as st
 
 from hardneg.records import ArtifactError, UsageError
 from hardneg.runtime import Silent
-
-
-def test_the_best_of_each():
-    owner, documents = np.array([1, 0, 1, 1]), np.array([7, 5, 2, 9])
-    found = best_of_each(owner, documents, np.array([3.0, 1.0, 3.0, 4.0]), (3, 2))
-    assert found.tolist() == [[5, -1], [9, 2], [-1, -1]]
-
 
 pytest.importorskip("faiss")
 

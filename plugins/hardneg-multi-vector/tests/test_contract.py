@@ -14,12 +14,9 @@ from hardneg_multi_vector.testing import TokenIndexTests
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_tree
 from tiny import tiny_encoder, tiny_multi_vector
 
-from hardneg.encoders.open.contract import BASE
-from hardneg.encoders.spec import FullSpec, ModelSpec
+from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.runs import read_run
-from hardneg.records import PluginSetting, UsageError
-from hardneg.stages.index import BuildIndex
-from hardneg.stages.shared.stage_spec import Sizes
+from hardneg.records import PluginSetting
 from tests.encoders.test_kinds_contract import Kinds
 from tests.run_lists import doc_lists, score_lists
 
@@ -66,17 +63,6 @@ def test_what_eight_million_passages_take() -> None:
     assert coded == tokens * (32 + 2 + 4) + 65_536 * 512  # 23.4 GB
 
 
-def test_a_plan_asks_the_backend_what_it_takes() -> None:
-    model = FullSpec("tested", similarity="maxsim", query_length=10, document_length=100)
-    sizes = Sizes(1000, {}, model, BASE, form="token-vectors")
-    rows = {
-        name: BuildIndex(stage="index", vectors="encoded", backend={"name": name}).estimate(sizes)
-        for name in ("multi-vector", "multi-vector-pq")
-    }
-    assert rows["multi-vector"].disk == 1000 * 60 * 768 * 4
-    assert rows["multi-vector-pq"].disk == 60_000 * 38 + 512 * 768 * 4
-
-
 @pytest.mark.slow
 def test_token_vectors_are_indexed_and_searched_with_their_model(tmp_path, tiny_model):
     tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
@@ -100,12 +86,3 @@ def test_token_vectors_are_indexed_and_searched_with_their_model(tmp_path, tiny_
     again = read_run(made["again"].path / "run.trec.gz")
     assert [set(one) for one in doc_lists(again)] == [set(one) for one in doc_lists(exact)]
     assert made["coded"].facts["passages"] == 60
-
-
-def test_an_index_of_one_vector_a_document_is_refused(tmp_path, tiny_model):
-    tree = small_tree(small_collection(tmp_path / "data"), tiny_model)
-    tree["model"]["encoder"] = "multi-vector"
-    tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "start-test")}
-    tree["stages"]["small"] = {"stage": "index", "vectors": "start-index", "backend": "fp16"}
-    with pytest.raises(UsageError, match="fp16 is built from vectors, and 'start-index' holds token-vectors"):
-        plan_in(tmp_path, tree)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hardneg_multi_vector.family import LateInteraction
 from recipes.recipes import recipe_in, small_collection, small_tree
 from sentence_transformers import MultiVectorEncoder
 from tiny import HIDDEN, tiny_encoder, tiny_multi_vector
@@ -101,28 +100,6 @@ def test_a_projection_keeps_most_of_the_inner_products(tmp_path):
     assert np.corrcoef(scores[0].flatten(), scores[1].flatten())[0, 1] > 0.9
 
 
-def test_queries_longer_than_what_they_are_filled_to_are_read_on(folder):
-    encoder = load_learner(ModelSpec(str(folder), query_length=16), "cpu")
-    assert np.diff(encoder.encode(["a", QUERIES[-1]], "query").offsets).tolist() == [12, 16]
-
-
-def test_meanmaxsim_divides_by_the_tokens_of_the_query(folder, encoder):
-    mean = load_learner(ModelSpec(str(folder), similarity="meanmaxsim"), "cpu")
-    TEXT = (["x"], "document")
-    one, other = (
-        each.score(*(each.embed(each.features(texts, side), side) for texts, side in ((QUERIES, "query"), TEXT)))
-        for each in (mean, encoder)
-    )
-    torch.testing.assert_close(one, other / 12)
-
-
-def test_weights_in_bf16_give_about_the_same(folder, encoder):
-    half = load_learner(ModelSpec(str(folder), dtype="bf16"), "cpu", "bf16")
-    assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
-    one, other = half.encode(QUERIES, "query"), encoder.encode(QUERIES, "query", FP32)
-    assert (one.vectors * other.vectors).sum(1).min() > 0.98
-
-
 def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
     plain = resolve(ModelSpec(str(folder))).digest
     assert resolve(_of_model(folder)).digest == plain == resolve(_of_model(folder, query_expansion=12)).digest
@@ -151,19 +128,6 @@ def test_the_digest_is_that_of_what_the_model_makes(folder, tmp_path):
 def test_what_cannot_be_had_is_told(folder, values, options, said):
     with pytest.raises(ModelError, match=said):
         load_learner(ModelSpec(str(folder), encoder=PluginSetting("multi-vector", options), **values), "cpu")
-
-
-def test_what_a_folder_says_is_told_before_it_is_opened(folder, tmp_path):
-    contract = LateInteraction().contract(folder)
-    assert (contract.similarity, contract.query_length, contract.document_length) == ("maxsim", 12, 24)
-    assert (contract.query_prompt, contract.dimension, contract.normalised) == ("[Q] ", 16, True)
-    assert resolve(ModelSpec(str(folder))).shape.vector == 16
-    assert resolve(_of_model(tiny_encoder(tmp_path / "source"), dimension=8)).shape.vector == 8
-
-
-def test_more_dimensions_than_there_are_cannot_be_had(tmp_path):
-    with pytest.raises(ModelError, match="have 32 dimensions"):
-        load_learner(_of_model(tiny_encoder(tmp_path / "source"), dimension=64), "cpu")
 
 
 def _pylate(folder: Path) -> Path:

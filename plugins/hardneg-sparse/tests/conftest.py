@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parents[3] / "tests"
-sys.path[:0] = [str(Path(__file__).parent), *(str(TESTS / name) for name in ("", "training", "doors/trainer"))]
+sys.path[:0] = [str(Path(__file__).parent), *(str(TESTS / name) for name in ("", "training", "integrations/trainer"))]
 sys.path.append(str(TESTS.parent))  # for helpers of `tests`, behind what is installed
 from package_fixtures import own_store, started_java, test_data, tiny_model  # noqa: E402, F401
 

@@ -43,11 +43,6 @@ def test_scores_are_sums_over_the_terms_that_both_have(tmp_path):
     assert score_pairs(queries, rows_of(_DOCUMENTS[:4])).tolist() == [6, 0, 0, 0]
 
 
-def test_a_score_of_zero_or_less_is_no_hit(tmp_path):
-    searcher = open_store(write(tmp_path, [{0: 1.0, 1: 1.0}, {0: 1.0}, {1: 1.0}]))
-    assert searcher.search(rows_of([{0: 1.0, 1: -1.0}]), 3).rows.tolist() == [[1, -1, -1]]
-
-
 def test_queries_of_another_kind_are_refused(tmp_path):
     searcher = open_store(write(tmp_path, _DOCUMENTS))
     for queries in (["text"], np.ones((1, 5), np.float32)):

@@ -15,7 +15,6 @@ from sentence_transformers.sparse_encoder.modules import SparseStaticEmbedding
 from tiny import tiny_encoder, tiny_masked_lm, tiny_sparse_encoder
 
 from hardneg.encoders.encoder import Encoder, split
-from hardneg.encoders.open.contract import read_contract
 from hardneg.encoders.open.resolved import load_encoder, load_learner, resolve
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
@@ -141,11 +140,6 @@ def test_a_plan_tells_that_the_head_is_new(dense: Path, folder: Path, tmp_path: 
     assert found == [[told], [], []]
 
 
-def test_a_folder_tells_pooling_and_terms(folder: Path) -> None:
-    contract = read_contract(folder)
-    assert (contract.pooling, contract.dimension, contract.similarity) == ("max", 1461, "dot")
-
-
 def test_a_head_that_is_there_is_kept(tmp_path: Path) -> None:
     base = tiny_masked_lm(tmp_path / "base")
     model = route(load_learner(sparse(base), "cpu").module, "document")[0].model
@@ -180,18 +174,6 @@ def test_how_many_terms_a_folder_keeps_enters_the_digest(folder: Path, tmp_path:
     few = resolve(ModelSpec(str(tmp_path / "few"))).digest
     assert few == resolve(sparse(folder, max_terms=3)).digest == resolve(sparse(tmp_path / "few", max_terms=3)).digest
     assert few not in (resolve(each).digest for each in (ModelSpec(str(folder)), sparse(tmp_path / "few", max_terms=4)))
-
-
-def test_rounded_weights_leave_the_frequencies_of_positions_alone(tmp_path: Path) -> None:
-    from transformers import ModernBertConfig, ModernBertForMaskedLM
-
-    plain = tiny_encoder(tmp_path / "modern", kind="transformers")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    ModernBertForMaskedLM(ModernBertConfig(vocab_size=2000, pad_token_id=0, **sizes)).save_pretrained(plain)
-    half, whole = (load_learner(sparse(plain), "cpu", precision) for precision in ("bf16", "fp32"))
-    buffers, rounded = (dict(each.parts("query")[0].model.named_buffers()) for each in (whole, half))
-    assert next(half.parts("query")[0].parameters()).dtype == torch.bfloat16
-    assert buffers and all(torch.equal(rounded[name], buffer) for name, buffer in buffers.items())
 
 
 def test_twins(folder: Path, tmp_path: Path) -> None:

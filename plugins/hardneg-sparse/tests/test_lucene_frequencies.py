@@ -3,7 +3,7 @@ import pytest
 from hardneg_sparse.impact import Impact, frequency_texts
 from sparse_lists import rows_of
 
-from hardneg.encoders.open.pyserini_lines import IMPACT_SCALE
+from hardneg.encoders.open.model_card import IMPACT_SCALE
 from hardneg.records import UsageError
 
 

@@ -25,13 +25,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert store.terms is None
 
 
-@pytest.mark.parametrize("lists", [[], [{}], [{}, {}, {}]])
-def test_texts_without_terms(tmp_path: Path, lists: list[dict[int, float]]) -> None:
-    store = SparseStore.open(write(tmp_path, lists))
-    assert lists_of(store.read(0, len(lists))) == lists
-    assert len(store.gather(np.empty(0, np.int64))) == 0
-
-
 def test_terms_are_told_by_their_words(tmp_path: Path) -> None:
     words = ["[PAD]", "the", "##s", " ", "\u2028"]
     SparseWriter(tmp_path, 5, 5).write_terms(words)

@@ -67,7 +67,7 @@ def part_of(source: Path, folder: Path) -> None:
 
 def program() -> str:
     """The page's first one, for a few steps, on the packaged model."""
-    from hardneg.encoders.open.source import locate
+    from hardneg.encoders.open.model_files import locate
 
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None

@@ -17,7 +17,7 @@ def test_it_is_the_same_twice_and_after_being_stopped_anywhere(recipe, store, tm
     whole, _ = make(recipe, store, name)
     places = [
         ("hardneg.training.loop.update", 3),
-        ("hardneg.encoders.corpus.stream.encoded_blocks", 1),
+        ("hardneg.encoders.stream.encoded_blocks", 1),
         ("hardneg.training.refresh.mining.write_negatives", 1),
         ("hardneg.training.loop.update", 6),
     ]

@@ -16,7 +16,7 @@ from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.listwise import ListNet
 from hardneg.losses.pairwise import Bce, RankNet, TwoClass
 from hardneg.records import RankedList, TrainingError
-from hardneg.rerankers.pair_scoring import PairScorer
+from hardneg.rerankers.network import PairScorer
 from hardneg.training.examples import SampledBatch
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
 from hardneg.training.options import RerankerOptions

@@ -14,9 +14,8 @@ import torch
 from recipes.recipes import stored_collection
 from waiting import wait_until
 
-from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.spec import ModelSpec
+from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records import NEGATIVES, ArtifactError, Negatives, PluginSetting, TrainingError
 from hardneg.training.checkpoint import Checkpoints, TrainState

@@ -155,7 +155,7 @@ def test_vectors_that_a_dead_process_left_are_not_made_again(encoder, toy_folder
         patch.setattr(mining_module, "write_negatives", die)
         mine(encoder, toy_folder, tmp_path / "broken")
     assert (tmp_path / "broken" / "vectors-000000000" / "index").exists()
-    monkeypatch.setattr("hardneg.encoders.corpus.stream.encoded_blocks", die)
+    monkeypatch.setattr("hardneg.encoders.stream.encoded_blocks", die)
     assert [list(item.negatives) for item in mine(encoder, toy_folder, tmp_path / "broken")[1]] == whole
 
 

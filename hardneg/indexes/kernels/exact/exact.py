@@ -25,7 +25,7 @@ from hardneg.protocols import Searcher
 from hardneg.records import Hits, UsageError
 from hardneg.registry import faster
 from hardneg.runtime import Progress, Silent, Task, world
-from hardneg.runtime.float32_products import float32_products
+from hardneg.runtime.devices import float32_products
 
 _RESIDENT = 512 << 20  # bytes
 

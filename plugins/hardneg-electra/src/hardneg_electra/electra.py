@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from hardneg.plugin import ModelError, PluginError, locate_model
+from hardneg.plugin import ModelError, PluginError, model_files
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -48,7 +48,7 @@ class Electra:
         Raises:
             ModelError: there is no such source, or the hub has to be asked and cannot be reached.
         """
-        location = locate_model(self.source, self.revision)
+        location = model_files.locate(self.source, self.revision)
         if location.commit is not None:
             return f"{self.source}@{location.commit}"
         digest, folder = hashlib.blake2b(digest_size=16), location.path
@@ -66,7 +66,7 @@ class Electra:
         """
         from hardneg_electra.network import open_network
 
-        folder = folder or locate_model(self.source, self.revision, fetch=True).path
+        folder = folder or model_files.locate(self.source, self.revision, fetch=True).path
         return open_network(folder, self.length, self.seed)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
@@ -77,7 +77,7 @@ class Electra:
 
     def check_trained(self) -> None:
         """Refuses a source on this machine that has no linear layer yet. Raises ModelError."""
-        folder = locate_model(self.source, self.revision).folder
+        folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise ModelError(
                 f"electra: {self.source} is a discriminator, whose linear layer nobody has trained: "

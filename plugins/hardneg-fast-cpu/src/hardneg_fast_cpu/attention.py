@@ -87,14 +87,10 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
-    Args:
-        qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
-        bounds: of the texts.
-        scale: factor of the scores.
-        reach: number of tokens before and after itself that a token attends to; -1 is all of its text.
-
-    Returns:
-        [tokens, heads, size].
+    qkv: queries [tokens, heads, size], keys and values [tokens, k, size], where a head of those may serve several.
+    bounds: of the texts. scale: factor of the scores. reach: number of tokens before and after itself that a token
+    attends to; -1 is all of its text.
+    Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn
 
@@ -165,12 +161,9 @@ def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -
     largest score, which exp needs bounded, is bounded by norms: |q| max |k|. Two more numbers of each query and key
     shift a row by what the bound has too much, and take padding out, in the product itself.
 
-    Args:
-        query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled.
-        hidden: bool [texts, tokens], what is padding; None: nothing is.
-
-    Returns:
-        bfloat16 [texts, heads, tokens, size]; None where a bound is so far off that weights vanish.
+    query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], what is
+    padding; None: nothing is.
+    Returns bfloat16 [texts, heads, tokens, size]; None where a bound is so far off that weights vanish.
     """
     texts, heads, length, size = query.shape
     bound = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).amax(-1)[..., None, None]

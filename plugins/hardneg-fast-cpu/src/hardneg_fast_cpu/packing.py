@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import Tokens
+from hardneg.plugin import Tokens, towers
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """The features of transformers and sentence-transformers that mark where texts begin."""
@@ -46,8 +46,9 @@ class Packing:
         before = np.concatenate([[0], np.cumsum(counted)])
         position = before[1:] - np.repeat(before[ends - lengths], lengths) - 1 + self.first
         columns["position_ids"] = position if self.skipped is None else np.where(counted, position, self.skipped)
-        batch: dict[str, Any] = {name: _placed(column, device).long()[None] for name, column in columns.items()}
-        begins, longest = _placed(np.concatenate([[0], ends]).astype(np.int32), device), int(lengths.max(initial=0))
+        batch: dict[str, Any] = {name: towers.placed(column, device).long()[None] for name, column in columns.items()}
+        begins = towers.placed(np.concatenate([[0], ends]).astype(np.int32), device)
+        longest = int(lengths.max(initial=0))
         batch |= dict(zip(BOUNDS, (begins, begins, longest, longest), strict=True))
         if tokens.prompt_length:
             batch["prompt_length"] = torch.full((len(rows),), tokens.prompt_length, device=device)
@@ -69,11 +70,6 @@ class Packing:
             stop = max(start + 1, int(np.searchsorted(ends, ends[start] + tokens_per_batch, "right")) - 1)
             yield order[start:stop]
             start = stop
-
-
-def _placed(values: NDArray[Any], device: torch.device) -> Tensor:
-    tensor = torch.from_numpy(values)
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:

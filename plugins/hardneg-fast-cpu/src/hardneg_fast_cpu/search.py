@@ -159,10 +159,7 @@ class Tile:
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The query and the row in the tile of all scores that reach the bar, by ascending query: int64 [p]; float32 [p].
 
-    Args:
-        scores: bf16 [q, 16 * g].
-        bar: bf16 [q].
-        count: how many vectors the tile has; the others are zeros.
+    scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: how many vectors the tile has; the others are zeros.
     """
     if scores.device.type == "cpu" and bool((bar > 0).all()):  # numbers above zero are in the order of their bits
         query, row, kept = _reaching(scores.view(torch.int16), bar.view(torch.int16))
@@ -257,11 +254,8 @@ class Candidates:
 def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Tensor, row: Tensor) -> Tensor:
     """The inner product of each pair: float32 [p].
 
-    Args:
-        queries: float32 [q, d].
-        documents: float32 [n, d].
-        counts: int64 [q], how many pairs each query has.
-        query, row: int64 [p], the numbers of each pair's vectors, by ascending query.
+    queries: float32 [q, d]. documents: float32 [n, d]. counts: int64 [q], how many pairs each query has. query, row:
+    int64 [p], the numbers of each pair's vectors, by ascending query.
     """
     if queries.device.type != "cpu":
         return gathered_products(queries, documents, query, row)

@@ -1,7 +1,7 @@
 """A served model as an encoder: texts to vectors, through what is kept of earlier runs."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event
@@ -22,7 +22,6 @@ from hardneg.plugin import (
     Silent,
     StoredRows,
     StoreWriter,
-    TextWindows,
     World,
     cache_folder,
     digest,
@@ -72,7 +71,7 @@ class HttpEncoder:
     ) -> Vector:
         """float32 [n, dimension]. Raises ModelError where the server gives none."""
         starts = range(0, len(texts), options.window)
-        windows = TextWindows(((start, texts[start : start + options.window]) for start in starts), len(texts))
+        windows = ((start, texts[start : start + options.window]) for start in starts)
         vectors = np.empty((len(texts), self.dimension), np.float32)
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             for start, part in self.encode_windows(windows, side, options, task.advance):
@@ -80,10 +79,15 @@ class HttpEncoder:
         return vectors
 
     def encode_windows(
-        self, windows: TextWindows, side: Side, options: EncodeOptions, advance: Callable[[int], None]
+        self,
+        windows: Iterable[tuple[int, Sequence[str]]],
+        side: Side,
+        options: EncodeOptions,
+        advance: Callable[[int], None],
+        cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
         """For each window the number of its first text and its vectors, float32 [n, dimension]; one window is held."""
-        for start, texts in windows.texts:
+        for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]
             vectors = self._vectors(sent, advance)

@@ -103,11 +103,7 @@ class JudgedNegatives(RunSpec):
         return Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "StageContext[JudgedNegatives]") -> Facts:
-        """Writes the run; a document's score is minus its rank, for judgements have no order.
-
-        Raises:
-            DataError: no query has such a document.
-        """
+        """Writes the run; a document's score is minus its rank. Raises DataError: no query has such a document."""
         collection = open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

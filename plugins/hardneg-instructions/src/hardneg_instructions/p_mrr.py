@@ -27,11 +27,7 @@ class PMrr(Analysis):
     runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Of each run p-MRR, its values by query, and how many queries and documents it is of.
-
-        Raises:
-            DataError: no document is less relevant under a changed instruction, or a run has none of the queries.
-        """
+        """Of each run p-MRR, by query too, and what it is of. Raises DataError: nothing to measure it by."""
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"{ORIGINAL} and {CHANGED}"

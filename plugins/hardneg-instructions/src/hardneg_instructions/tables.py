@@ -96,11 +96,7 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
-    """The rows of some files, one after another, as a stream.
-
-    Raises:
-        DataError: a file cannot be read, or a line is no JSON object.
-    """
+    """The rows of some files as a stream. Raises DataError: a file is not readable, or a line is no object."""
     for path in files:
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 

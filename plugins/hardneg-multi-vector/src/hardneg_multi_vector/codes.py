@@ -58,12 +58,8 @@ def write_codes(
 ) -> None:
     """Writes the folder `path` but for its lists.
 
-    Args:
-        path: the folder.
-        centroids: float32 [K, d].
-        codebooks: float32 [M, 256, d / M].
-        coded: uint8 [n, b + M], of each token the number of its centroid in b bytes, the lowest first, and its codes.
-        source: the coded token vectors.
+    path: the folder. centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: uint8 [n, b + M], of each
+    token the number of its centroid in b bytes, the lowest first, and its codes. source: the coded token vectors.
     """
     from safetensors.numpy import save
 
@@ -131,11 +127,7 @@ class TokenCodes:
 
     @classmethod
     def open(cls, path: Path) -> "TokenCodes":
-        """Opens a complete folder.
-
-        Raises:
-            ArtifactError: a file is missing, cut short, or does not belong to the others.
-        """
+        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
         centroids, codebooks = _read_books(path / _BOOKS)
         formats = {OFFSETS: "<i8", _NEAREST: _number_format(len(centroids)), _RESIDUALS: "|u1", _LIST_OFFSETS: "<i8"}
         offsets, nearest, codes, begins = (
@@ -164,11 +156,7 @@ class TokenCodes:
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The centroid of each of these tokens.
-
-        Raises:
-            ArtifactError: there is no such centroid.
-        """
+        """The centroid of each of these tokens. Raises ArtifactError: there is no such centroid."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise ArtifactError(f"{self.path / _NEAREST}: damaged: build the index again")
@@ -199,11 +187,7 @@ class CodedSearcher(TokenSearcher):
     candidates: int
 
     def search(self, queries: Any, k: int) -> Hits:
-        """The k candidates of the largest MaxSim with each query; ties by ascending row.
-
-        Raises:
-            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
-        """
+        """The k candidates of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)
@@ -218,9 +202,7 @@ def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: i
     """The `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
 
     A document is scored by MaxSim with the centroids of its tokens.
-
-    Returns:
-        int64 [Q, count], padded with -1.
+    Returns int64 [Q, count], padded with -1.
     """
     candidates = np.full((len(queries), count), -1, np.int64)
     centroids = tensor(codes.centroids)

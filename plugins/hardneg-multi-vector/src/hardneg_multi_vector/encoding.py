@@ -45,8 +45,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
 
     precision: that of the encoding; None is to train.
 
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
+    Raises ModelError: the files are not those of one whole model, or it does not support what the spec sets.
     """
     from sentence_transformers import MultiVectorEncoder
 
@@ -61,7 +60,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     for side in SIDES:
         _check_known(towers.route(whole, side)[1:], spec.name)
     if spec.adapter is not None:
-        loading.put_adapters(whole, spec, model.location, learns=precision is None)
+        loading.adapters.put_adapters(whole, spec, model.location, learns=precision is None)
     if towers.has_twins(whole):
         modules = [towers.twins(*(_one_side(towers.route(whole, side), options) for side in SIDES))]
     else:
@@ -70,7 +69,7 @@ def load(options: "LateInteraction", model: ResolvedModel, device: str | None, p
     queries = towers.route(whole, "query")[0]
     expansion, queries.query_expansion = queries.query_expansion or {}, None  # lengths are checked against it
     for first in towers.transformers(whole):
-        loading.hold_in(first.model, loading.weights_dtype(spec, precision))
+        towers.hold_in(first.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(modules, spec, device, MultiVectorEncoder)
     module = loading.with_prompts(assembly, interaction.prompts, None)
     if filled := options.filled(interaction):
@@ -157,13 +156,9 @@ def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
 
-    Args:
-        queries: [B, q, d + 1].
-        documents: [D, t, d + 1].
-        mean: whether each score is divided by the number of the query's tokens.
-
-    Returns:
-        float32 [B, D].
+    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether each score is divided by the number of the query's
+    tokens.
+    Returns float32 [B, D].
     """
     from sentence_transformers.util import maxsim as of_all
 

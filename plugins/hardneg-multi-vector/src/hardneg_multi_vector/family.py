@@ -107,11 +107,7 @@ class LateInteraction(FolderFamily):
     own: ClassVar[tuple[str, ...]] = ("MultiVectorEncoder", "ColBERT", STANFORD)
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder.
-
-        Raises:
-            ModelError: the folder is not readable, or does not support what the spec sets.
-        """
+        """The spec, filled in. Raises ModelError: the folder is not readable, or does not support the spec."""
         self.check_class(model.path)
         spec, interaction = model.spec, self.interaction(model.path, model.contract)
         contract = replace(model.contract, query_length=self.query_expansion or model.contract.query_length)
@@ -129,8 +125,7 @@ class LateInteraction(FolderFamily):
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
-        Raises:
-            ModelError: a file is not readable, or a value has the wrong type.
+        Raises ModelError: a file is not readable, or a value has the wrong type.
         """
         config = model_files.json_object(folder / CONFIG)
         if STANFORD in (model_files.json_object(folder / "config.json").get("architectures") or ()):

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from hardneg.plugin import SEED, Progress, RowLookup, UsageError, compression
+from hardneg_multi_vector.codes import CODES, CodedSearcher, TokenCodes, write_codes, write_lists
+from hardneg_multi_vector.maxsim import MultiVectorSearcher
 from hardneg_multi_vector.store import TokenStore
-
-if TYPE_CHECKING:
-    from hardneg_multi_vector.codes import CodedSearcher
-    from hardneg_multi_vector.maxsim import MultiVectorSearcher
 
 _NAME = "multi-vector-pq"
 _EACH = 32  # vectors per centroid to train on, by default
@@ -32,10 +30,8 @@ class MultiVector:
         """The vectors; the files are shared with the encode stage where possible."""
         return 4 * dimension * vectors
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "MultiVectorSearcher":
+    def open(self, path: Path, rows: RowLookup | None = None) -> MultiVectorSearcher:
         """Open the token vectors in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg_multi_vector.maxsim import MultiVectorSearcher
-
         return MultiVectorSearcher(store=TokenStore.open(path))
 
 
@@ -74,12 +70,9 @@ class MultiVectorPq:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compresses the token vectors in folder `source`, block by block; returns the number of documents.
 
-        Raises:
-            MissingDependency: without faiss.
-            UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
+        Raises MissingDependency: without faiss.
+        Raises UsageError: `subvectors` does not divide the dimension, or there are too few token vectors.
         """
-        from hardneg_multi_vector.codes import CODES, write_codes, write_lists
-
         store, faiss = TokenStore.open(source), compression.load_faiss()
         lists = self.centroids or _usual(len(store.vectors))
         sample, least = self.sample or max(CODES, _EACH * lists), max(CODES, lists)
@@ -105,10 +98,8 @@ class MultiVectorPq:
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
 
-    def open(self, path: Path, rows: RowLookup | None = None) -> "CodedSearcher":
+    def open(self, path: Path, rows: RowLookup | None = None) -> CodedSearcher:
         """Open the index in folder `path`; a hit's row is the document's, and `rows` is unused."""
-        from hardneg_multi_vector.codes import CodedSearcher, TokenCodes
-
         return CodedSearcher(store=TokenCodes.open(path), probes=self.probes, candidates=self.candidates)
 
 

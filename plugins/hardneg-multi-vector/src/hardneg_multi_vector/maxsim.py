@@ -19,11 +19,7 @@ _TOKENS = 1 << 15  # of documents, padded, whose pairs are scored at a time
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """The queries, which must have a vector for each token; k: how many hits are wanted.
-
-    Raises:
-        UsageError: they are texts or of another form or dimension, not finite, or k is below 1.
-    """
+    """The queries, which must have a vector for each token; k: of hits. Raises UsageError: they have not, or of k."""
     if not isinstance(queries, TokenVectors):
         raise UsageError("a multi-vector index searches with a vector for each token: use the model that encoded it")
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
@@ -40,25 +36,17 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
     """The score of each query with each document.
 
-    Args:
-        documents: float32 [T, d], the tokens of one document after the other.
-        counts: int64 [D], how many each has, 1 at least.
-        queries: float32 [d, S], the tokens of one query after the other, as columns.
-        query_counts: int64 [Q], how many each has, 1 at least.
-
-    Returns:
-        float32 [Q, D].
+    documents: float32 [T, d], the tokens of one document after the other. counts: int64 [D], how many each has, 1 at
+    least. queries: float32 [d, S], the tokens of one query after the other, as columns. query_counts: int64 [Q], how
+    many each has, 1 at least.
+    Returns float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
     return torch.segment_reduce(nearest.T.contiguous(), "sum", lengths=query_counts, axis=0, unsafe=True)
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """The score of each query with each document: float32 [Q, D].
-
-    Raises:
-        UsageError: the dimensions differ, or a query is not finite.
-    """
+    """The score of each query with each document: float32 [Q, D]. Raises UsageError: of other dimensions."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -76,14 +64,10 @@ def maxsim_pairs(
 ) -> NDArray[np.float32]:
     """The score of each query with the document beside it: float32 [n].
 
-    Args:
-        queries: n of them.
-        documents: as many.
-        device: where to compute; None takes the first GPU, or the CPU where there is none.
-        tokens: how many of documents of about the same length are multiplied at a time.
+    queries: n of them. documents: as many. device: where to compute; None takes the first GPU, or the CPU where there
+    is none. tokens: how many of documents of about the same length are multiplied at a time.
 
-    Raises:
-        UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
+    Raises UsageError: there are more of one than of the other, the dimensions differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
@@ -155,11 +139,7 @@ class MultiVectorSearcher(TokenSearcher):
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> Hits:
-        """The k documents of the largest MaxSim with each query, exactly; ties by ascending row.
-
-        Raises:
-            UsageError: for texts, queries of another form or dimension or not finite, or k below 1.
-        """
+        """The k documents of the largest MaxSim, ties by row. Raises UsageError: other queries, or k below 1."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property
@@ -180,13 +160,10 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     A document without tokens is no hit, and a query without tokens has none. A block of documents is in memory at a
     time, and all of them where they are on the device already.
 
-    Args:
-        searcher: its documents.
-        queries: Q of them, checked.
-        k: how many; above the number of documents the lists are padded with row -1 and score -inf.
+    searcher: its documents. queries: Q of them, checked. k: how many; above the number of documents the lists are
+    padded with row -1 and score -inf.
 
-    Raises:
-        ArtifactError: for vectors, or scores, that are not finite.
+    Raises ArtifactError: for vectors, or scores, that are not finite.
     """
     store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))

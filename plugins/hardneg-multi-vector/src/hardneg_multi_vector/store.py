@@ -20,10 +20,7 @@ NumberFile = number_file.NumberFile
 
 @dataclass(frozen=True, eq=False)
 class TokenVectors(EncodedRows):
-    """A vector for each token: n texts encoded by a late-interaction encoder.
-
-    vectors: float32 [offsets[n], d].
-    """
+    """A vector for each token: n texts encoded by a late-interaction encoder. vectors: float32 [offsets[n], d]."""
 
     vectors: NDArray[np.float32]
 
@@ -83,12 +80,7 @@ class TokenWriter(FlatWriter):
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
-        """Writes the documents that come next, as `TokenVectors`.
-
-        Raises:
-            UsageError: the documents are too many, or their vectors have another dimension.
-            ArtifactError: a document has more or fewer vectors than `offsets`, or one is not finite.
-        """
+        """Writes the next `TokenVectors`. Raises UsageError: too many; ArtifactError: other counts, or not finite."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
             raise UsageError(f"{self.folder}: {stop} documents of {self.documents}")
@@ -128,11 +120,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
-        """Opens a complete folder.
-
-        Raises:
-            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
-        """
+        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
         vectors, path = FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):

@@ -15,17 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.plugin import (
-    Document,
-    ModelError,
-    Tokens,
-    forget_last_call,
-    loading,
-    locate_model,
-    model_files,
-    opening_model,
-    writing_model,
-)
+from hardneg.plugin import Document, ModelError, Tokens, loading, model_files, opening_model
 from hardneg_reader.train_reader import ReaderSpec
 
 ANSWERABLE = "answerable"
@@ -176,7 +166,7 @@ class Reader:
         Raises:
             ModelError: the model is not there, or cannot be read with.
         """
-        folder = locate_model(spec.start.name, spec.start.revision).fetched().path
+        folder = model_files.locate(spec.start.name, spec.start.revision).fetched().path
         model_files.check_files(folder)
         with opening_model("the reader", folder, seed):
             return cls._of(folder, spec, device)
@@ -215,8 +205,8 @@ class Reader:
         """
         from safetensors.torch import save_model
 
-        with writing_model(folder) as partial:
-            forget_last_call(self.tokenizer)
+        with loading.written_whole(folder) as partial:
+            loading.forget_last_call(self.tokenizer)
             self.module.body.save_pretrained(str(partial))
             self.tokenizer.save_pretrained(str(partial))
             save_model(self.module.selection, str(partial / _SELECTION))

@@ -25,8 +25,8 @@ from hardneg.plugin import (
     digest,
     has_answers,
     layout,
-    locate_model,
     model_content,
+    model_files,
     of_the_run,
     option_again,
     parse_model,
@@ -121,9 +121,8 @@ class TrainReader(ValidationOptions):
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         """The weights that training starts from."""
-        return {
-            "start": lambda: digest(model_content(locate_model(self.reader.start.name, self.reader.start.revision)))
-        }
+        start = self.reader.start
+        return {"start": lambda: digest(model_content(model_files.locate(start.name, start.revision)))}
 
     def network(self, recipe: RecipeView) -> ModelSpec:
         """The reader's own."""

@@ -19,11 +19,10 @@ from hardneg.plugin import (
     Written,
     best_device,
     generator,
-    locate_model,
     model_files,
     opening_model,
+    passes,
     token_batches,
-    usual_tokens_per_batch,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ class Generation:
         """The network on a device, or on the best one. Raises ModelError where it cannot be opened."""
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-        folder = locate_model(options.source, options.revision, fetch=True).path
+        folder = model_files.locate(options.source, options.revision, fetch=True).path
         model_files.check_files(folder)
         target = torch.device(device or best_device())
         half = options.precision == "bf16"
@@ -99,7 +98,7 @@ class Generation:
         if not texts:
             return
         ids = self.tokenizer(list(texts), truncation=True, max_length=self.options.length)["input_ids"]
-        budget = self.options.tokens_per_batch or usual_tokens_per_batch(self.network.device)
+        budget = self.options.tokens_per_batch or passes.usual_budget(self.network.device)
         written: dict[int, list[str]] = {}
         for rows in token_batches(np.array([len(each) for each in ids]), max(1, budget // count)):
             batch = rows.tolist()

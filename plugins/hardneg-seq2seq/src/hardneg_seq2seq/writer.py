@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from hardneg.plugin import Document, QueryWriter, Written, digest, locate_model, model_content
+from hardneg.plugin import Document, QueryWriter, Written, digest, model_content, model_files
 
 if TYPE_CHECKING:
     from hardneg_seq2seq.generation import Generation
@@ -57,14 +57,10 @@ class Seq2seq:
 
     def fingerprint(self) -> str:
         """A name for the network's content. Raises ModelError where there is none, or the hub cannot be reached."""
-        return digest(model_content(locate_model(self.source, self.revision)))
+        return digest(model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Return for each document up to `count` queries, those drawn twice once.
-
-        Raises:
-            ModelError: the network cannot be opened.
-        """
+        """Up to `count` queries for each document, each once. Raises ModelError: the network cannot be opened."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 

@@ -44,9 +44,8 @@ class SparseSearcher(index_checks.DecodedRows):
 
         A document that scores 0 or less, as one does that shares no term with the query, is no hit.
 
-        Raises:
-            UsageError: for texts or vectors, other terms, or k below 1.
-            ArtifactError: the folder is damaged.
+        Raises UsageError: for texts or vectors, other terms, or k below 1.
+        Raises ArtifactError: the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("a sparse index searches with weights of terms: use the model that encoded it")

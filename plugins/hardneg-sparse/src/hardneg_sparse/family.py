@@ -57,11 +57,7 @@ class Splade(FolderFamily):
             raise PluginError(f"sparse: max_terms must be 1 or more, not {self.max_terms}")
 
     def full(self, model: ResolvedModel) -> FullSpec:
-        """The spec, filled in from the model's folder; inner products, where it holds no sparse encoder yet.
-
-        Raises:
-            ModelError: the folder is of another family or not readable, or the spec sets fields of dense vectors.
-        """
+        """The spec, filled in; of a new sparse encoder with inner products. Raises ModelError: it sets other fields."""
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
             raise ModelError(f"model {spec.name!r}: {', '.join(odd)}: not for weights of terms: leave out")

@@ -71,10 +71,8 @@ class Flops:
 def flops(weights: Tensor, counts: Tensor, threshold: int | None = None) -> Tensor:
     """The sum over terms of the squared mean weight.
 
-    Args:
-        weights: float [n, V], of n texts, none below 0.
-        counts: [n], how often each text counts.
-        threshold: texts with no more terms than this add 0 to the means; None counts all.
+    weights: float [n, V], of n texts, none below 0. counts: [n], how often each text counts. threshold: texts with no
+    more terms than this add 0 to the means; None counts all.
 
     Source: Formal et al., SPLADE (SIGIR 2021), Eq. 4; Shen et al. (arXiv 2504.14839) for the threshold.
     """

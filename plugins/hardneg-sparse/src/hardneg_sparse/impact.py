@@ -45,10 +45,8 @@ def frequency_texts(
 
     A document without any has a text too, for Anserini takes no blank one.
 
-    Args:
-        offsets: int64 [n + 1], where each document's terms begin.
-        terms: str [m], each with `BEHIND_TERM` at its end.
-        frequencies: int64 [m].
+    offsets: int64 [n + 1], where each document's terms begin. terms: str [m], each with `BEHIND_TERM` at its end.
+    frequencies: int64 [m].
     """
     kept = frequencies > 0
     bounds = np.concatenate([[0], np.cumsum(kept)])[offsets].tolist()
@@ -63,9 +61,8 @@ def _writing(folder: Path) -> Iterator[Callable[[str, str], None]]:
 
     Documents keep their order: segments are merged with their neighbours only. After an error there is no index.
 
-    Raises:
-        MissingDependency: without Pyserini or Java.
-        ArtifactError: Lucene cannot write them.
+    Raises MissingDependency: without Pyserini or Java.
+    Raises ArtifactError: Lucene cannot write them.
     """
     start_java()
     from jnius import JavaException, autoclass
@@ -130,10 +127,9 @@ class Impact:
         Terms are indexed as words, where the folder has them, or else as numbers. The number of weights below
         0.5 / `scale`, which are lost, is reported.
 
-        Raises:
-            MissingDependency: without Pyserini or Java.
-            UsageError: a weight is below 0, or a document's weights are too large for `scale`.
-            ArtifactError: the index holds another number of documents in the end.
+        Raises MissingDependency: without Pyserini or Java.
+        Raises UsageError: a weight is below 0, or a document's weights are too large for `scale`.
+        Raises ArtifactError: the index holds another number of documents in the end.
         """
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
@@ -158,11 +154,7 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """Return the weights as whole numbers: int64 [weights]; `whose` begins messages.
-
-        Raises:
-            UsageError: a weight is below 0, or the weights of a text are too large for `scale`.
-        """
+        """The weights as whole numbers, int64 [weights]. Raises UsageError, begun by `whose`: below 0, or too large."""
         if (rows.weights < 0).any():
             raise UsageError(f"{whose}weights are below 0, which Lucene has no impacts for: use the sparse index")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
@@ -174,9 +166,8 @@ class Impact:
     def open(self, path: Path, rows: RowLookup | None = None) -> "ImpactSearcher":
         """The Lucene index in folder `path`; Lucene numbers documents in their order, so `rows` is unused.
 
-        Raises:
-            MissingDependency: without Pyserini or Java.
-            ArtifactError: where `path` holds no Lucene index of impacts.
+        Raises MissingDependency: without Pyserini or Java.
+        Raises ArtifactError: where `path` holds no Lucene index of impacts.
         """
         lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
@@ -201,8 +192,7 @@ class ImpactSearcher:
         Scores are inner products of the rounded weights. Of documents that score the same as the last of a list, those
         of the first ids are in it, as Anserini takes them.
 
-        Raises:
-            UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
+        Raises UsageError: for texts or vectors, other terms, weights below 0, or k below 1.
         """
         if not isinstance(queries, SparseRows):
             raise UsageError("an impact index searches with weights of terms: use the model that encoded it")

@@ -25,8 +25,7 @@ def load_module(options: "Splade", model: "ResolvedModel", device: str | None, p
 
     precision: that of the encoding; None is to train.
 
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what is requested.
+    Raises ModelError: the files are not those of one whole model, or it does not support what is requested.
     """
     from sentence_transformers import SparseEncoder
 
@@ -34,7 +33,7 @@ def load_module(options: "Splade", model: "ResolvedModel", device: str | None, p
     whole, most = _own(folder, spec) if options.saved(folder) else (_new(folder, spec), None)
     for transformer in towers.transformers(whole):
         if hasattr(transformer, "model"):  # else a table of the terms of queries
-            loading.hold_in(transformer.model, loading.weights_dtype(spec, precision))
+            towers.hold_in(transformer.model, loading.weights_dtype(spec, precision))
     assembly = loading.assembled(_arranged(options, spec, whole), spec, device, SparseEncoder)
     module: Any = loading.with_prompts(assembly, contract.prompts, contract.default_prompt_name)
     module.max_active_dims = options.max_terms or most
@@ -137,8 +136,7 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
     the mean norm of the embeddings: 4.5 standard deviations of such a product in a random direction, below which a
     term is not there. With all-MiniLM-L6-v2 about one term in a hundred is.
 
-    Raises:
-        ModelError: the head is built otherwise.
+    Raises ModelError: the head is built otherwise.
     """
     output, inputs = model.get_output_embeddings(), model.get_input_embeddings().weight
     if output is None or output.weight is not inputs or getattr(output, "bias", None) is None:

@@ -68,11 +68,7 @@ class SparseRows(EncodedRows):
         return products
 
     def check(self, width: int) -> None:
-        """Checks queries over `width` terms.
-
-        Raises:
-            UsageError: for another number of terms, or weights that are not sound.
-        """
+        """Checks queries over `width` terms. Raises UsageError: of another number of terms, or not sound."""
         if self.width != width:
             raise UsageError(f"queries have {self.width} terms instead of {width}: use the index's model")
         if problem := fault(self):
@@ -98,22 +94,14 @@ def fault(rows: SparseRows) -> str:
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Writes what each term is into an index folder, in the order of their numbers.
-
-    Raises:
-        DataError: one is empty or has a line break.
-    """
+    """Writes what each term is, in the order of their numbers. Raises DataError: one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
         raise DataError(f"{folder}: the term {odd[0]!r} cannot be written in a line")
     atomic_write.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
 
 
 def read_terms(folder: Path) -> Sequence[str]:
-    """What each term of an index folder is, in the order of their numbers.
-
-    Raises:
-        ArtifactError: the file is missing or damaged.
-    """
+    """What each term is, in the order of their numbers. Raises ArtifactError: the file is missing or damaged."""
     try:
         return (folder / TERMS).read_bytes().decode().removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -136,12 +124,7 @@ class SparseWriter(RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Writes the texts that come next.
-
-        Raises:
-            UsageError: there are other terms, or too many texts.
-            ArtifactError: the weights are not sound.
-        """
+        """Writes the texts that come next. Raises UsageError: of other terms, or too many; ArtifactError: not sound."""
         if rows.width != self.width:
             raise UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
@@ -154,12 +137,7 @@ class SparseWriter(RowsWriter):
         self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
-        """Writes what each of the `width` terms is, in the order of their numbers.
-
-        Raises:
-            UsageError: there are more or fewer, or two are the same.
-            DataError: one is empty or has a line break.
-        """
+        """Writes what each term is. Raises UsageError: too many, few or alike; DataError: empty, or of two lines."""
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
@@ -185,11 +163,7 @@ class SparseStore:
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
-        """Opens a complete folder.
-
-        Raises:
-            ArtifactError: a file is missing, cut short, unfinished, or does not belong to the others.
-        """
+        """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
         try:
             said = json.loads((folder / SHAPE).read_text())
             count, width = int(said["rows"]), int(said["terms"])
@@ -239,11 +213,7 @@ class SparseStore:
 
     @cached_property
     def terms(self) -> Sequence[str] | None:
-        """What each term is, in the order of their numbers; None where that is not known.
-
-        Raises:
-            ArtifactError: there are not as many as there are terms.
-        """
+        """What each term is, by number; None where it is not known. Raises ArtifactError: there are fewer, or more."""
         if not (self.folder / TERMS).exists():
             return None
         terms = read_terms(self.folder)
@@ -261,11 +231,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """The rows from `start` on as blocks with the number of their first: up to `rows`, and `weights` unless one.
-
-        Raises:
-            ArtifactError: what is there is damaged.
-        """
+        """Blocks of up to `rows`, and of `weights` or one row, each with its first. Raises ArtifactError: damaged."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1

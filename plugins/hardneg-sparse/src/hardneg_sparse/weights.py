@@ -95,7 +95,6 @@ class TermWeights(Representation):
 
     form: ClassVar[Form] = "weights"
     files: ClassVar[Sequence[str]] = FILES
-    block: ClassVar[int] = 4096
 
     terms: Sequence[str]
     most: int | None = None

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder, TextWindows
-from hardneg.encoders.tokens.segmenting import SegmentedCorpus
+from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
+from hardneg.encoders.tokens import SegmentedCorpus
 from hardneg.records.encoded import arrays_of, encoded_of
-from hardneg.runtime import Progress, World, barrier, from_first, world
+from hardneg.runtime import Progress, distributed
 from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 BLOCK = 1024
@@ -54,52 +54,46 @@ def write_index(
     Several processes each call this with the same arguments. The encoders of all processes, each in a thread of its
     own, share the blocks.
 
-    Raises:
-        ModelError: a number is not finite; names the first such document's row.
+    Raises ModelError: a number is not finite; names the first such document's row.
     """
-    here = world()
+    here = distributed.world()
     complete = here.first and (folder / encoders[0].files[0]).exists()
-    if from_first(complete):  # one looks: it may be finished, and renamed
+    if distributed.from_first(complete):  # one looks: it may be finished, and renamed
         return
-    store, layout = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows)
-    sizes = layout.sizes
+    store, sizes = BlockStore(folder / "blocks"), Layout.of_encoder(encoders[0], rows).sizes
     if here.first:
         store.begin(sizes)
-    barrier()
+    distributed.barrier()
     finished, size = store.finished(), here.size * len(encoders)
 
     def part(number: int) -> None:
-        share = World(here.rank * len(encoders) + number, size).share(len(sizes))
+        share = distributed.World(here.rank * len(encoders) + number, size).share(len(sizes))
         missing = [block for block in range(len(sizes))[share] if block not in finished]
         with progress.task("encode corpus", sum(sizes[block] for block in missing), "passages") as task:
-            blocks = encoded_blocks(encoders[number], rows, missing, sum(sizes[share]), options, task.advance)
+            blocks = encoded_blocks(encoders[number], rows, missing, options, task.advance)
             write_behind(blocks, store.write)
 
     with ThreadPoolExecutor(len(encoders)) as devices:
         list(devices.map(part, range(len(encoders))))
-    barrier()
+    distributed.barrier()
     if here.first:
         join_blocks(encoders[0], rows, store, folder)
         shutil.rmtree(store.folder)
-    barrier()
+    distributed.barrier()
 
 
 def encoded_blocks(
     encoder: TextEncoder,
     rows: StoredRows,
     numbers: Sequence[int],
-    count: int,
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, BlockResult]]:
-    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block.
-
-    count: about how many rows this process encodes in all.
-    """
+    """Yields each of these blocks with its number; few are in memory. Texts are sorted by length within a block."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)
-    windows = encoder.encode_windows(TextWindows(texts, count, cut), "document", options, advance)
+    windows = encoder.encode_windows(texts, "document", options, advance, cut)
     for number, (_, encoded) in zip(numbers, windows, strict=True):
         yield number, BlockResult(arrays_of(encoded))
 
@@ -130,6 +124,3 @@ class _BlockTexts(Sequence[str]):
 
     def __getitem__(self, index: Any) -> Any:
         return self._read[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read)

@@ -8,24 +8,22 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hardneg.encoders import tokens, towers
 from hardneg.encoders.encoder import Encoder
-from hardneg.encoders.families.static.static_files import TableFiles
+from hardneg.encoders.open import loading, model_files
 from hardneg.encoders.open.contract import UNBOUNDED
-from hardneg.encoders.open.loading import assembled, check_tokenizer, with_head, with_prompts
-from hardneg.encoders.open.model_files import load_options, weight_files
 from hardneg.encoders.spec import SIDES, FullSpec, Side
-from hardneg.encoders.tokens.segmenting import SegmentTokens, tokenise_segments
-from hardneg.encoders.tokens.tokens import Tokens, cut, own_backend
-from hardneg.encoders.towers import folded, has_twins, route, twins, with_own_queries
+from hardneg.encoders.tokens import SegmentTokens, Tokens
 from hardneg.formats.segments import Segments
 from hardneg.records import ModelError
 from hardneg.runtime import SEED, generator
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-    from hardneg.encoders.families.static.static_family import Static
+    from hardneg.encoders.families import Static
+    from hardneg.encoders.open.contract import TableFiles
     from hardneg.encoders.open.resolved import ResolvedModel
+
+_NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")
 
 
 class StaticEncoder(Encoder):
@@ -41,20 +39,23 @@ class StaticEncoder(Encoder):
 
         Of each text its side's length is kept, at the end that the tokenizer's own truncation keeps.
         """
-        tokenizer, prompt = route(self.module, side)[0].tokenizer, self.spec.prompt(side)
+        tokenizer, prompt = towers.route(self.module, side)[0].tokenizer, self.spec.prompt(side)
         left = (tokenizer.truncation or {}).get("direction") == "left"
-        whole = own_backend(tokenizer, tokenizer).ids([prompt + text for text in texts])
-        ids, offsets = cut(whole, self.spec.length(side), left)
+        whole = tokens.own_backend(tokenizer, tokenizer).ids([prompt + text for text in texts])
+        ids, offsets = tokens.cut(whole, self.spec.length(side), left)
         return Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> SegmentTokens:
-        """The documents with their prompt, cut into segments of any length.
+        """The documents with their prompt, cut into segments of any length. Raises ModelError: these are too short."""
+        from tokenizers import Tokenizer
+        from tokenizers.processors import TemplateProcessing
+        from transformers import PreTrainedTokenizerFast
 
-        Raises:
-            ModelError: a segment is too short for any text after the prompt.
-        """
-        tokenizer = _plain(route(self.module, "document")[0].tokenizer)
-        return tokenise_segments(tokenizer, texts, cut, self.spec.prompt("document"))
+        backend = Tokenizer.from_str(towers.route(self.module, "document")[0].tokenizer.to_str())
+        backend.no_truncation()
+        backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
+        plain = PreTrainedTokenizerFast(tokenizer_object=backend)
+        return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
 
 class Bag(nn.Module):
@@ -72,51 +73,26 @@ class Bag(nn.Module):
         return features
 
 
-def _plain(tokenizer: "Tokenizer") -> Any:
-    """The tokenizer in the class of transformers, without special tokens."""
-    from tokenizers import Tokenizer
-    from tokenizers.processors import TemplateProcessing
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer.from_str(tokenizer.to_str())
-    backend.no_truncation()
-    backend.post_processor = TemplateProcessing(single="$A", special_tokens=[])
-    return PreTrainedTokenizerFast(tokenizer_object=backend)
-
-
-_NAMES = ("word_embeddings", "word_embedding", "embed_tokens", "tok_embeddings", "wte", "shared")
-_WORDS = tuple(f"{name}.weight" for name in _NAMES)
-
-
-def open_static(model: "ResolvedModel", files: TableFiles, device: str | None) -> StaticEncoder:
-    """The static model of a folder, with the modules after its table, by its spec.
-
-    Raises:
-        ModelError: the files are not those of one whole model, or it does not support what the spec sets.
-    """
+def open_static(model: "ResolvedModel", files: "TableFiles", device: str | None) -> StaticEncoder:
+    """The static model of a folder, by its spec. Raises ModelError: it is not whole, or does not support the spec."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
 
-    spec, contract = model.full, model.contract
     for folder in {path.parent for path in files.weights}:
-        load_options(folder)  # refuses anything but tensors
+        model_files.load_options(folder)  # refuses anything but tensors
     if files.modules:
         whole = SentenceTransformer(str(files.folder), device="cpu", trust_remote_code=False, local_files_only=True)
         modules = list(whole.float().children())
     else:
         modules = [StaticEmbedding(Tokenizer.from_file(str(files.tokenizer)), embedding_weights=read_table(files))]
-    encoder = _encoder(modules, spec, device)
-    with_prompts(encoder.module, contract.prompts, contract.default_prompt_name)
+    encoder = _encoder(modules, model.full, device)
+    loading.with_prompts(encoder.module, model.contract.prompts, model.contract.default_prompt_name)
     return encoder
 
 
 def make_static(model: "ResolvedModel", options: "Static", device: str | None) -> StaticEncoder:
-    """Builds a static model from the token table of a transformer.
-
-    Raises:
-        ModelError: its weights have no token table, or the folder cannot be opened.
-    """
+    """A static model of a transformer's token table. Raises ModelError: there is none, or the folder does not open."""
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from transformers import AutoTokenizer
 
@@ -137,26 +113,26 @@ def make_static(model: "ResolvedModel", options: "Static", device: str | None) -
 
 
 def _encoder(modules: list[nn.Module], spec: FullSpec, device: str | None) -> StaticEncoder:
-    modules = folded(modules, spec.name)
+    modules = towers.folded(modules, spec.name)
     whole = nn.Sequential(*modules)
-    sides = {side: route(whole, side) for side in SIDES}
+    sides = {side: towers.route(whole, side) for side in SIDES}
     longest = max(spec.length(side) for side in SIDES)
     for table, *_ in sides.values():
-        check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
+        loading.check_tokenizer(table.tokenizer, table.num_embeddings, spec.name)
         if longest < UNBOUNDED:  # truncates at the same end as before
             direction = (table.tokenizer.truncation or {}).get("direction", "right")
             table.tokenizer.enable_truncation(longest, direction=direction)
         else:
             table.tokenizer.no_truncation()
-    if has_twins(whole):
-        arranged = [twins(*(with_head(sides[side], spec) for side in SIDES))]
+    if towers.has_twins(whole):
+        arranged = [towers.twins(*(loading.with_head(sides[side], spec) for side in SIDES))]
     else:
-        arranged = with_head(modules, spec)
-        arranged = [twins(with_own_queries(arranged), arranged)] if spec.twins else arranged
-    return StaticEncoder(assembled(arranged, spec, device), spec)
+        arranged = loading.with_head(modules, spec)
+        arranged = [towers.twins(towers.with_own_queries(arranged), arranged)] if spec.twins else arranged
+    return StaticEncoder(loading.assembled(arranged, spec, device), spec)
 
 
-def read_table(files: TableFiles) -> Tensor:
+def read_table(files: "TableFiles") -> Tensor:
     """float32 [V, d], the vector of each token id.
 
     Source: the formats of `StaticEmbedding` of sentence-transformers and of model2vec: `embedding.weight`, or
@@ -174,6 +150,15 @@ def read_table(files: TableFiles) -> Tensor:
     return table.float().contiguous()
 
 
+def word_embeddings(folder: Path) -> Tensor:
+    """float32 [V, d], a transformer's own token table, and no other weights. Raises ModelError: there is none."""
+    for path in model_files.weight_files(folder):
+        for name, tensor in _named(path):
+            if name.endswith(tuple(f"{word}.weight" for word in _NAMES)) and tensor.dim() == 2:
+                return tensor.float().contiguous()
+    raise ModelError(f"model {folder}: no token table in its weights: name another model, or leave encoder out")
+
+
 def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
     """Yields the tensors of a file by name, one at a time."""
     if path.suffix == ".safetensors":
@@ -182,21 +167,8 @@ def _named(path: Path) -> Iterator[tuple[str, Tensor]]:
         with safe_open(path, framework="pt") as file:
             yield from ((name, file.get_tensor(name)) for name in file.keys())  # noqa: SIM118
         return
-    load_options(path.parent)  # refuses what is not tensors alone
+    model_files.load_options(path.parent)  # refuses what is not tensors alone
     yield from torch.load(path, map_location="cpu", weights_only=True).items()
-
-
-def word_embeddings(folder: Path) -> Tensor:
-    """float32 [V, d], a transformer's own token table; nothing else of its weights is kept.
-
-    Raises:
-        ModelError: its weights have no such table.
-    """
-    for path in weight_files(folder):
-        for name, tensor in _named(path):
-            if name.endswith(_WORDS) and tensor.dim() == 2:
-                return tensor.float().contiguous()
-    raise ModelError(f"model {folder}: no token table in its weights: name another model, or leave encoder out")
 
 
 def principal(table: Tensor, dimensions: int) -> Tensor:

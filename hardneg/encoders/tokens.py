@@ -1,11 +1,12 @@
-"""Texts as token ids: by the backend of a fast tokenizer as arrays, or by a slow one's own call; and in batches."""
+"""Texts as token ids: arrays by the backend of a fast tokenizer, or by a slow one's call; cut, and in batches."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,18 +14,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hardneg.encoders.spec import FullSpec
+from hardneg.encoders.spec import TOKEN_TYPES, FullSpec
 from hardneg.encoders.towers import has_twins, placed, route
+from hardneg.formats.corpus import Corpus
+from hardneg.formats.segments import Segments, segment_ids, windows
 from hardneg.records import ModelError
+from hardneg.runtime import Progress, World, barrier
+from hardneg.store import replacing
 
-_CPU = torch.device("cpu")
-
-
-_OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
-_LETTERS = ("a", "1", ".")
+if TYPE_CHECKING:
+    from hardneg.encoders.encoder import Encoder
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
 """Ids of n texts one after the other, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
+
+_OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
+_CPU = torch.device("cpu")
+_DOCUMENTS = 1024  # counted at a time
+_TEXTS = 128  # tokenised at a time: of a long one the tokenizer holds more than is kept
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -33,18 +40,24 @@ def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDAr
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
 
-Typed = tuple[tuple[int, int], ...]
-"""Ids, each with its type."""
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each text of these lengths begins: int64 [n + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths)])
+
+
+def _flat(rows: Sequence[Sequence[int]]) -> Ids:
+    offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
+    return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A text has one part, a pair has two.
+    """The special tokens of a text, which has one part, or of a pair, which has two.
 
-    around: the tokens before the first part, between two, and after the last. types: of each part.
+    around: the ids before the first part, between two, and after the last, each with its type. types: of each part.
     """
 
-    around: tuple[Typed, ...]
+    around: tuple[tuple[tuple[int, int], ...], ...]
     types: tuple[int, ...]
 
     @property
@@ -61,13 +74,22 @@ class Frame:
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
         """The frame of a tokenizer, probed with texts of one letter; None if these have no token."""
-        frames = (_seen(tokenizer, [letter] * (1 + pair)) for letter in _LETTERS)
-        return next((frame for frame in frames if frame is not None), None)
+        for letter in ("a", "1", "."):
+            encoding = tokenizer.encode(*[letter] * (1 + pair))
+            of_part = encoding.sequence_ids
+            positions = [[at for at, part in enumerate(of_part) if part == number] for number in range(1 + pair)]
+            if all(positions):
+                starts = [0, *(part[-1] + 1 for part in positions)]
+                stops = [*(part[0] for part in positions), len(of_part)]
+                tokens = list(zip(encoding.ids, encoding.type_ids, strict=True))
+                around = tuple(tuple(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True))
+                return cls(around, tuple(encoding.type_ids[part[0]] for part in positions))
+        return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
         """Ids and types of n texts, int32 [sum of lengths], and where each text begins, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
-        offsets = np.concatenate([[0], np.cumsum(np.sum(lengths, axis=0) + self.size)])
+        offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
         here = offsets[:-1].copy()
         for number, beside in enumerate(self.around):
@@ -82,19 +104,6 @@ class Frame:
         return ids, types, offsets
 
 
-def _seen(tokenizer: Any, letters: list[str]) -> Frame | None:
-    encoding = tokenizer.encode(*letters)
-    of_part = encoding.sequence_ids
-    positions = [[at for at, part in enumerate(of_part) if part == number] for number in range(len(letters))]
-    if not all(positions):
-        return None
-    starts = [0, *(part[-1] + 1 for part in positions)]
-    stops = [*(part[0] for part in positions), len(of_part)]
-    tokens = list(zip(encoding.ids, encoding.type_ids, strict=True))
-    around = tuple(tuple(tokens[start:stop]) for start, stop in zip(starts, stops, strict=True))
-    return Frame(around, tuple(encoding.type_ids[part[0]] for part in positions))
-
-
 class Backend:
     """A copy of a tokenizer of the tokenizers library that neither truncates nor pads; threads may share it."""
 
@@ -107,9 +116,8 @@ class Backend:
 
     def ids(self, texts: Sequence[str]) -> Ids:
         """The ids of texts without special tokens."""
-        rows = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-        offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
-        return np.fromiter(chain.from_iterable(rows), np.int32, int(offsets[-1])), offsets
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return _flat([encoding.ids for encoding in encodings])
 
     def ids_of_repeated(self, texts: Sequence[str]) -> Ids:
         """The same for texts that may be repeated; each distinct one is tokenised once."""
@@ -119,7 +127,7 @@ class Backend:
         values, offsets = self.ids(list(different))
         rows = np.fromiter((different[text] for text in texts), np.int64, len(texts))
         lengths = np.diff(offsets)[rows]
-        return values[run_positions(offsets[rows], lengths)], np.concatenate([[0], np.cumsum(lengths)])
+        return values[run_positions(offsets[rows], lengths)], _offsets(lengths)
 
 
 def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
@@ -129,21 +137,18 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
     if (kept == lengths).all():
         return ids
     begins = offsets[1:] - kept if left else offsets[:-1]
-    return values[run_positions(begins, kept)], np.concatenate([[0], np.cumsum(kept)])
+    return values[run_positions(begins, kept)], _offsets(kept)
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
     """Truncates pairs to `most` ids together: the longer text first, until both have one length."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
-    half, fits = most // 2, ones + others <= most
-    of_shorter = np.where(fits | (2 * shorter <= most), shorter, half)
+    fits, longer = ones + others <= most, ones > others
+    of_shorter = np.where(fits | (2 * shorter <= most), shorter, most // 2)
     of_longer = np.where(fits, np.maximum(ones, others), most - of_shorter)
-    longer = ones > others
-    return (
-        cut(first, np.where(longer, of_longer, of_shorter), left),
-        cut(second, np.where(longer, of_shorter, of_longer), left),
-    )
+    kept = np.where(longer, of_longer, of_shorter), np.where(longer, of_shorter, of_longer)
+    return cut(first, kept[0], left), cut(second, kept[1], left)
 
 
 _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
@@ -198,8 +203,7 @@ class Tokens:
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
-        longest = int(lengths.max(initial=0))
-        there = torch.arange(longest, device=sizes.device) < sizes[:, None]
+        there = torch.arange(int(lengths.max(initial=0)), device=sizes.device) < sizes[:, None]
         features = {}
         for name, column in self.columns.items():
             padded = torch.full(there.shape, self.padding.get(name, 0), device=device)
@@ -217,8 +221,7 @@ class Tokens:
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-        lengths = np.concatenate([part.lengths for part in parts])
-        return replace(parts[0], columns=columns, offsets=np.concatenate([[0], np.cumsum(lengths)]))
+        return replace(parts[0], columns=columns, offsets=_offsets(np.concatenate([part.lengths for part in parts])))
 
 
 def tokenise(
@@ -228,15 +231,26 @@ def tokenise(
 
     pairs: a second text for each, after the first; the longer of the two is truncated first.
     """
-    backend = backend_of(tokenizer, pairs is not None)
+    backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
         return _by_its_own_call(tokenizer, texts, length, prompt_length, pairs)
-    frame, left = backend.frames[pairs is not None], tokenizer.truncation_side == "left"
+    frame = backend.frames[pairs is not None]
     room = max(length - frame.size, 0)
     if pairs is None:
         return framed(tokenizer, frame, [cut(backend.ids(texts), room, left)], prompt_length)
     parts = cut_pairs(backend.ids_of_repeated(texts), backend.ids_of_repeated(pairs), room, left)
     return framed(tokenizer, frame, parts, prompt_length)
+
+
+def _by_its_own_call(
+    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int, pairs: Sequence[str] | None
+) -> Tokens:
+    encoded: dict[str, list[list[int]]] = {"input_ids": []}
+    if texts:
+        second = None if pairs is None else list(pairs)
+        encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
+    columns = {name: _flat(rows)[0] for name, rows in encoded.items()}
+    return _tokens(tokenizer, columns, _flat(encoded["input_ids"])[1], prompt_length)
 
 
 def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
@@ -250,25 +264,12 @@ def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: in
             columns["token_type_ids"] = types
         else:
             same["token_type_ids"] = frame.one_type
-    return Tokens(columns, offsets, padding_of(tokenizer), tokenizer.padding_side == "left", prompt_length, same)
+    return _tokens(tokenizer, columns, offsets, prompt_length, same)
 
 
-def padding_of(tokenizer: Any) -> dict[str, int]:
-    """The padding values of a Hugging Face tokenizer, by column."""
-    return {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
-
-
-def _by_its_own_call(
-    tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int, pairs: Sequence[str] | None
-) -> Tokens:
-    encoded: dict[str, list[list[int]]] = {"input_ids": []}
-    if texts:
-        second = None if pairs is None else list(pairs)
-        encoded = tokenizer(list(texts), second, truncation="longest_first", max_length=length)
-    offsets = np.cumsum([0, *map(len, encoded["input_ids"])], dtype=np.int64)
-    size = int(offsets[-1])
-    columns = {name: np.fromiter(chain.from_iterable(rows), np.int32, size) for name, rows in encoded.items()}
-    return Tokens(columns, offsets, padding_of(tokenizer), tokenizer.padding_side == "left", prompt_length)
+def _tokens(tokenizer: Any, columns: Any, offsets: Any, prompt_length: int, same: Any = None) -> Tokens:
+    padding = {"input_ids": tokenizer.pad_token_id or 0, "token_type_ids": tokenizer.pad_token_type_id}
+    return Tokens(columns, offsets, padding, tokenizer.padding_side == "left", prompt_length, same or {})
 
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
@@ -279,10 +280,6 @@ def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator
         rows = max(1, tokens_per_batch // max(1, int(lengths[order[start]])))
         yield order[start : start + rows]
         start += rows
-
-
-_INPUTS = ["input_ids", "token_type_ids", "attention_mask"]
-_COPIED = ("padding_side", "truncation_side", "model_max_length")
 
 
 def typed(tokens: Tokens, token_type: int) -> Tokens:
@@ -298,7 +295,7 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
     model, instead = transformer.model, 'leave the token types out and set query_prompt: "query: " instead'
     taken = "token_type_ids" in inspect.signature(model.forward).parameters
     known = int(getattr(model.config, "type_vocab_size", 0) or 0) if taken else 0
-    for name in ("query_token_type", "document_token_type"):
+    for name in TOKEN_TYPES:
         if (token_type := getattr(spec, name)) >= max(known, 1):
             has = f"has {known} token types, counted from 0" if known else "has no token types"
             raise ModelError(f"model {spec.name!r} {has}: {name} is {token_type}; {instead}")
@@ -318,26 +315,154 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
-    """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type."""
-    first, *rest = parts
-    own = copy(first)
-    own.processor = _of_one_type(first.tokenizer, token_type)
-    return [own, *rest]
+    """The modules of a side, the first a copy that shares its weights and has a tokenizer of one token type.
 
-
-def _of_one_type(tokenizer: Any, token_type: int) -> Any:
-    """The tokenizer with a template of one token type, in the class of transformers that keeps it as it is."""
+    The tokenizer is of the class of transformers that keeps a template as it is.
+    """
     from tokenizers import Tokenizer
     from tokenizers.processors import TemplateProcessing
     from transformers import PreTrainedTokenizerFast
 
+    first, *rest = parts
+    own, tokenizer = copy(first), first.tokenizer
     backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     frame = backend_of(tokenizer).frames[False]  # type: ignore[union-attr]
     before, after = ([tokenizer.convert_ids_to_tokens(token) for token, _ in beside] for beside in frame.around)
     special = [(name, tokenizer.convert_tokens_to_ids(name)) for name in dict.fromkeys([*before, *after])]
     single = [f"{name}:{token_type}" for name in (*before, "$A", *after)]
     backend.post_processor = TemplateProcessing(single=single, special_tokens=special)
-    options = {name: getattr(tokenizer, name) for name in _COPIED}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, model_input_names=_INPUTS, **options, **tokenizer.special_tokens_map
-    )
+    options = {name: getattr(tokenizer, name) for name in ("padding_side", "truncation_side", "model_max_length")}
+    options |= {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"], **tokenizer.special_tokens_map}
+    own.processor = PreTrainedTokenizerFast(tokenizer_object=backend, **options)
+    return [own, *rest]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTokens:
+    """The tokenised segments of n documents; counts: int64 [n], the segments of each; cut_off: bool [n]."""
+
+    tokens: Tokens
+    counts: NDArray[np.int64]
+    cut_off: NDArray[np.bool_]
+
+
+def rows_of(tokenised: Tokens | SegmentTokens) -> Tokens:
+    """The rows to encode of texts that were tokenised, whole or in segments."""
+    return tokenised.tokens if isinstance(tokenised, SegmentTokens) else tokenised
+
+
+def tokenise_segments(
+    tokenizer: Any, texts: Sequence[str], cut_at: Segments, prompt: str = "", prompt_length: int = 0
+) -> SegmentTokens:
+    """Every segment of every text, with the prompt and the special tokens that a text gets.
+
+    The first segment is the text cut to `cut_at.length` tokens, to the token.
+
+    Raises ModelError: prompt and special tokens leave no room for text.
+    """
+    backend = backend_of(tokenizer)
+    if backend is None:
+        raise ModelError("the model has a slow tokenizer, whose texts cannot be cut: leave segments out")
+    frame = backend.frames[False]
+    room = cut_at.length - frame.size
+    stride = min(cut_at.stride or room, room)
+    longest = room + (cut_at.count - 1) * stride + 1
+    if not prompt and tokenizer.truncation_side == "right":
+        (ids, offsets), prompts = cut(backend.ids(texts), longest), np.zeros(len(texts), np.int64)
+    else:
+        (ids, offsets), prompts = _prompted(tokenizer, texts, prompt, longest)
+    size = room - prompts
+    if (size < 1).any() or room < 1:
+        raise ModelError(f"segments of {cut_at.length} tokens have no room for text after the prompt: make them longer")
+    cuts = windows(np.diff(offsets) - prompts, size, np.minimum(stride, size), cut_at.count)
+    begins, prompts = offsets[:-1][cuts.document], prompts[cuts.document]
+    starts = np.column_stack([begins, begins + prompts + cuts.starts])
+    lengths = np.column_stack([prompts, cuts.stops - cuts.starts])
+    segments = ids[run_positions(starts.reshape(-1), lengths.reshape(-1))], _offsets(lengths.sum(axis=1))
+    return SegmentTokens(framed(tokenizer, frame, [segments], prompt_length), cuts.counts, cuts.cut_off)
+
+
+def _prompted(tokenizer: Any, texts: Sequence[str], prompt: str, longest: int) -> tuple[Ids, NDArray[np.int64]]:
+    """The ids of the texts with the prompt, `longest` of each at most, and how many are the prompt's: int64 [n]."""
+    rows: list[list[int]] = []
+    prompts: list[int] = []
+    for start in range(0, len(texts), _TEXTS):
+        encoded = tokenizer(
+            [prompt + text for text in texts[start : start + _TEXTS]],
+            add_special_tokens=False,
+            truncation="longest_first",
+            max_length=longest,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            return_offsets_mapping=True,
+        )
+        rows += encoded["input_ids"]
+        spans = (part[: 4 * len(prompt)] for part in encoded["offset_mapping"])
+        prompts += [sum(end <= len(prompt) for _, end in part) for part in spans]
+    return _flat(rows), np.array(prompts, np.int64)
+
+
+Count = Callable[[Sequence[str]], NDArray[np.int64]]
+"""The number of rows of each of some documents."""
+
+
+def count_rows(
+    corpus: Corpus, unit: str, count: Count, folder: Path, progress: Progress, here: World
+) -> NDArray[np.int64]:
+    """Counts the rows of each document, int64 [N]; several processes count a part each and meet at the end.
+
+    The counts stay in `folder`, in files `<unit>-*.npy`, for a run that resumes.
+    """
+    paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
+    if not paths[here.rank].exists():
+        share, counts = here.share(len(corpus)), [np.empty(0, np.int32)]
+        with progress.task(f"count {unit}", share.stop - share.start, "documents") as task:
+            for texts in corpus.blocks(share.start, share.stop, _DOCUMENTS):
+                counts.append(count(texts).astype(np.int32))
+                task.advance(len(texts))
+        with replacing(paths[here.rank]) as file:
+            np.save(file, np.concatenate(counts), allow_pickle=False)
+    barrier()
+    counted = np.concatenate([np.load(path, allow_pickle=False) for path in paths])
+    barrier()  # before the first process may remove them
+    return counted.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SegmentedCorpus:
+    """A corpus and its cut; a row is a segment.
+
+    first: int64 [N + 1], the row of each document's first segment, and the number of rows.
+    cut_off: number of documents with text after their last segment, which is not read.
+    """
+
+    corpus: Corpus
+    cut: Segments
+    first: NDArray[np.int64]
+    cut_off: int
+
+    @classmethod
+    def counted(
+        cls, encoder: "Encoder", corpus: Corpus, cut: Segments, folder: Path, progress: Progress, here: World
+    ) -> "SegmentedCorpus":
+        """Counts each document's segments, as `count_rows` does."""
+
+        def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more where a document is cut off
+            segments = encoder.segment(texts, cut)
+            return segments.counts + segments.cut_off
+
+        wanted = count_rows(corpus, "segments", count, folder, progress, here)
+        first = _offsets(np.minimum(wanted, cut.count))
+        return cls(corpus, cut, first, int((wanted > cut.count).sum()))
+
+    def __len__(self) -> int:
+        return int(self.first[-1])
+
+    def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
+        """The texts of documents `start` to `stop`, `size` at a time."""
+        return self.corpus.blocks(start, stop, size)
+
+    @property
+    def doc_ids(self) -> Iterator[str]:
+        """The id of each row."""
+        return segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))

@@ -1,1 +1,0 @@
-"""A corpus encoded block by block into an index folder."""

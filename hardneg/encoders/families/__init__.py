@@ -1,1 +1,0 @@
-"""The built-in encoders: dense, static and multi-vector; and adapters."""

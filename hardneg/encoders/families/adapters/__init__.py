@@ -1,1 +1,0 @@
-"""Adapters: few weights beside those of a transformer, by peft."""

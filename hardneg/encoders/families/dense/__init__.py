@@ -1,1 +1,0 @@
-"""Dense encoders: a transformer and one vector a text."""

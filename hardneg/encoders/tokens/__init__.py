@@ -1,1 +1,0 @@
-"""Texts as token ids: tokenized, framed, cut into segments and batches, and kept."""

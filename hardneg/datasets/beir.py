@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from hardneg.formats.id_pairs import Exclusion, parse_exclusion, parse_membership, read_excluded, read_groups
-from hardneg.formats.qrels import iter_qrels
+from hardneg.formats.qrels import Exclusion, iter_qrels, parse_exclusion, parse_membership, read_excluded, read_groups
 from hardneg.formats.source_files import Part, PartedCollection, line_part, order_splits, qrels_part
 from hardneg.formats.text_lines import (
     estimate_lines,

@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.formats.python_code import SourceFile, code_of, definitions
 from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, other_format, text_field, title_field
+from hardneg.formats.texts import SourceFile, code_of, definitions
 from hardneg.records.errors import DataError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import ClassVar, NamedTuple
 from urllib.parse import quote
 
 from hardneg.datasets.document_files import FORMS, ROWS, USUAL_FORMS, Block, Text, read_file, reader_of
-from hardneg.formats.sentences import sentences, word_spans
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
+from hardneg.formats.texts import sentences, word_spans
 from hardneg.records.errors import DataError, MissingDependency, UsageError
 from hardneg.records.types import Document, Judgement, Membership, Query, Side
 from hardneg.records.wording import counted, suggestion

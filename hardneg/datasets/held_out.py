@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from hardneg.formats.id_pairs import Exclusion, HasExcluded
+from hardneg.formats.qrels import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
 from hardneg.records.errors import DataError
 from hardneg.records.types import (

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.python_code import Definition, SourceFile, code_of, first_sentence
-from hardneg.formats.sentences import sentences, word_spans
+from hardneg.formats.texts import Definition, SourceFile, code_of, first_sentence, sentences, word_spans
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Document, Written
 from hardneg.runtime.seeding import generator

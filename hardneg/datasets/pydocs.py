@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from hardneg.formats.python_code import Definition, SourceFile, children
+from hardneg.formats.texts import Definition, SourceFile, children
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.seeding import FIXED, derive_seed

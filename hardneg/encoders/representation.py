@@ -15,7 +15,7 @@ from hardneg.encoders.tokens.segmenting import count_rows
 from hardneg.encoders.tokens.tokens import Tokens
 from hardneg.encoders.towers import forward, placed
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.records.errors import ModelError
 from hardneg.records.types import Encoded
 from hardneg.runtime.distributed import World

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.mmap import map_batches
+from hardneg.formats.arrays import map_batches
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.types import Drops, Negatives
 from hardneg.store.atomic_write import replacing

@@ -10,8 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from hardneg.formats.id_pairs import Exclusion, HasExcluded
-from hardneg.formats.qrels import qrels_parser
+from hardneg.formats.qrels import Exclusion, HasExcluded, qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
 from hardneg.records.errors import DataError
 from hardneg.records.types import Collection, Document, Judgement, Membership, Query
@@ -67,9 +66,9 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
-def line_part(path: Path, parse: LineParser) -> Part:
+def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
-    return Part(str(path), lambda: parsed(path, lines_or_errors(path), parse))
+    return Part(str(path), lambda: _parsed(path, parse), split)
 
 
 def qrels_part(path: Path, split: str) -> Part:
@@ -77,16 +76,14 @@ def qrels_part(path: Path, split: str) -> Part:
 
     def read() -> Iterator[tuple[int, Record | DataError]]:
         parse = qrels_parser(path)
-        return parsed(path, lines_or_errors(path), lambda _, number, line: parse(number, line))
+        return _parsed(path, lambda _, number, line: parse(number, line))
 
     return Part(str(path), read, split)
 
 
-def parsed(
-    path: Path, lines: Iterable[tuple[int, str | DataError]], parse: LineParser
-) -> Iterator[tuple[int, Record | DataError]]:
+def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
     """The record of each line, or the error that stands in its place."""
-    for number, line in lines:
+    for number, line in lines_or_errors(path):
         try:
             record = line if isinstance(line, DataError) else parse(path, number, line)
         except DataError as error:

@@ -240,71 +240,54 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     Memory: one object and a megabyte or two, however long the file and its lines.
     Raises DataError where the file is cut off, not JSON, or not an array of objects.
     """
-    array = _Array(path)
-    if array.mark() != "[":
-        raise array.error("this file must hold one JSON array")
-    array.move(1)
-    ended = array.mark() == "]"
-    while not ended:
-        array.mark()
-        line = array.line
-        yield line, _object(path, line, array.item())
-        if (mark := array.mark()) not in (",", "]"):
-            raise array.error("cut off: the array has no end" if not mark else "not JSON: a comma is missing")
-        if not (ended := mark == "]"):
-            array.move(1)
-    array.move(1)
-    if array.mark():
-        raise array.error("not JSON: there is more after the array's end")
+    chunks, text, at, line = read_chunks(path), "", 0, 1
 
-
-class _Array:
-    """A window on the text of one array; `line` is that of the position in it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._chunks = path, read_chunks(path)
-        self._window, self._at, self.line = "", 0, 1
-
-    def item(self) -> Any:
-        while True:
-            try:
-                item, end = _DECODER.raw_decode(self._window, self._at)
-                self.move(end - self._at)
-                return item
-            except json.JSONDecodeError as error:
-                whole = not (error.msg.startswith("Unterminated string") or error.pos >= len(self._window) - _TAIL)
-                if whole or len(self._window) > _LONGEST or not self._more():
-                    line = self.line + self._window.count("\n", self._at, error.pos)
-                    raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
-            except (ValueError, RecursionError) as error:
-                raise self.error(f"not JSON: {error}") from error
-
-    def mark(self) -> str:
-        """Moves to the next character that is not white space, and returns it; nothing at the end of the file."""
-        while True:
-            self.move(len(_BLANKS.match(self._window, self._at)[0]))  # type: ignore[index]
-            if self._at < len(self._window):
-                return self._window[self._at]
-            if not self._more():
-                return ""
-
-    def move(self, characters: int) -> None:
-        self.line += self._window.count("\n", self._at, self._at + characters)
-        self._at += characters
-
-    def _more(self) -> bool:
-        """Reads on, as much again as the window holds, and forgets what lies before it."""
-        pieces, size = [self._window[self._at :]], 0
-        for chunk in self._chunks:
+    def more() -> bool:
+        """Reads on, as much again as is held, and forgets what lies before the position."""
+        nonlocal text, at
+        pieces, size = [text[at:]], 0
+        for chunk in chunks:
             pieces.append(chunk)
             size += len(chunk)
             if size > len(pieces[0]):
                 break
-        self._window, self._at = "".join(pieces), 0
+        text, at = "".join(pieces), 0
         return size > 0
 
-    def error(self, reason: str) -> DataError:
-        return DataError.at(self._path, self.line, reason)
+    def mark() -> str:
+        """Moves to the next character that is not white space; nothing at the end of the file."""
+        nonlocal at, line
+        while True:
+            end = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
+            line, at = line + text.count("\n", at, end), end
+            if at < len(text) or not more():
+                return text[at : at + 1]
+
+    expected, ended = "[", False
+    while not ended:
+        if (found := mark()) != expected and not (expected == "," and found == "]"):
+            reason = "not JSON: a comma is missing" if found else "cut off: the array has no end"
+            raise DataError.at(path, line, "this file must hold one JSON array" if expected == "[" else reason)
+        at, ended = at + 1, found == "]"
+        if expected == "[" and mark() == "]":
+            at, ended = at + 1, True
+        while not ended:
+            mark()
+            try:
+                item, end = _DECODER.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                whole = not (error.msg.startswith("Unterminated string") or error.pos >= len(text) - _TAIL)
+                if whole or len(text) > _LONGEST or not more():
+                    line += text.count("\n", at, error.pos)
+                    raise DataError.at(path, line, f"not JSON: {error.msg}") from error
+                continue
+            except (ValueError, RecursionError) as error:
+                raise DataError.at(path, line, f"not JSON: {error}") from error
+            yield line, _object(path, line, item)
+            line, at, expected = line + text.count("\n", at, end), end, ","
+            break
+    if mark():
+        raise DataError.at(path, line, "not JSON: there is more after the array's end")
 
 
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
-from hardneg.formats.vectors.shards import index_bytes
+from hardneg.formats.vectors import index_bytes
 from hardneg.records.layout import START
 from hardneg.records.wording import counted
 from hardneg.runtime.distributed import world

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hardneg.fields import MEASURED, Name, Trait
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.qrels import Exclusion
 from hardneg.formats.runs import lists_in_order, write_run
 from hardneg.records.depths import RETURN_DEPTH
 from hardneg.records.errors import DataError

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.qrels import Exclusion
 from hardneg.records.errors import DataError
 from hardneg.records.types import Answers, Document, Judgement, Membership, Query, Side
 from hardneg.runtime.progress import Silent

@@ -9,8 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.export.catalogue import NAMES
-from hardneg.formats.export.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
+from hardneg.formats.form_names import NAMES
+from hardneg.formats.forms import TextLookup, WriteOptions, read_form, write_form, write_tevatron_corpus
 from hardneg.formats.queries import Queries
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.types import Document, Negatives

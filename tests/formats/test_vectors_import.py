@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
+from hardneg.formats.vectors import FlatVectors
+from hardneg.formats.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
 from hardneg.records.errors import DataError
 from hardneg.runtime.progress import Silent
 
@@ -55,7 +55,7 @@ def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_several_blocks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors_import.ROWS", 3)
     save(tmp_path, VECTORS.astype(np.float16))
     bring(tmp_path, kind)
     assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == VECTORS.tolist()
@@ -214,7 +214,7 @@ def owners(*ids):
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("ids", [("d0", "d1", "ü", "d3"), ("d0", "ü"), ("d3", "d0", "ü", "d1"), ("ü", "d0")])
 def test_wanted_vectors_are_in_the_order_of_their_ids(tmp_path: Path, kind: str, ids, monkeypatch) -> None:
-    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors_import.ROWS", 3)
     save(tmp_path)
     assert arrange_vectors(opened(tmp_path, kind), owners(*ids), tmp_path / "out", Silent()) == 4 - len(ids)
     found = FlatVectors.open(tmp_path / "out")

@@ -11,7 +11,7 @@ import yaml
 from embedding_server import Served, serving, vector
 
 from hardneg.formats.negatives import read_negatives
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.needs import needs

@@ -11,7 +11,7 @@ from hardneg_hub.prepare import prepare
 from hardneg_hub.pushing import Push
 
 from hardneg.formats.negatives import write_negatives
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.records.errors import ArtifactError, DataError, UsageError
 from hardneg.records.layout import LOCK
 from hardneg.records.types import Negatives

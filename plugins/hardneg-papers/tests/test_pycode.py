@@ -9,7 +9,7 @@ from hardneg_papers.installed_code import PyCode, PyCodeCollection
 
 from hardneg.datasets.held_out import Withheld
 from hardneg.datasets.pydocs import installed_packages
-from hardneg.formats.python_code import SourceFile, code_of
+from hardneg.formats.texts import SourceFile, code_of
 from hardneg.records.types import HasGroups, Judgement, Membership
 from hardneg.testing import DatasetTests
 

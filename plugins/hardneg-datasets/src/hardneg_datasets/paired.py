@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hardneg.plugin import DataError, queries, source_files, text_lines
+from hardneg.plugin import DataError, source_files, text_lines
+from hardneg_datasets.topics import topics_part
 
 _TOPICS = (
     (re.compile(r"(?:queries|topics)\.(.+)\.(?:tsv|txt|jsonl|trec|xml)"), "{}"),
@@ -43,7 +44,7 @@ def paired(
     alone = sorted({**topics, **qrels}[split].name for split in topics.keys() ^ qrels.keys())
     return source_files.PartedCollection(
         documents,
-        {split: queries.topics_part(topics[split], split, field) for split in both},
+        {split: topics_part(topics[split], split, field) for split in both},
         {split: source_files.qrels_part(qrels[split], split) for split in both},
         [f"{name}: left out, it has no counterpart" for name in alone],
     )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.export.catalogue import OWN, check_form
+from hardneg.formats.form_names import OWN, check_form
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.queries import Queries

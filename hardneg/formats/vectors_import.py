@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.protocols import RowLookup
 from hardneg.records.errors import DataError
 from hardneg.records.wording import counted

@@ -4,7 +4,7 @@ Groups of documents and of queries are `id<TAB>group` a line, documents that do 
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -35,18 +35,18 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     """
     parse = qrels_parser(path)
     for number, line in read_lines(path):
-        if (judgement := parse(number, line)) is not None:
+        if (judgement := parse(path, number, line)) is not None:
             yield number, judgement
 
 
-def qrels_parser(path: Path) -> Callable[[int, str], Judgement | None]:
-    """A parser of numbered lines, one after another; a header or a comment gives None.
+def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
+    """A parser of a file's numbered lines, one after another; a header or a comment gives None.
 
     A line that is not a judgement raises DataError; the next one may be parsed after it.
     """
     width = 0
 
-    def parse(number: int, line: str) -> Judgement | None:
+    def parse(_: Path, number: int, line: str) -> Judgement | None:
         nonlocal width
         cells = columns(line)
         if not cells[0].strip("#"):
@@ -109,24 +109,23 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
 
 def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[str, list[str]]:
     """The documents of relevance `level` or more, by query; queries without any are left out."""
-    chosen = {
-        query_id: [doc_id for doc_id, relevance in judged.items() if relevance >= level]
-        for query_id, judged in qrels.items()
-    }
-    return {query_id: doc_ids for query_id, doc_ids in chosen.items() if doc_ids}
+    chosen = (
+        (query_id, [name for name, grade in judged.items() if grade >= level]) for query_id, judged in qrels.items()
+    )
+    return {query_id: doc_ids for query_id, doc_ids in chosen if doc_ids}
 
 
 def read_groups(path: Path) -> Iterator[Membership]:
-    """The memberships of a file; a first line that begins with `id` is a header, an empty group is none.
-
-    Raises:
-        DataError: the file is missing, or a line has no tab or an id that is none.
-    """
+    """The memberships of a file, as `parse_membership` reads its lines."""
     yield from filter(None, (parse_membership(path, number, line) for number, line in read_lines(path)))
 
 
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
-    """What a line of such a file says; None for a header and for an empty group. Raises DataError where it is none."""
+    """What a line `id<TAB>group` says; None for a header, a first line of `id`, and for an empty group.
+
+    Raises:
+        DataError: the line has no tab, or an id that is none.
+    """
     member_id, tab, rest = line.partition("\t")
     if not tab:
         raise DataError.at(path, number, "no tab; a line is ID<TAB>GROUP")
@@ -141,12 +140,7 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     Raises:
         DataError: one member is in two groups.
     """
-    groups = _by_member(memberships)
-    if groups:
-        with replacing(path) as file:
-            for member_id, group in groups.items():
-                file.write(f"{member_id}\t{group}\n".encode())
-    return len(groups)
+    return _write_pairs(path, _by_member(memberships).items())
 
 
 def read_query_groups(path: Path) -> dict[str, str]:
@@ -190,16 +184,16 @@ class HasExcluded(Protocol):
 
 
 def read_excluded(path: Path) -> Iterator[Exclusion]:
-    """The excluded documents of a file; a first line `query_id<TAB>doc_id` is a header.
-
-    Raises:
-        DataError: the file is missing, or a line has another number of columns or an id that is none.
-    """
+    """The excluded documents of a file, as `parse_exclusion` reads its lines."""
     yield from filter(None, (parse_exclusion(path, number, line) for number, line in read_lines(path)))
 
 
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
-    """What a line of such a file says; None for a header. Raises DataError where it is none."""
+    """What a line of two ids says; None for the header `query_id<TAB>doc_id`.
+
+    Raises:
+        DataError: the line has another number of columns, or an id that is none.
+    """
     cells = columns(line)
     if len(cells) != 2:
         raise DataError.at(path, number, "a line is QUERY_ID, a tab or blank, and DOC_ID")
@@ -210,16 +204,17 @@ def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
 
 def write_excluded(path: Path, exclusions: Iterable[Exclusion]) -> int:
     """Writes each excluded document once, and returns how many there are; without any, nothing is written."""
-    once = dict.fromkeys(exclusions)
-    if once:
+    return _write_pairs(path, dict.fromkeys(exclusions))
+
+
+def _write_pairs(path: Path, pairs: Collection[tuple[str, str]]) -> int:
+    if pairs:
         with replacing(path) as file:
-            file.writelines(f"{query_id}\t{doc_id}\n".encode() for query_id, doc_id in once)
-    return len(once)
+            file.writelines(f"{one}\t{other}\n".encode() for one, other in pairs)
+    return len(pairs)
 
 
 def without_excluded(run: Mapping[str, RankedList], excluded: Mapping[str, Sequence[str]]) -> dict[str, RankedList]:
     """Return the run without the documents that do not count for its queries."""
-    kept = dict(run)
-    for query_id in excluded.keys() & run.keys():
-        kept[query_id] = run[query_id].without(frozenset(excluded[query_id]))
-    return kept
+    both = excluded.keys() & run.keys()
+    return {**run, **{query_id: run[query_id].without(frozenset(excluded[query_id])) for query_id in both}}

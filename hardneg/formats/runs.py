@@ -42,8 +42,7 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
         DataError: naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
             score that is not a finite float32, or a document that stands twice for one query.
     """
-    lines = _parse_at_once(data)
-    return _parse_by_line(path, data, first) if lines is None else lines
+    return _parse_at_once(data) or _parse_by_line(path, data, first)
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
@@ -178,24 +177,18 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     first, rest = 1, b""
     for chunk in read_bytes(path):
         rest += chunk
-        if end := _last_query(rest):
-            yield first, rest[:end]
-            first, rest = first + rest.count(b"\n", 0, end), rest[end:]
+        begin = end = rest.rfind(b"\n") + 1  # of the last query that has a whole line
+        query_id = b""
+        while end > 0:
+            start = rest.rfind(b"\n", 0, end - 1) + 1
+            name = next(iter(rest[start : end - 1].split(None, 1)), query_id)
+            if query_id and name != query_id:
+                yield first, rest[:begin]
+                first, rest = first + rest.count(b"\n", 0, begin), rest[begin:]
+                break
+            begin, query_id, end = start, name, start
     if rest:
         yield first, rest
-
-
-def _last_query(data: bytes) -> int:
-    """Where the lines of the last query begin that has a whole line in `data`; 0 where there is no other before."""
-    end = data.rfind(b"\n")
-    begin, query_id = end + 1, b""
-    while end > 0:
-        start = data.rfind(b"\n", 0, end) + 1
-        name = next(iter(data[start:end].split(None, 1)), query_id)
-        if query_id and name != query_id:
-            return begin
-        begin, query_id, end = start, name, start - 1
-    return 0
 
 
 def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
@@ -253,28 +246,25 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
         if query_id in written:
             raise DataError(f"query {query_id} comes twice in {where}")
         written.add(query_id)
-        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores), tag)
-
-
-def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: str) -> bytes:
-    _check_word("a query id", query_id)
-    scores, joined = _as_float32(exact), "".join(doc_ids)
-    if not all(doc_ids) or (joined and not one_word(joined)):
-        for doc_id in doc_ids:
-            _check_word("a document id", doc_id)
-    if scores.shape != (len(doc_ids),):
-        raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
-    if len(set(doc_ids)) != len(doc_ids):
-        raise DataError(f"query {query_id} ranks a document twice: keep each document once")
-    if not np.isfinite(scores).all():
-        raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
-    order = np.argsort(-exact, stable=True).tolist()
-    if (exact[order[1:]] == exact[order[:-1]]).any():
-        negated = (-exact).tolist()
-        order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
-    distinct = strictly_decreasing(scores[order]).tolist()
-    ranked = enumerate(zip(order, distinct, strict=True), start=1)
-    return "".join(f"{query_id} Q0 {doc_ids[i]} {rank} {score:.9g} {tag}\n" for rank, (i, score) in ranked).encode()
+        _check_word("a query id", query_id)
+        doc_ids, exact = ranked.doc_ids, np.asarray(ranked.scores)
+        scores, joined = _as_float32(exact), "".join(doc_ids)
+        if not all(doc_ids) or (joined and not one_word(joined)):
+            for doc_id in doc_ids:
+                _check_word("a document id", doc_id)
+        if scores.shape != (len(doc_ids),):
+            raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
+        if len(set(doc_ids)) != len(doc_ids):
+            raise DataError(f"query {query_id} ranks a document twice: keep each document once")
+        if not np.isfinite(scores).all():
+            raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
+        order = np.argsort(-exact, stable=True).tolist()
+        if (exact[order[1:]] == exact[order[:-1]]).any():
+            negated = (-exact).tolist()
+            order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
+        rows = zip(order, strictly_decreasing(scores[order]).tolist(), strict=True)
+        lines = (f"{query_id} Q0 {doc_ids[i]} {n} {score:.9g} {tag}\n" for n, (i, score) in enumerate(rows, 1))
+        yield "".join(lines).encode()
 
 
 def _check_word(what: str, word: str) -> None:

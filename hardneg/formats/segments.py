@@ -1,7 +1,6 @@
-"""Long documents in segments: windows of a document's tokens, and how rows of vectors name and group them.
+"""Long documents in segments: windows of a document's tokens, whose vectors lie one after the other.
 
-The vectors of a document lie one after the other, under the ids `D#0`, `D#1`, ..., as Pyserini's option
-`--max-passage` reads them.
+Their ids are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` reads them.
 """
 
 import re

@@ -1,11 +1,9 @@
-"""The parts of a collection: files or streams of records, in which a mistake does not end the reading.
-
-Also the names of splits: their order, and which a collection may have.
-"""
+"""The parts of a collection: files or streams of records, in which a mistake does not end the reading; its splits."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, cast, runtime_checkable
@@ -50,12 +48,23 @@ def parts_of(collection: Collection) -> Iterator[Part]:
     if isinstance(collection, HasParts):
         yield from collection.parts()
         return
-    yield Part("documents", lambda: _numbered(collection.documents()))
+    yield _stream("documents", collection.documents)
     for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
-        for split in collection.splits():
-            yield Part(f"{what} of {split}", lambda read=read, split=split: _numbered(read(split)), split)  # type: ignore[misc]
+        yield from (_stream(f"{what} of {split}", partial(read, split), split) for split in collection.splits())
     if isinstance(collection, HasExcluded):
-        yield Part("excluded documents", lambda: _numbered(collection.excluded()))
+        yield _stream("excluded documents", collection.excluded)
+
+
+def _stream(name: str, records: Callable[[], Iterable[Record]], split: str | None = None) -> Part:
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        number = 0
+        try:
+            for number, record in enumerate(records(), 1):
+                yield number, record
+        except DataError as error:
+            yield number + 1, error
+
+    return Part(name, read, split)
 
 
 def records(part: Part) -> Iterator[tuple[int, Record]]:
@@ -73,12 +82,7 @@ def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
 
 def qrels_part(path: Path, split: str) -> Part:
     """A file of judgements."""
-
-    def read() -> Iterator[tuple[int, Record | DataError]]:
-        parse = qrels_parser(path)
-        return _parsed(path, lambda _, number, line: parse(number, line))
-
-    return Part(str(path), read, split)
+    return Part(str(path), lambda: _parsed(path, qrels_parser(path)), split)
 
 
 def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
@@ -90,15 +94,6 @@ def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataE
             record = error
         if record is not None:
             yield number, record
-
-
-def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record | DataError]]:
-    number = 0
-    try:
-        for number, record in enumerate(records, 1):
-            yield number, record
-    except DataError as error:
-        yield number + 1, error
 
 
 def order_splits(names: Iterable[str]) -> list[str]:

@@ -24,6 +24,9 @@ _OTHER_FORMATS = {
     "a pointer of Git LFS; fetch the file itself with `git lfs pull`": (b"version https://git-lfs",),
     "a web page; fetch the file again": (b"<!doctype html", b"<html"),
 }
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_LONGEST, _TAIL = 1 << 26, 16
+_DECODER = json.JSONDecoder()
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -61,8 +64,7 @@ def other_format(start: bytes) -> str:
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
-    Gzip is recognised by content, not by name.
-    Raises DataError where the file is missing, is damaged gzip, or a line is not UTF-8.
+    Gzip is recognised by content. Raises DataError where the file is missing or damaged, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -186,19 +188,17 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
     return name
 
 
-_LONGEST, _TAIL = 1 << 26, 16
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
-
-
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     """The object that a line holds. Raises DataError where it holds none."""
     try:
         return _object(path, number, _DECODER.decode(line))
     except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
-        if line.strip() == "{" or line.startswith("["):
-            reason = "an object over several lines, or an array; write one object a line"
+        several = line.strip() == "{" or line.startswith("[")
+        reason = (
+            "an object over several lines, or an array; write one object a line"
+            if several
+            else getattr(error, "msg", error)
+        )
         raise DataError.at(path, number, f"not JSON: {reason}") from error
 
 

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, other_format, text_field, title_field
+from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, text_field, title_field
 from hardneg.formats.texts import SourceFile, code_of, definitions
 from hardneg.records.errors import DataError
 
@@ -78,8 +78,6 @@ def _decoded(path: Path) -> str:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
     if data.startswith(GZIP):
         raise DataError(f"{path}: packed with gzip; unpack it, or leave it out by `glob`")
-    if (other := other_format(data)) and not other.startswith("a web page"):
-        raise DataError(f"{path}: not a text file but {other}")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:

@@ -17,16 +17,7 @@ from hardneg.records.errors import DataError
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
-_OTHER_FORMATS = {
-    "a packed file or archive; unpack it": (b"pk\x03\x04", b"\x28\xb5\x2f\xfd", b"bzh91ay&sy", b"\xfd7zxz\x00"),
-    "Parquet; dataset hf reads folders of that": (b"par1\x15",),
-    "UTF-16 or UTF-32; save it as UTF-8": (b"\xff\xfe", b"\xfe\xff"),
-    "a pointer of Git LFS; fetch the file itself with `git lfs pull`": (b"version https://git-lfs",),
-    "a web page; fetch the file again": (b"<!doctype html", b"<html"),
-}
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_LONGEST, _TAIL = 1 << 26, 16
-_DECODER = json.JSONDecoder()
+_NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}): save it as text in UTF-8, unpacked"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -53,14 +44,6 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
-def other_format(start: bytes) -> str:
-    """The format of a file that is not UTF-8 text, by its first bytes; empty where they look like text."""
-    start = start[:64].lower()
-    if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
-        return "UTF-16; save it as UTF-8"
-    return next((named for named, marks in _OTHER_FORMATS.items() if start.startswith(marks)), "")
-
-
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
@@ -81,14 +64,11 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     number = 0
     with _opened(path) as (_, file):
         try:
-            if other := other_format(file.peek(64)):
-                yield 0, DataError(f"{path}: not a text file but {other}")
-                return
             for number, line in enumerate(file, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    yield number, DataError.at(path, number, f"not UTF-8 ({error.reason} at byte {error.start})")
+                    yield number, DataError.at(path, number, _NOT_TEXT.format(error))
                     continue
                 if text and not text.isspace():
                     yield number, text
@@ -100,13 +80,11 @@ def read_bytes(path: Path) -> Iterator[bytes]:
     """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
     Raises:
-        DataError: the file is missing, is damaged gzip, or of another format.
+        DataError: the file is missing, or is damaged gzip.
     """
     line = 1
     with _opened(path) as (_, file):
         try:
-            if other := other_format(file.peek(64)):
-                raise DataError(f"{path}: not a text file but {other}")
             if file.peek(3).startswith(codecs.BOM_UTF8):
                 file.read(3)
             while chunk := file.read(_CHUNK):
@@ -114,20 +92,6 @@ def read_bytes(path: Path) -> Iterator[bytes]:
                 yield chunk
         except (EOFError, OSError, zlib.error) as error:
             raise DataError.at(path, line, f"cannot be read: {error}; fetch it again") from error
-
-
-def read_chunks(path: Path) -> Iterator[str]:
-    """A file's text in pieces of about a megabyte, for what has no lines. Raises as `read_bytes`, and if not UTF-8."""
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    try:
-        for chunk in read_bytes(path):
-            text = decoder.decode(chunk)
-            line += text.count("\n")
-            yield text
-        yield decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        line += error.object.count(b"\n", 0, error.start)
-        raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
 
 
 def estimate_lines(path: Path) -> int:
@@ -191,7 +155,7 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     """The object that a line holds. Raises DataError where it holds none."""
     try:
-        return _object(path, number, _DECODER.decode(line))
+        return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
         several = line.strip() == "{" or line.startswith("[")
         reason = (
@@ -235,59 +199,25 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 
 
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file that holds one JSON array, each with the line it starts on, as a stream.
+    """The objects of a file that holds one JSON array, each with its number, from 1, as a stream.
 
-    Memory: one object and a megabyte or two, however long the file and its lines.
     Raises DataError where the file is cut off, not JSON, or not an array of objects.
     """
-    chunks, text, at, line = read_chunks(path), "", 0, 1
+    import ijson
 
-    def more() -> bool:
-        """Reads on, as much again as is held, and forgets what lies before the position."""
-        nonlocal text, at
-        pieces, size = [text[at:]], 0
-        for chunk in chunks:
-            pieces.append(chunk)
-            size += len(chunk)
-            if size > len(pieces[0]):
-                break
-        text, at = "".join(pieces), 0
-        return size > 0
-
-    def mark() -> str:
-        """Moves to the next character that is not white space; nothing at the end of the file."""
-        nonlocal at, line
-        while True:
-            end = _BLANKS.match(text, at).end()  # type: ignore[union-attr]
-            line, at = line + text.count("\n", at, end), end
-            if at < len(text) or not more():
-                return text[at : at + 1]
-
-    expected, ended = "[", False
-    while not ended:
-        if (found := mark()) != expected and not (expected == "," and found == "]"):
-            reason = "not JSON: a comma is missing" if found else "cut off: the array has no end"
-            raise DataError.at(path, line, "this file must hold one JSON array" if expected == "[" else reason)
-        at, ended = at + 1, found == "]"
-        if expected == "[" and mark() == "]":
-            at, ended = at + 1, True
-        while not ended:
-            mark()
-            try:
-                item, end = _DECODER.raw_decode(text, at)
-            except json.JSONDecodeError as error:
-                whole = not (error.msg.startswith("Unterminated string") or error.pos >= len(text) - _TAIL)
-                if whole or len(text) > _LONGEST or not more():
-                    line += text.count("\n", at, error.pos)
-                    raise DataError.at(path, line, f"not JSON: {error.msg}") from error
-                continue
-            except (ValueError, RecursionError) as error:
-                raise DataError.at(path, line, f"not JSON: {error}") from error
-            yield line, _object(path, line, item)
-            line, at, expected = line + text.count("\n", at, end), end, ","
-            break
-    if mark():
-        raise DataError.at(path, line, "not JSON: there is more after the array's end")
+    number = 0
+    with _opened(path) as (_, file):
+        try:
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
+            if not file.peek(64).lstrip().startswith(b"["):
+                raise DataError(f"{path}: not JSON: this file must hold one JSON array")
+            for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
+                yield number, _object(path, number, item)
+        except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
+            what = "not JSON" if isinstance(error, ijson.JSONError) else "cannot be read"
+            reason = str(error).split("\n")[0]
+            raise DataError(f"{path}: {what} after object {number}: {reason}; fetch it again") from error
 
 
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:

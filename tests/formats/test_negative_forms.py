@@ -172,7 +172,7 @@ BAD_LABELS = '{"anchor": "sea", "positive": ["a"], "labels": [1, 0]}'
         ("tevatron-v2", "x.jsonl", "{", "x.jsonl:1: not JSON"),
         ("dpr", "x.json", '{"question": "sea"}', "must hold one JSON array"),
         ("dpr", "x.json", '[{"question": "sea"}, {"a"', "x.json:1: field 'hard_negative_ctxs'"),
-        ("dpr", "x.json", "[", "x.json:1: not JSON"),
+        ("dpr", "x.json", "[", "x.json: not JSON"),
         ("dpr", "missing.json", None, "cannot be opened"),
         ("flagembedding", "x.jsonl", '{"query": "sea", "pos": [], "neg": [1]}', "list of strings"),
     ],

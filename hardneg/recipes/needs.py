@@ -112,7 +112,6 @@ _MODULES = {
     "analysis": ("sklearn",),
     "cpu": ("faiss",),
     "hub": ("datasets",),
-    "ir-datasets": ("ir_datasets",),
     _LUCENE: ("pyserini", "jnius"),
 }
 

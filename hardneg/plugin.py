@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
-    from hardneg.datasets import hub_tables
+    from hardneg.datasets import hugging_face as hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.datasets.held_out import half
     from hardneg.encoders import towers

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.datasets.hub_tables import HubTable, table_digest
-from hardneg.datasets.hugging_face import Columns, HuggingFace
+from hardneg.datasets.hugging_face import Columns, HubTable, HuggingFace, table_digest
 from hardneg.formats.collection import write_collection
 from hardneg.records.errors import DataError
 from hardneg.records.types import Document, Judgement, Query

@@ -195,11 +195,3 @@ def test_wrong_uses(corpus, tmp_path):
         assert not (tmp_path / "x.jsonl").exists()
     with pytest.raises(ArtifactError):
         list(read_form("hardneg", tmp_path / "missing.arrow", TextLookup(QUERIES, corpus)))
-
-
-def test_a_long_list_is_read_in_parts(corpus, tmp_path):
-    context = {"title": "", "text": "x" * 700_000, "passage_id": "d3"}
-    element = {"question": "sea", "positive_ctxs": [], "negative_ctxs": [], "hard_negative_ctxs": [context] * 3}
-    (tmp_path / "x.json").write_text(json.dumps([element, element], indent=1))
-    found = list(read_form("dpr", tmp_path / "x.json", TextLookup(QUERIES, corpus)))
-    assert [len(row.negatives) for row in found] == [3, 3]

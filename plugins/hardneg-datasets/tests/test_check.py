@@ -74,13 +74,6 @@ def test_queries_that_are_documents(tmp_path: Path) -> None:
     assert found == [("queries that are documents", 1, True), ("queries that are documents", 2, True)]
 
 
-def test_texts(tmp_path: Path) -> None:
-    rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
-    write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
-    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
-    assert found == [("empty texts", 1, False)]
-
-
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
     write(tmp_path, "no\n", ASKED, test="query-id\tcorpus-id\tscore\n")
     found = Counter(item.category for item in problems(tmp_path))
@@ -116,15 +109,6 @@ def test_streams_are_checked_to_their_first_error() -> None:
         "judgements of test:1: query 'q' is judged here, in test, and in dev at judgements of dev:1",
         "judgements of test:1: query 'q' is judged here, in test, and in dev.small at judgements of dev.small:1",
     ]
-
-
-def test_an_error_before_the_first_record_is_at_the_first_place() -> None:
-    class Torn(Streamed):
-        def documents(self) -> Iterator[Document]:
-            raise DataError("shelf:1: not UTF-8 (torn)")
-            yield
-
-    assert str(next(iter(check(parts_of(Torn()))))) == "documents:1: shelf:1: not UTF-8 (torn)"
 
 
 @pytest.mark.parametrize("cut", [5, 40])
@@ -172,31 +156,6 @@ def test_texts_that_differ_in_case_alone_are_two(tmp_path: Path) -> None:
         ("document texts under two ids", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
         ("query texts under two ids", 3, f"the same text as {tmp_path}/queries.jsonl:1, under another id"),
     ]
-
-
-def test_characters_that_no_text_has(tmp_path: Path) -> None:
-    corpus = rows(d1="two\nlines\tand\r\na form\x0cfeed, é 文 \u200d", d2="nul\0", d3="caf\ufffd", d4="it\x92s \x1b[0m")
-    write(tmp_path, corpus, rows(q1="\x07bell"), test="q1 0 d1 1\n")
-    category = "control and replacement characters in texts"
-    places = ["corpus.jsonl:2: d2 holds U+0000, at character 4", "corpus.jsonl:3: d3 holds U+FFFD, at character 4"]
-    places += ["corpus.jsonl:4: d4 holds U+0092, at character 3", "queries.jsonl:1: q1 holds U+0007, at character 1"]
-    assert told(tmp_path) == [(category, place, True) for place in places]
-
-
-def test_heads_that_are_read_as_records(tmp_path: Path) -> None:
-    (tmp_path / "collection.tsv").write_text("docid\ttext\n1\tone\n2\ttwo\nid\tthree\n")
-    (tmp_path / "queries.test.tsv").write_text("qid\tquery\n7\ta\n")
-    (tmp_path / "qrels.test.tsv").write_text("7 0 1 1\n")
-    found = list(check(parts_of(MsMarcoPassage(str(tmp_path)).load())))
-    assert [(item.category, Path(item.file).name, item.line, item.reason) for item in found] == [
-        ("heads read as records", "collection.tsv", 1, "'docid' is read as an id"),
-        ("heads read as records", "queries.test.tsv", 1, "'qid' is read as an id"),
-    ]
-
-
-def test_an_empty_file_among_others(tmp_path: Path) -> None:
-    write(tmp_path, "", ASKED, test="q1 0 d1 1\n")
-    assert ("files that hold nothing", "corpus.jsonl: there is nothing in it", True) in told(tmp_path)
 
 
 def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:

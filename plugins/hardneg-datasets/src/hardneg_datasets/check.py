@@ -1,6 +1,5 @@
 """Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
 
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -27,8 +26,6 @@ from hardneg.plugin import (
 from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
-_HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
-_STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _TEXTS = np.dtype([(name, np.uint64) for name in ("at", "id", "text", "folded", "own", "number")])
 """A document or query: its location, and hashes of its id, its text, its folded text, and of id and text together.
 
@@ -107,7 +104,7 @@ class _Checker:
 
     def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
         self._parts.append(part)
-        base, count, empty = len(self._parts) - 1 << _LINE_BITS, 0, True
+        base, count = len(self._parts) - 1 << _LINE_BITS, 0
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
             if reason := source_files.split_problem(part.split):
@@ -124,10 +121,7 @@ class _Checker:
                 if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
                     count += len(located)
                     yield from take(located, part.split)
-            empty = False
             task.advance(len(block))
-        if part.split is None and empty:
-            yield Problem("files that hold nothing", part.name, 0, "there is nothing in it", warning=True)
         if part.split is not None and not count:
             yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
@@ -179,15 +173,8 @@ class _Checker:
             name, contents = item[0], item.contents if isinstance(item, Document) else item.text
             if not text_lines.one_word(name):
                 yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
-            if name.lower() in _HEADS and self._at(location)[1] == 1:
-                yield self._problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
             if not contents.strip():
                 yield self._problem("empty texts", location, f"{name} has no text")
-            strange = not contents.isprintable() or "\ufffd" in contents
-            if strange and (match := _STRANGE.search(contents)):
-                reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
-                category = "control and replacement characters in texts"
-                yield self._problem(category, location, reason, warning=True)
 
     def _take_judgements(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All documents, and the queries of the split, have been read."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.plugin import DataError, Document, digest, source_files, text_lines
-from hardneg_datasets.paired import paired
+from hardneg_datasets.topics import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 

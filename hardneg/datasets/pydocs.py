@@ -6,7 +6,6 @@ import importlib.util
 import re
 import sys
 import sysconfig
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from hardneg.formats.texts import Definition, SourceFile, children
+from hardneg.formats.texts import Definition, SourceFile, children, parsed
 from hardneg.records.errors import MissingDependency, UsageError
 from hardneg.records.types import Document, Judgement, Query
 from hardneg.runtime.seeding import FIXED, derive_seed
@@ -121,11 +120,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
 def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
     if b'"""' not in source and b"'''" not in source:
         return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if isinstance(tree := parsed(source), SyntaxError):
         left_out["files that do not parse"] += 1
         return
     file, names = SourceFile(source), set[str]()

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -91,6 +92,18 @@ class SourceFile:
     def end(self, node: ast.stmt) -> int:
         """Where a node ends in `text`."""
         return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def parsed(source: str | bytes) -> ast.Module | SyntaxError:
+    """The tree of a module's source; an error for what is none, whatever the parser raises for it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SyntaxError(type(error).__name__)
 
 
 def first_sentence(docstring: str) -> str:

@@ -108,12 +108,7 @@ def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
 
 
 _LUCENE = "lucene"
-_MODULES = {
-    "analysis": ("sklearn",),
-    "cpu": ("faiss",),
-    "hub": ("datasets",),
-    _LUCENE: ("pyserini", "jnius"),
-}
+_MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), _LUCENE: ("pyserini", "jnius")}
 
 
 def lacking(extra: str) -> list[str]:

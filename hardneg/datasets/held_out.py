@@ -145,8 +145,7 @@ class WithheldCollection(_Whole):
     def splits(self) -> Sequence[str]:
         """Those of the whole, and `unlabelled` where queries go there.
 
-        Raises:
-            DataError: there is no split `train`, or one is called `unlabelled` already.
+        Raises DataError where there is no split `train`, or one is called `unlabelled` already.
         """
         splits = list(self.whole.splits())
         if TRAIN not in splits:

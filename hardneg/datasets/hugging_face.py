@@ -130,8 +130,7 @@ def table_digest(table: HubTable) -> str:
 
     A revision that is a whole commit hash is taken as it is; any other is looked up on the hub.
 
-    Raises:
-        DataError: the hub cannot be reached, or has no such repository.
+    Raises DataError where the hub cannot be reached, or has no such repository.
     """
     if table.local is not None:
         if table.local.is_file():
@@ -168,8 +167,7 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
 def _whole_splits(table: HubTable) -> dict[str, list[str]]:
     """The files of one configuration of a converted branch by split: CONFIGURATION/SPLIT/NUMBER.parquet.
 
-    Raises:
-        DataError: there is no such configuration, or the branch holds the first gigabytes of a split alone.
+    Raises DataError where there is no such configuration, or the branch holds the first gigabytes of a split alone.
     """
     from huggingface_hub import HfApi
 

@@ -75,8 +75,7 @@ def installed_packages() -> list[str]:
 def package_version(package: str) -> str:
     """What changes with the sources of a package: its version, or a digest of the files where it has none.
 
-    Raises:
-        UsageError, MissingDependency: as `find_package`.
+    Raises UsageError, MissingDependency as `find_package`.
     """
     try:
         return metadata.version(_DISTRIBUTIONS.get(package, package))

@@ -21,8 +21,7 @@ AGAIN = "make it again: the same call or command does"
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
     """The record batches of an Arrow file, not read yet; `whole`: read into memory, whatever becomes of the file.
 
-    Raises:
-        ArtifactError: it is missing, cut off, or has other columns.
+    Raises ArtifactError where it is missing, cut off, or has other columns.
     """
     try:
         reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))

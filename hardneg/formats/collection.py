@@ -43,8 +43,7 @@ class StoredCollection:
     def open(cls, folder: Path) -> "StoredCollection":
         """Opens a folder; the corpus is mapped, queries and judgements are read on access.
 
-        Raises:
-            ArtifactError: a file is missing or damaged.
+        Raises ArtifactError where a file is missing or damaged.
         """
         path = Path(folder) / "collection.json"
         try:
@@ -145,8 +144,7 @@ def write_collection(
         keep others; `excluded`, where there are some: how many documents do not count for a query; `groups`, where
         there are some: how many documents and queries have one; `notes`: all that was noted, in words.
 
-    Raises:
-        DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
+    Raises DataError where ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
     splits = collection.splits()
     problems = [problem for split in splits if (problem := split_problem(split))]
@@ -322,8 +320,7 @@ def extended(
         files: judgements in TREC's or BEIR's form. A relevance of zero or less takes nothing away.
         collection: what has the queries and the documents.
 
-    Raises:
-        DataError: a file has a mistake, or judges a query or a document that the collection lacks.
+    Raises DataError where a file has a mistake, or judges a query or a document that the collection lacks.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}

@@ -37,8 +37,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     Returns:
         the number of documents.
 
-    Raises:
-        DataError: an id occurs twice, is empty or has white space, or a text is not Unicode.
+    Raises DataError where an id occurs twice, is empty or has white space, or a text is not Unicode.
     """
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
@@ -186,8 +185,7 @@ class Corpus:
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
         """As `rows`, for documents that must be there; `what` and `advice` go into the message.
 
-        Raises:
-            DataError: the corpus lacks one.
+        Raises DataError where the corpus lacks one.
         """
         rows = self.rows(doc_ids)
         if (rows < 0).any():
@@ -197,8 +195,7 @@ class Corpus:
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
         """Rows of lists of negatives of `length` documents at most: int64 [n, length]; -1 pads.
 
-        Raises:
-            DataError: the corpus lacks one; the message ends in `advice`.
+        Raises DataError where the corpus lacks one; the message ends in `advice`.
         """
         rows = self.list_rows(lists)
         if int((rows >= 0).sum()) < sum(map(len, lists)):

@@ -60,8 +60,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
     """Opens what `write_negatives` wrote; `whole`: reads it into memory, for a file that may be removed or cut off.
 
-    Raises:
-        ArtifactError: it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, cut off or foreign.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
@@ -69,8 +68,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
     """Positives by query id: the known ones, then those in a file of negatives.
 
-    Raises:
-        ArtifactError: the file is missing, cut off or foreign.
+    Raises ArtifactError where the file is missing, cut off or foreign.
     """
     mined_with = read_negatives(path).positives
     return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in mined_with.items()}}
@@ -173,8 +171,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
     """What `recorded` wrote, as mapped batches: a row a query, the fields of `Drops` as columns after its id.
 
-    Raises:
-        ArtifactError: it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, cut off or foreign.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")

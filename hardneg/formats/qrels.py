@@ -29,9 +29,8 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with a header line or without. The first line decides which. A line that begins
     with `#` and a blank is a comment.
 
-    Raises:
-        DataError: a line has another number of columns, an id with control characters, or a relevance that is not a
-            whole number.
+    Raises DataError where a line has another number of columns, an id with control characters, or a relevance that is
+    not a whole number.
     """
     parse = qrels_parser(path)
     for number, line in read_lines(path):
@@ -75,8 +74,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """All judgements of a TREC or BEIR file, negative ones too, in the file's order.
 
-    Raises:
-        DataError: a line is malformed, a pair is judged in two ways, or there is no judgement at all.
+    Raises DataError where a line is malformed, a pair is judged in two ways, or there is no judgement at all.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
@@ -92,8 +90,7 @@ def read_qrels(path: Path) -> Qrels:
 def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
     """Writes judgements in TREC's form, whole or not at all, and returns their number.
 
-    Raises:
-        DataError: an id is empty or has white space, or a relevance is not an integer.
+    Raises DataError where an id is empty or has white space, or a relevance is not an integer.
     """
     count = 0
     with replacing(path) as file:
@@ -123,8 +120,7 @@ def read_groups(path: Path) -> Iterator[Membership]:
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
     """What a line `id<TAB>group` says; None for a header, a first line of `id`, and for an empty group.
 
-    Raises:
-        DataError: the line has no tab, or an id that is none.
+    Raises DataError where the line has no tab, or an id that is none.
     """
     member_id, tab, rest = line.partition("\t")
     if not tab:
@@ -137,8 +133,7 @@ def parse_membership(path: Path, number: int, line: str) -> Membership | None:
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
     """Writes one line a membership, and returns how many there are; without any, nothing is written.
 
-    Raises:
-        DataError: one member is in two groups.
+    Raises DataError where one member is in two groups.
     """
     return _write_pairs(path, _by_member(memberships).items())
 
@@ -146,8 +141,7 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
 def read_query_groups(path: Path) -> dict[str, str]:
     """The group of each query of a file, by its id.
 
-    Raises:
-        DataError: the file is missing or has another form, or a query is in two groups.
+    Raises DataError where the file is missing or has another form, or a query is in two groups.
     """
     try:
         return _by_member(read_groups(path))
@@ -191,8 +185,7 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
     """What a line of two ids says; None for the header `query_id<TAB>doc_id`.
 
-    Raises:
-        DataError: the line has another number of columns, or an id that is none.
+    Raises DataError where the line has another number of columns, or an id that is none.
     """
     cells = columns(line)
     if len(cells) != 2:

@@ -54,8 +54,7 @@ class Queries:
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     """Writes the queries of one split, whole or not at all, in the order given; returns their ids.
 
-    Raises:
-        DataError: a query id occurs twice, is empty or has white space; or a query has no text.
+    Raises DataError where a query id occurs twice, is empty or has white space; or a query has no text.
     """
     known: dict[str, None] = {}
     rows, block = iter(queries), [Query("", "")] * _ROWS
@@ -141,9 +140,8 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
         known: the collection's own queries.
         facts: counts, which grow while the queries are gone through.
 
-    Raises:
-        DataError: at the end, all mistakes with their lines: lines that are no query, no text, an id that stands
-            twice, or one that the collection has with another text.
+    Raises DataError where at the end, all mistakes with their lines: lines that are no query, no text, an id that
+    stands twice, or one that the collection has with another text.
     """
     problems, lines = list[str](), dict[str, int]()
     texts = frozenset(known.values())

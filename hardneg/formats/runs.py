@@ -38,9 +38,8 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """The lines in `data`, which `path` holds from line `first` on; separated by blanks or tabs.
 
-    Raises:
-        DataError: naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
-            score that is not a finite float32, or a document that stands twice for one query.
+    Raises DataError naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
+    score that is not a finite float32, or a document that stands twice for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
 
@@ -121,10 +120,9 @@ EMPTY = RankedList((), np.empty(0, np.float32))
 def read_run(path: Path) -> Run:
     """Reads a run of six columns, plain or gzip (by its content), separated by blanks or tabs.
 
-    Raises:
-        DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
-            control characters, a score that is not a finite float32, or a document that stands twice for one query;
-            naming the file, where it holds nothing.
+    Raises DataError naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
+    control characters, a score that is not a finite float32, or a document that stands twice for one query; naming the
+    file, where it holds nothing.
     """
     run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path)))))
     if not run:
@@ -135,8 +133,7 @@ def read_run(path: Path) -> Run:
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
     """The items of `read_run`, about a megabyte at a time, for runs that are too large to hold; none of an empty file.
 
-    Raises:
-        DataError: as `read_run`, when it is come to; and where the lines of one query do not stand together.
+    Raises DataError as `read_run`, when it is come to; and where the lines of one query do not stand together.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
@@ -150,8 +147,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
     """The run's list for each query, an empty one where the run has none, as `stream_run` reads them.
 
-    Raises:
-        DataError: the run does not keep the order of the queries.
+    Raises DataError where the run does not keep the order of the queries.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -221,9 +217,8 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
     Returns:
         The number of lines.
 
-    Raises:
-        DataError: for ids or a tag that are empty or hold white space, a query or a document that comes
-            twice, or a score that is not finite.
+    Raises DataError for ids or a tag that are empty or hold white space, a query or a document that comes twice, or a
+    score that is not finite.
     """
     count = 0
     with replacing(path) as file:

@@ -99,8 +99,7 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
     Returns:
         int64 [N + 1], the row of each document's first vector, and the number of vectors.
 
-    Raises:
-        ArtifactError: the index is one of another corpus.
+    Raises ArtifactError where the index is one of another corpus.
     """
     path = folder / "docid"
     if not len(doc_ids) or not path.exists():

@@ -137,8 +137,7 @@ class PartedCollection:
     def queries(self, split: str) -> Iterator[Query]:
         """The queries that the split's qrels name, in the file's order.
 
-        Raises:
-            DataError: an id occurs twice, is empty or has white space.
+        Raises DataError where an id occurs twice, is empty or has white space.
         """
         part = self.queries_in[split]
         named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}

@@ -58,8 +58,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     """As `read_lines`, but an unreadable line is yielded as an error, and reading goes on where it can.
 
-    Raises:
-        DataError: the file cannot be opened.
+    Raises DataError where the file cannot be opened.
     """
     number = 0
     with _opened(path) as (_, file):
@@ -79,8 +78,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 def read_bytes(path: Path) -> Iterator[bytes]:
     """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
-    Raises:
-        DataError: the file is missing, or is damaged gzip.
+    Raises DataError where the file is missing, or is damaged gzip.
     """
     line = 1
     with _opened(path) as (_, file):
@@ -112,8 +110,7 @@ def estimate_lines(path: Path) -> int:
 def find_file(folder: Path, name: str) -> Path | None:
     """The file `name` in a folder, or else `name.gz`; None where there is neither.
 
-    Raises:
-        DataError: what has the name is no file, or `folder` is one.
+    Raises DataError what has the name is no file, or `folder` is one.
     """
     if folder.is_file():
         raise no_folder(folder)
@@ -181,8 +178,7 @@ def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     """The id under the first of `keys` that is there; a whole number is taken as text.
 
-    Raises:
-        DataError: there is none, or it is not one word.
+    Raises DataError where there is none, or it is not one word.
     """
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):

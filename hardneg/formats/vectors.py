@@ -28,8 +28,7 @@ from hardneg.store.atomic_write import link_file, replacing
 class DocIds(Sequence[str]):
     """The lines of a `docid` file, read from a memory map on access.
 
-    Raises:
-        ArtifactError: on first access, where they are not as many as `count`.
+    Raises ArtifactError on first access, where they are not as many as `count`.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:
@@ -148,8 +147,7 @@ class Shards:
     def of(cls, folder: Path) -> "Shards | None":
         """The shards that a folder lists, as earlier versions wrote it; None where it is one itself.
 
-        Raises:
-            ArtifactError: the list is damaged, or a newer hardneg wrote it.
+        Raises ArtifactError where the list is damaged, or a newer hardneg wrote it.
         """
         path = folder / SHARDS
         if not path.exists():
@@ -283,9 +281,8 @@ class FlatVectors:
     def open(cls, folder: Path) -> "FlatVectors":
         """Opens a complete folder, of this module or of Pyserini, or one of shards.
 
-        Raises:
-            ArtifactError: where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
-                vectors are those of tokens.
+        Raises ArtifactError where a file is missing, cut short, unfinished, or not a flat inner-product index, or the
+        vectors are those of tokens.
         """
         if (folder / TOKEN_OFFSETS).exists():
             raise ArtifactError(f"{folder}: has a vector for each token: name a multi-vector index, or another folder")
@@ -315,8 +312,7 @@ class FlatVectors:
     def vectors(self) -> NDArray[np.float32]:
         """float32 [N, d], a read-only memory map; its rows are not aligned, so copy what torch is to see.
 
-        Raises:
-            ArtifactError: the folder is in shards, which cannot be one map: `read` and `gather`.
+        Raises ArtifactError where the folder is in shards, which cannot be one map: `read` and `gather`.
         """
         if len(self.shards.listed) > 1:
             raise ArtifactError(f"{self.folder}: is in shards, which are no one map: encode the corpus again")

@@ -66,8 +66,7 @@ class VectorFile:
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
     """A .npy array with a file of its ids, one a line; Parquet; or JSON Lines, as `pyserini.encode` writes them.
 
-    Raises:
-        DataError: there is no such file, it is damaged or of another form, or its ids are missing.
+    Raises DataError where there is no such file, it is damaged or of another form, or its ids are missing.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
@@ -234,8 +233,7 @@ def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progre
 
     Vectors that stand in another order are written aside first: for that time they take twice their disk.
 
-    Raises:
-        DataError: a vector is missing, or what `import_vectors` raises it for.
+    Raises DataError where a vector is missing, or what `import_vectors` raises it for.
     """
     _check_ids(file)
     parts = [wanted.rows(block.ids) for block in file.blocks()]

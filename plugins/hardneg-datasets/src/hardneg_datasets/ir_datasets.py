@@ -36,8 +36,7 @@ class IrDatasets:
     def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming.
 
-        Raises:
-            DataError: there is no such id, or it has no documents, or no split has queries and qrels.
+        Raises DataError where there is no such id, or it has no documents, or no split has queries and qrels.
         """
         where, (corpus, judged), part = f"ir-datasets:{self.source}", self._opened(), hub_tables.row_part
         queries, qrels = dict[str, source_files.Part](), dict[str, source_files.Part]()

@@ -99,8 +99,7 @@ def paired(
         named: for each split its topics and qrels, relative to the folder; empty finds them by the names of the files.
         field: as `topics_part` has it.
 
-    Raises:
-        DataError: a named file is missing, two files are of one split, or no split has both.
+    Raises DataError where a named file is missing, two files are of one split, or no split has both.
     """
     topics, qrels = (
         {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)

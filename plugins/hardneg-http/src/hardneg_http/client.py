@@ -18,8 +18,7 @@ class EmbeddingClient(model_server.ModelServer):
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> NDArray[np.float32]:
         """The vectors of some texts, float32 [n, d]; no attempt begins once `ended` is set.
 
-        Raises:
-            ModelError: it refuses, answers otherwise than asked, or not within the deadline.
+        Raises ModelError where it refuses, answers otherwise than asked, or not within the deadline.
         """
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))

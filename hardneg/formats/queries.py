@@ -140,7 +140,7 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
         known: the collection's own queries.
         facts: counts, which grow while the queries are gone through.
 
-    Raises DataError where at the end, all mistakes with their lines: lines that are no query, no text, an id that
+    Raises DataError at the end, with all mistakes and their lines: lines that are no query, no text, an id that
     stands twice, or one that the collection has with another text.
     """
     problems, lines = list[str](), dict[str, int]()

@@ -211,12 +211,6 @@ def test_text_without_blanks_is_cut_by_its_characters(tmp_path):
     assert len(passages) == 10 and all(text.count("。") == 3 for text in passages)
 
 
-def test_a_head_needs_no_end(tmp_path):
-    (tmp_path / "a.html").write_text("<head><title>T</title><meta name=x><style>p {}</style><body><p>Words.")
-    (tmp_path / "b.html").write_text("<head><title>T</title><p>More.</p></head><p>Rest.")
-    assert [each.text for each in documents(tmp_path)] == ["Words.", "More.\n\nRest."]
-
-
 @pytest.mark.parametrize(
     ("content", "line"),
     [

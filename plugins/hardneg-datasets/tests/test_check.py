@@ -38,10 +38,6 @@ GOOD = '{"_id": "d1", "text": "river"}\n{"_id": "d2", "title": "t", "text": "bri
 ASKED = '{"_id": "q1", "text": "water"}\n'
 
 
-def test_a_good_collection_has_none(tmp_path: Path) -> None:
-    assert problems(write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")) == []
-
-
 def test_nine_faults_at_once(tmp_path: Path) -> None:
     write_broken(tmp_path)
     found = problems(tmp_path)
@@ -146,15 +142,6 @@ def test_leakage_by_text(tmp_path: Path) -> None:
         (kind, f"{others} qrels/train.tsv:2; {texts_at.format(5, 2)}", True),
         (kind, f"{same} qrels/train.tsv:1; {texts_at.format(6, 1)}", True),
         (kind, f"{alike} qrels/train.tsv:1; {texts_at.format(4, 1)}", True),
-    ]
-
-
-def test_texts_that_differ_in_case_alone_are_two(tmp_path: Path) -> None:
-    corpus = rows(d1="The River", d2="the river", d3="the  RIVER", d4="the river ", d5="THE SEA")
-    write(tmp_path, corpus, rows(q1="ask", q2="Ask", q3="ask"), test="q1 0 d1 1\nq2 0 d1 1\nq3 0 d1 1\n")
-    assert [(item.category, item.line, item.reason) for item in problems(tmp_path)] == [
-        ("document texts under two ids", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
-        ("query texts under two ids", 3, f"the same text as {tmp_path}/queries.jsonl:1, under another id"),
     ]
 
 

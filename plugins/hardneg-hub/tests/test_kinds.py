@@ -12,7 +12,7 @@ from hardneg_hub.pushing import Push
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.records.errors import ArtifactError, DataError, UsageError
+from hardneg.records.errors import ArtifactError, DataError
 from hardneg.records.layout import LOCK
 from hardneg.records.types import Negatives
 from hardneg.store.artifacts import Store
@@ -98,12 +98,6 @@ def test_what_a_table_tells_of_its_writer_stays(hub, store, scratch, tmp_path):
     assert not any(b"/home/anna" in data for data in files.values())
 
 
-def test_equal_negatives_make_no_second_commit(hub, negatives, store, scratch):
-    send(negatives, store, scratch)
-    send(negatives, store, scratch)
-    assert len(hub.messages) == 1
-
-
 def test_a_runs_negatives_come_from_the_store(run, store, scratch):
     with pytest.raises(ArtifactError, match="has no negatives of 'static': name the right one in store"):
         prepare(run, "org/made", store, scratch, "negatives")
@@ -114,11 +108,6 @@ def test_a_folder_of_a_run_without_its_lock_is_no_finished_run(run, store, scrat
     for what in (None, "index", "model"):
         with pytest.raises(DataError, match=r"no finished run: recipe.lock.yaml is missing; run the recipe again"):
             prepare(run, "org/made", store, scratch, what)
-
-
-def test_a_folder_holds_one_kind(index, store, scratch):
-    with pytest.raises(UsageError, match="no model there: give the folder of a finished recipe"):
-        prepare(index, "org/made", store, scratch, "model")
 
 
 def test_an_artifact_of_the_store_is_compared_with_its_manifest(run, store, negatives, scratch, tmp_path):

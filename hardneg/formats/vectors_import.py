@@ -97,13 +97,15 @@ def _json(path: Path) -> Iterator[_Block]:
         for number, line in numbered:
             row = json_row(path, number, line)
             name, values = row.get("id"), row.get("vector")
+            if not isinstance(name, str):
+                raise DataError.at(path, number, "'id' must be a string")
             try:
-                sound = isinstance(name, str) and isinstance(values, list) and set(map(type, values)) <= {int, float}
-                vector = np.array(values if sound else [], np.float32)
+                numbers = isinstance(values, list) and set(map(type, values)) <= {int, float}
+                vector = np.array(values if numbers else [], np.float32)
             except OverflowError:
                 vector = np.empty(0, np.float32)
             if not len(vector):
-                raise DataError.at(path, number, "'id' must be a string, and 'vector' a list of finite numbers")
+                raise DataError.at(path, number, "'vector' must be a list of finite numbers")
             if len(vector) != (dimension := dimension or len(vector)):
                 raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
             ids.append(name)

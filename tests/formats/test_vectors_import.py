@@ -93,10 +93,9 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
     [
         ('{"id": "x", "vector": [1, 2]}', "e.jsonl:5: a vector of dimension 2; the first has 3"),
         *(
-            (line, "e.jsonl:5: 'id' must be a string, and 'vector' a list of finite numbers")
+            (line, "e.jsonl:5: 'vector' must be a list of finite numbers")
             for line in (
                 '{"id": "x"}',
-                '{"id": 7, "vector": [1, 2, 3]}',
                 '{"id": "x", "vector": [1, "a", 3]}',
                 '{"id": "x", "vector": [true, 2, 3]}',
                 '{"id": "x", "vector": []}',
@@ -104,6 +103,7 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
             )
         ),
         ('{"id": "x\\u0000", "vector": [1, 2, 3]}', "e.jsonl:5: id 'x\\x00' is empty or holds white space or control"),
+        ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
         ("{", "e.jsonl:5: not JSON"),
     ],
 )

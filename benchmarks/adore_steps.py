@@ -31,7 +31,7 @@ from hardneg.encoders.encoder import split
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss

@@ -23,7 +23,7 @@ import numpy as np
 from gpu.material import around_topics
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.compressed import Hnsw, IvfFlat, IvfPq
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq

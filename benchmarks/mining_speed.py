@@ -36,7 +36,7 @@ Job = Callable[[], object]
 
 def prepare(folder: Path, documents: int, queries: int) -> None:
     """A flat index of random unit vectors, and queries that lie near a document each."""
-    from hardneg.formats.vectors.flat_vectors import FlatWriter
+    from hardneg.formats.vectors import FlatWriter
 
     generator = np.random.default_rng(0)
     vectors = _unit(generator.standard_normal((documents, DIMENSION), dtype=np.float32))
@@ -76,7 +76,7 @@ def sentence_transformers(folder: Path, depth: int, faiss: bool = False) -> Job:
     from datasets import Dataset
     from sentence_transformers.util import mine_hard_negatives, pairwise_dot_score
 
-    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.formats.vectors import FlatVectors
 
     queries, index = np.load(folder / "queries.npy"), FlatVectors.open(folder / "index")
     corpus, vectors = index.doc_ids[:], index.read(0, len(index))

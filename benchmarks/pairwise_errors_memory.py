@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from hardneg_papers.analyses.errors import errors_in_index
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.kernels.checks import vector_blocks
 
 _BLOCK = 4096

@@ -26,7 +26,7 @@ def prepare_search(folder: Path, count: int) -> None:
     """Writes a flat index folder of random vectors."""
     import numpy as np
 
-    from hardneg.formats.vectors.flat_vectors import FlatWriter
+    from hardneg.formats.vectors import FlatWriter
 
     generator = np.random.default_rng(0)
     with FlatWriter(folder, DIMENSION, count) as writer:

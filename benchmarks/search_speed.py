@@ -21,7 +21,7 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import search_exact
 from hardneg.records import HardnegError

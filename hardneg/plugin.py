@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hardneg.cli.console import say
     from hardneg.cli.options import flags_named
     from hardneg.cli.planned_work import plugin_options, store_outputs
-    from hardneg.datasets import hub_tables
+    from hardneg.datasets import hugging_face as hub_tables
     from hardneg.datasets import pydocs as installed_docs
     from hardneg.datasets.held_out import half
     from hardneg.encoders import passes, towers
@@ -50,21 +50,15 @@ if TYPE_CHECKING:
         parse_model,
         without_problems,
     )
-    from hardneg.formats import hash_index, id_pairs, python_code, queries, source_files, text_lines
+    from hardneg.formats import answer_matching, arrays, hash_index, queries, source_files, text_lines, texts
+    from hardneg.formats import form_names as forms
     from hardneg.formats import negatives as negatives_files
     from hardneg.formats import qrels as qrels_files
     from hardneg.formats import runs as run_files
-    from hardneg.formats.answer_matching import PassageAnswers, answer_spans
+    from hardneg.formats import vectors as index_files
     from hardneg.formats.collection import StoredCollection
     from hardneg.formats.corpus import Corpus
-    from hardneg.formats.doc_ids import DocIds
-    from hardneg.formats.export import catalogue as forms
-    from hardneg.formats.negatives import join_negatives
-    from hardneg.formats.runs import stream_run, write_run
     from hardneg.formats.segments import Segments
-    from hardneg.formats.vectors import number_file, shards
-    from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
-    from hardneg.formats.vectors.rows_writer import RowsWriter
     from hardneg.functions import argument_values, arguments
     from hardneg.functions.adhoc_recipe import checked_tree, training_stage
     from hardneg.functions.content_store import keep_result
@@ -149,39 +143,32 @@ if TYPE_CHECKING:
 _NAMES = type_checkers_imports(__name__)
 __all__ = [  # noqa: RUF022
     "Analysis", "AnalysisInputs", "Answers", "ArtifactError", "ArtifactInput", "BlockResult", "CHOICE", "CHOICES",
-    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "DocIds", "Document",
-    "Drops", "EncodeOptions", "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions",
-    "ExampleTraining", "Examples", "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FlatVectors", "FlatWriter",
-    "FolderFamily", "Form", "FullSpec", "HardnegError", "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile",
-    "Judgement", "KEPT", "LaidIndex", "LearningOptions", "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "Measured",
-    "Membership", "MetricName", "MissingDependency", "ModelError", "ModelSpec", "Name", "Negatives", "OpenedIndex",
-    "Option", "PairScorer", "PassageAnswers", "PluginError", "PluginSetting", "Progress", "Query",
-    "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView", "Reference", "Representation", "Reranker",
-    "ResolvedModel", "Row", "RowLookup", "RowsWriter", "RunSpec", "Runs", "SCRATCH", "SEED", "SampledBatch",
-    "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Setting", "Side", "Silent", "Sizes", "StageBlocks",
-    "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection", "StoredRows", "System", "Table",
-    "Target", "Task", "Tokens", "TrainableReranker", "TrainingData", "TrainingError", "Trait",
-    "UsageError", "ValidationOptions", "Session", "World", "Written", "answer_spans",
-    "argument_values", "arguments", "artifacts_of", "atomic_write", "best_device", "cache_folder", "check_recipe",
-    "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
-    "exact_ranks", "figures", "file_digest", "flags_named", "forget_last_call", "forms", "gather", "generator",
-    "checked_tree", "compression", "configure", "dataset_name", "derive_seed", "digest", "estimates", "evaluate",
-    "exact_ranks", "figures", "file_digest", "flags_named", "forms", "gather", "generator",
-    "half", "has_answers", "has_bf16_units", "hash_index", "hub_tables", "id_pairs", "index_checks", "installed_docs",
-    "intervals", "join_negatives", "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading",
-    "lucene_search", "make_plan", "marked_references", "means", "measurements", "model_content",
-    "model_files", "model_server", "named_dataset", "negatives_files", "number_file", "numbers", "of_the_run",
-    "passes", "open_collection", "open_queries", "open_store", "opening", "opening_model", "openings",
-    "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
-    "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
-    "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
-    "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
-    "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts",
-    "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
-    "start_java", "store_outputs", "stream_run", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "whole_prompts", "without_paths",
-    "without_problems", "wording", "world", "write_metrics", "write_run",
+    "Candidates", "Command", "CompressedSearcher", "Corpus", "DataError", "Document", "Drops", "EncodeOptions",
+    "EncodedBatch", "EncodedRows", "Encoder", "Evaluation", "ExactOptions", "ExampleTraining", "Examples",
+    "FILTER_RULES", "FREE", "Facts", "FilterTexts", "FolderFamily", "Form", "FullSpec", "HardnegError",
+    "HasAnswers", "HasGroups", "Hits", "HubError", "InputFile", "Judgement", "KEPT", "LaidIndex", "LearningOptions",
+    "ListsOfFile", "Lookup", "MANIFEST", "MEASURED", "Measured", "Membership", "MetricName", "MissingDependency",
+    "ModelError", "ModelSpec", "Name", "Negatives", "OpenedIndex", "Option", "PairScorer", "PluginError",
+    "PluginSetting", "Progress", "Query", "QuerySide", "QueryWriter", "RUN", "RankedList", "RecipeView",
+    "Reference", "Representation", "Reranker", "ResolvedModel", "Row", "RowLookup", "RunSpec", "Runs", "SCRATCH",
+    "SEED", "SampledBatch", "ScoreBatch", "Scores", "Searcher", "Section", "Segments", "Session", "Setting", "Side",
+    "Silent", "Sizes", "StageBlocks", "StageContext", "StageSpec", "Store", "StoreWriter", "StoredCollection",
+    "StoredRows", "System", "Table", "Target", "Task", "Tokens", "TrainableReranker", "TrainingData",
+    "TrainingError", "Trait", "UsageError", "ValidationOptions", "World", "Written", "answer_matching",
+    "argument_values", "arguments", "arrays", "artifacts_of", "atomic_write", "best_device", "cache_folder",
+    "check_recipe", "checked_tree", "compression", "configure", "derive_seed", "digest", "estimates", "evaluate",
+    "exact_ranks", "figures", "file_digest", "flags_named", "forms", "gather", "generator", "half", "has_answers",
+    "has_bf16_units", "hash_index", "hub_tables", "index_checks", "index_files", "installed_docs", "intervals",
+    "keep_result", "laid_indexes", "layout", "learn", "load_encoder", "loading", "lucene_search", "make_plan",
+    "marked_references", "means", "measurements", "model_content", "model_files", "model_server", "named_dataset",
+    "negatives_files", "numbers", "of_the_run", "open_collection", "open_queries", "open_store", "opening",
+    "opening_model", "openings", "option_again", "overlap", "own_queries", "own_share", "parse_model", "passes",
+    "plugin_errors", "plugin_identity", "plugin_options", "progress_bars", "qrels_files", "queries",
+    "rank_candidates", "read_lock", "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file",
+    "run_files", "say", "settle_by", "significance", "source_files", "source_of", "spec_from",
+    "spread_over_collections", "start_java", "store_outputs", "term_spans", "terms", "text_lines", "texts",
+    "token_batches", "top_k", "towers", "training_stage", "usual_store", "whole_prompts", "without_problems",
+    "wording", "world", "write_metrics",
 ]  # fmt: skip
 
 

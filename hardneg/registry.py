@@ -42,7 +42,10 @@ _PACKAGES = {
     "hardneg-advice": {"analyses": "hardness, miner-sweep, positive-ranks", "apps": "bench, diagnose, recommend"},
     "hardneg-browse": {"apps": "browse"},
     "hardneg-cagra": {"indexes": "cagra"},
-    "hardneg-datasets": {"apps": "data check, data fetch", "datasets": "dpr, msmarco, msmarco-doc, pyserini, tevatron"},
+    "hardneg-datasets": {
+        "apps": "data check, data fetch",
+        "datasets": "dpr, ir-datasets, msmarco, msmarco-doc, pyserini, tevatron",
+    },
     "hardneg-electra": {"rerankers": "electra"},
     "hardneg-http": {"encoders": "http"},
     "hardneg-hub": {"apps": "push"},

@@ -9,7 +9,7 @@ from gpu.material import around_topics, seconds
 from gpu.setting import Figures, Setting, Skipped, expect
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.indexes.kernels.exact.exact import ExactOptions

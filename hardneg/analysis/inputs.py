@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.formats.qrels import Qrels, positives, read_qrels
-from hardneg.formats.queries import topics_part
+from hardneg.formats.queries import queries_part
 from hardneg.formats.runs import EMPTY, Run, read_run
 from hardneg.formats.source_files import records
 from hardneg.formats.text_lines import id_field, json_row, read_lines, text_field, title_field
@@ -205,7 +205,7 @@ class Files(AnalysisInputs):
     def queries(self, split: str | None) -> Mapping[str, str]:
         if self.topics is None:
             return {}
-        found = (record for _, record in records(topics_part(self.topics)) if isinstance(record, Query))
+        found = (record for _, record in records(queries_part(self.topics)) if isinstance(record, Query))
         queries = {record.query_id: record.text for record in found}
         if not queries:
             raise DataError(f"{self.topics}: holds no queries")

@@ -10,7 +10,7 @@ from hardneg.cli import completion
 from hardneg.cli.console import say, tell_left_out
 from hardneg.cli.options import OUTPUT_FILE, OVERWRITE, SET, STORE, WRITTEN
 from hardneg.cli.planned_work import opened
-from hardneg.formats.export.catalogue import NAMES, OWN, check_form
+from hardneg.formats.form_names import NAMES, OWN, check_form
 from hardneg.functions.adhoc_recipe import AdhocRecipe
 from hardneg.records import NEGATIVES, UsageError, counted
 from hardneg.store import Target
@@ -72,7 +72,7 @@ def export(
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
-    from hardneg.formats.export.forms import TextLookup, read_form
+    from hardneg.formats.forms import TextLookup, read_form
     from hardneg.formats.negatives import write_negatives
     from hardneg.functions.content_store import make_dataset
     from hardneg.functions.mined import mined_in
@@ -95,7 +95,7 @@ def export(
 
 def write(mined: "MinedNegatives", target: NegativesTarget) -> None:
     """Writes negatives as the target says, and tells what was left out."""
-    from hardneg.formats.export.forms import write_tevatron_corpus
+    from hardneg.formats.forms import write_tevatron_corpus
 
     counts = dict(mined.write_form(target.output, target.form, target.negatives, target.scores))
     say(f"{target.output}: {counted(counts.pop('rows'), 'row')}, form {target.form}")

@@ -28,7 +28,7 @@ def import_(
 
     Example: hardneg index import --vectors vectors.parquet --output index
     """
-    from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+    from hardneg.formats.vectors_import import import_vectors, open_vectors
 
     reads = [path for path in (vectors, ids) if path is not None]
     outputs = store_outputs("index import", [Target(output, folder=True)], reads, overwrite)

@@ -6,20 +6,9 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar, get_args
 
-from hardneg.formats.id_pairs import Exclusion, parse_exclusion, parse_membership, read_excluded, read_groups
-from hardneg.formats.qrels import iter_qrels
+from hardneg.formats import qrels as qrels_files
+from hardneg.formats import text_lines
 from hardneg.formats.source_files import Part, PartedCollection, line_part, order_splits, qrels_part
-from hardneg.formats.text_lines import (
-    estimate_lines,
-    find_file,
-    id_field,
-    json_row,
-    no_folder,
-    read_lines,
-    text_field,
-    texts_field,
-    title_field,
-)
 from hardneg.records import Answers, DataError, Document, Membership, Query, Side
 from hardneg.store import digest, file_digest, tree_digest
 
@@ -55,7 +44,7 @@ class Beir:
             raise DataError("beir needs a folder: beir:FOLDER")
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
-            raise no_folder(folder)
+            raise text_lines.no_folder(folder)
         corpus = line_part(_file(folder, "corpus.jsonl"), _document)
         if not self.judged:
             return BeirCollection([corpus], {}, {})
@@ -77,14 +66,14 @@ class Beir:
 
     def size_hint(self) -> int:
         """About how many documents there are, from the first lines and the size of the corpus file."""
-        return estimate_lines(Path(self.load().documents_in[0].name))
+        return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
     def query_hint(self) -> Mapping[str, int]:
         """About how many queries each split has, from the first lines and the size of its qrels."""
         hints: dict[str, int] = {}
         for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
-            named = [judgement.query_id for _, judgement in islice(iter_qrels(path), _SAMPLED)]
-            hints[split] = round(estimate_lines(path) * len(set(named)) / max(len(named), 1))
+            named = [judgement.query_id for _, judgement in islice(qrels_files.iter_qrels(path), _SAMPLED)]
+            hints[split] = round(text_lines.estimate_lines(path) * len(set(named)) / max(len(named), 1))
         return hints
 
 
@@ -97,37 +86,37 @@ class BeirCollection(PartedCollection):
         if not self.queries_in:
             return False
         path = self._query_file
-        marked = (line for line in read_lines(path) if '"answers"' in line[1])
-        return any("answers" in json_row(path, *line) for line in marked)
+        marked = (line for line in text_lines.read_lines(path) if '"answers"' in line[1])
+        return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """The answers to the queries of all splits: which are of this one, their ids say."""
         path = self._query_file
-        rows = ((path, number, json_row(path, number, line)) for number, line in read_lines(path))
-        answers = (Answers(id_field(*row, "_id"), texts_field(*row, "answers")) for row in rows)
+        rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
+        answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """The lines of the file of groups, those of ids on the other side too."""
         path = self.groups_file(side)
-        return read_groups(path) if path else iter(())
+        return qrels_files.read_groups(path) if path else iter(())
 
     def groups_file(self, side: Side) -> Path | None:
         """The file that has the groups of documents or of queries, if there is one."""
         folder = Path(self.documents_in[0].name).parent
-        return find_file(folder, f"{side}-groups.tsv") or find_file(folder, "groups.tsv")
+        return text_lines.find_file(folder, f"{side}-groups.tsv") or text_lines.find_file(folder, "groups.tsv")
 
-    def excluded(self) -> Iterator[Exclusion]:
+    def excluded(self) -> Iterator[qrels_files.Exclusion]:
         """The lines of the file of excluded passages."""
-        return read_excluded(self.excluded_file) if self.excluded_file else iter(())
+        return qrels_files.read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[Part]:
         """The files of excluded passages and of groups too, after the judgements."""
         yield from super().parts()
         if self.excluded_file:
-            yield line_part(self.excluded_file, parse_exclusion)
+            yield line_part(self.excluded_file, qrels_files.parse_exclusion)
         for path in self._group_files:
-            yield line_part(path, parse_membership)
+            yield line_part(path, qrels_files.parse_membership)
 
     def digest(self, root: Path) -> str:
         """A digest of the bytes of all files but those of groups, which are named relative to `root`."""
@@ -141,7 +130,7 @@ class BeirCollection(PartedCollection):
     @property
     def excluded_file(self) -> Path | None:
         """The file that has the passages that do not count for a query, if there is one."""
-        return find_file(self._query_file.parent, "excluded.tsv") if self.queries_in else None
+        return text_lines.find_file(self._query_file.parent, "excluded.tsv") if self.queries_in else None
 
     @property
     def _query_file(self) -> Path:
@@ -149,20 +138,19 @@ class BeirCollection(PartedCollection):
 
 
 def _file(folder: Path, name: str) -> Path:
-    path = find_file(folder, name)
+    path = text_lines.find_file(folder, name)
     if path is None:
         raise DataError(f"{folder}: neither {name} nor {name}.gz; a BEIR folder has both and qrels")
     return path
 
 
 def _document(path: Path, number: int, line: str) -> Document:
-    row = json_row(path, number, line)
-    return Document(
-        id_field(path, number, row, "_id"), text_field(path, number, row, "text"), title_field(path, number, row)
-    )
+    row = text_lines.json_row(path, number, line)
+    doc_id, text = text_lines.id_field(path, number, row, "_id"), text_lines.text_field(path, number, row, "text")
+    return Document(doc_id, text, text_lines.title_field(path, number, row))
 
 
 def _query(path: Path, number: int, line: str) -> Query:
-    row = json_row(path, number, line)
-    texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
-    return Query(id_field(path, number, row, "_id"), text_field(path, number, row, "text"))
+    row = text_lines.json_row(path, number, line)
+    text_lines.texts_field(path, number, row, "answers")  # so that a mistake in them is told with the query
+    return Query(text_lines.id_field(path, number, row, "_id"), text_lines.text_field(path, number, row, "text"))

@@ -1,11 +1,9 @@
 """Files of text as headings and paragraphs: plain text, Markdown, HTML, JSON Lines, CSV, PDF; and Python's code."""
 
-import ast
 import csv
 import io
 import logging
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from html.parser import HTMLParser
@@ -13,8 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hardneg.formats.python_code import SourceFile, code_of, definitions
-from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, other_format, text_field, title_field
+from hardneg.formats.text_lines import GZIP, json_row, lines_or_errors, text_field, title_field
+from hardneg.formats.texts import SourceFile, code_of, definitions, parsed
 from hardneg.records import DataError
 
 if TYPE_CHECKING:
@@ -71,15 +69,17 @@ def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
         yield 0, error
 
 
-def _decoded(path: Path) -> str:
+def _bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
+
+
+def _decoded(path: Path) -> str:
+    data = _bytes(path)
     if data.startswith(GZIP):
         raise DataError(f"{path}: packed with gzip; unpack it, or leave it out by `glob`")
-    if (other := other_format(data)) and not other.startswith("a web page"):
-        raise DataError(f"{path}: not a text file but {other}")
     try:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
@@ -206,10 +206,6 @@ def _html_blocks(text: str) -> list[Block]:
     return page.blocks
 
 
-def _html(path: Path) -> Iterator[tuple[int, Text]]:
-    yield 1, Text(_html_blocks(_decoded(path)))
-
-
 def _json_lines(path: Path) -> Iterator[tuple[int, Text | DataError]]:
     for number, line in lines_or_errors(path):
         try:
@@ -229,7 +225,12 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
     try:
         for fields in rows:
             if not columns and fields:
-                columns = _columns(path, number, fields)
+                columns = fields
+                if "text" not in columns:
+                    reason = f"no column `text`; the first line names the columns, here: {', '.join(columns):.80}"
+                    raise DataError.at(path, number, reason)
+                if twice := [name for name in ("text", "title") if columns.count(name) > 1]:
+                    raise DataError.at(path, number, f"two columns `{twice[0]}`; give one of them another name")
             elif fields:
                 try:
                     if len(fields) > len(columns):
@@ -242,16 +243,6 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
             number = rows.line_num + 1
     except csv.Error as error:
         raise DataError.at(path, number, f"not CSV: {error}") from error
-
-
-def _columns(path: Path, number: int, names: list[str]) -> list[str]:
-    """The names of the columns. Raises DataError where `text` is none of them, or one of two."""
-    if "text" not in names:
-        reason = f"no column `text`; the first line names the columns, here: {', '.join(names):.80}"
-        raise DataError.at(path, number, reason)
-    if twice := [name for name in ("text", "title") if names.count(name) > 1]:
-        raise DataError.at(path, number, f"two columns `{twice[0]}`; give one of them another name")
-    return names
 
 
 def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:
@@ -276,19 +267,17 @@ def _pdf(path: Path) -> Iterator[tuple[int, Text]]:
 
 def _python(path: Path) -> Iterator[tuple[int, Text]]:
     """Functions and classes with their docstrings; statements of a module outside of these are left out."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(content := path.read_bytes())
-    except OSError as error:
-        raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line, reason = getattr(error, "lineno", None) or 1, getattr(error, "msg", type(error).__name__)
-        raise DataError.at(path, line, f"not Python ({reason}); mend it, or leave it out by `glob`") from error
+    content = _bytes(path)
+    if isinstance(tree := parsed(content), SyntaxError):
+        raise DataError.at(path, tree.lineno or 1, f"not Python ({tree.msg}); mend it, or leave it out by `glob`")
     file = SourceFile(content)
     for name, node in definitions(tree):
         code = code_of(node, file, docstring=True)
         yield node.lineno, Text([Block(node.lineno, code)], name, whole=True)
+
+
+def _html(path: Path) -> Iterator[tuple[int, Text]]:
+    yield 1, Text(_html_blocks(_decoded(path)))
 
 
 FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = {

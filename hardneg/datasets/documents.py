@@ -5,16 +5,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 from urllib.parse import quote
 
 from hardneg.datasets.document_files import FORMS, ROWS, USUAL_FORMS, Block, Text, read_file, reader_of
-from hardneg.formats.sentences import sentences, word_spans
 from hardneg.formats.source_files import Part
 from hardneg.formats.text_lines import no_folder
+from hardneg.formats.texts import sentences, word_spans
 from hardneg.records import Document, Judgement, Membership, Query, Side, counted, suggestion
 from hardneg.records.errors import DataError, MissingDependency, UsageError
 from hardneg.store import digest, tree_digest
@@ -42,12 +41,8 @@ class _Piece(NamedTuple):
     words: int
 
 
-class _Section(NamedTuple):
-    """What stands under a heading, with that and the headings above it in one line."""
-
-    title: str
-    heading: list[_Piece]
-    pieces: list[_Piece]
+def _words(pieces: Iterable[_Piece]) -> int:
+    return sum(piece.words for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -66,32 +61,31 @@ class Cutting:
         if text.whole:
             yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
             return
-        blank = "\n\n"
         for title, pieces in self._sections(text):
-            for block in self._packed(pieces):
-                words = block[0].text + "".join(f"{blank if each.first else ' '}{each.text}" for each in block[1:])
-                yield Passage(block[0].line, title, words)
+            for first, *others in self._packed(pieces):
+                joined = first.text + "".join(("\n\n" if each.first else " ") + each.text for each in others)
+                yield Passage(first.line, title, joined)
 
     def _sections(self, text: Text) -> Iterator[tuple[str, list[_Piece]]]:
         """What stands under each heading, with the headings above it; short sections go with the next one's text."""
-        sections: list[_Section] = []
+        sections: list[tuple[str, list[_Piece], list[_Piece]]] = []  # titles, pieces of the heading, and of the text
         path: list[tuple[int, str]] = []
         for block in text.blocks:
             if block.level:
                 path = [*((level, words) for level, words in path if level < block.level), (block.level, block.text)]
             title = ": ".join([text.title] * bool(text.title) + [words for _, words in path])
-            pieces, before = list(self._pieces(block)), sections[-1].pieces if sections else []
-            if block.level and (not before or _words(before) >= self.least):
-                sections.append(_Section(title, pieces, []))
+            pieces = list(self._pieces(block))
+            if block.level and (not sections or not sections[-1][2] or _words(sections[-1][2]) >= self.least):
+                sections.append((title, pieces, []))
                 continue
             if not sections:
-                sections.append(_Section(title, [], []))
-            sections[-1].pieces.extend(pieces)  # of a heading too, where the section before is short: its title stays
-        kept = [section for section in sections if section.pieces]
-        if len(kept) > 1 and _words(kept[-1].pieces) < self.least:
-            last = kept.pop()
-            kept[-1].pieces.extend(last.heading + last.pieces)
-        yield from ((section.title, section.pieces) for section in kept)
+                sections.append((title, [], []))
+            sections[-1][2].extend(pieces)  # of a heading too, where the section before is short: its title stays
+        kept = [section for section in sections if section[2]]
+        if len(kept) > 1 and _words(kept[-1][2]) < self.least:
+            _, heading, rest = kept.pop()
+            kept[-1][2].extend(heading + rest)
+        yield from ((title, pieces) for title, _, pieces in kept)
 
     def _pieces(self, block: Block) -> Iterator[_Piece]:
         line, counted, end = block.line, 0, 0
@@ -111,26 +105,18 @@ class Cutting:
         shared: list[_Piece] = []
         for piece in pieces:
             if runs[-1] and _words(runs[-1]) + piece.words > self.most:
-                shared = self._shared(runs[-1], piece)
+                shared = []  # the last pieces of a passage that the next one begins with
+                for each in reversed(runs[-1]):
+                    words = _words(shared) + each.words
+                    if words > self.overlap or words + piece.words > self.most:
+                        break
+                    shared.insert(0, each)
                 runs.append([*shared])
             runs[-1].append(piece)
         if len(runs) > 1 and _words(runs[-1]) < self.least:
             last = runs.pop()
             runs[-1] += last[len(shared) :]
         yield from runs
-
-    def _shared(self, before: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
-        """The last pieces of a passage that the next one begins with."""
-        shared: list[_Piece] = []
-        for each in reversed(before):
-            if _words(shared) + each.words > self.overlap or _words(shared) + each.words + piece.words > self.most:
-                break
-            shared.insert(0, each)
-        return shared
-
-
-def _words(pieces: Iterable[_Piece]) -> int:
-    return sum(piece.words for piece in pieces)
 
 
 @dataclass(frozen=True)
@@ -189,8 +175,7 @@ class Documents:
             others = f"; there are {_listed(left_out)}" if left_out else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
             raise DataError(f"{folder}: no file to read: none of {wanted} among {self.glob}{others}")
-        cutting = Cutting(self.words, self.min_words, self.overlap)
-        return DocumentFolder(folder, files, cutting, left_out, links)
+        return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
         """What `glob` names in a folder, in order, but for what is hidden. Raises UsageError, DataError."""
@@ -218,23 +203,19 @@ class Documents:
 
     def _suffixes(self) -> frozenset[str]:
         """Those of the forms that are read. Raises UsageError, MissingDependency."""
-        problems = []
-        for form in self.forms:
-            if f".{form.lstrip('.').lower()}" not in FORMS:
-                known = [suffix[1:] for suffix in FORMS]
-                problems.append(f"forms: no form {form!r}{suggestion(form, known)}; there are: {', '.join(known)}")
+        chosen, known = [form.lstrip(".").lower() for form in self.forms], [suffix[1:] for suffix in FORMS]
+        unknown = [f"no form {form!r}{suggestion(form, known)}" for form in chosen if form not in known]
+        problems = [f"forms: {form}; there are: {', '.join(known)}" for form in unknown]
         if self.words < 1 or not 0 <= self.min_words <= self.words:
             problems.append("words and min_words: give 1 or more words, and a min_words of 0 to that many")
         if not 0 <= self.overlap < max(1, self.words):
             problems.append("overlap: give 0 or more words, and fewer than `words`")
         if problems:
             raise UsageError(f"documents: {'; '.join(problems)}")
-        chosen = frozenset(f".{form.lstrip('.').lower()}" for form in self.forms)
-        if find_spec("pypdf") is not None:
-            return chosen or USUAL_FORMS
-        if ".pdf" in chosen:
+        pdf = find_spec("pypdf") is not None
+        if "pdf" in chosen and not pdf:
             raise MissingDependency('documents: PDF files need pypdf: pip install "hardneg[pdf]"')
-        return chosen or USUAL_FORMS - {".pdf"}
+        return frozenset(f".{form}" for form in chosen) or (USUAL_FORMS if pdf else USUAL_FORMS - {".pdf"})
 
 
 @dataclass(frozen=True)
@@ -308,10 +289,8 @@ class DocumentFolder:
 
     def parts(self) -> Iterator[Part]:
         """The files."""
-        yield from (Part(str(path), partial(self._records, path)) for path in self.files)
-
-    def _records(self, path: Path) -> Iterator[tuple[int, Document | DataError]]:
-        return ((line, record) for line, _, record in self._passages(path))
+        for path in self.files:
+            yield Part(str(path), lambda path=path: ((line, record) for line, _, record in self._passages(path)))  # type: ignore[misc]
 
     def _passages(self, path: Path) -> Iterator[tuple[int, str, Document | DataError]]:
         """Each passage of a file with its line and the name of its document, or what cannot be read."""

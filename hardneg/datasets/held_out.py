@@ -1,7 +1,4 @@
-"""A collection with some of its training labels kept back: for training without them, and for measuring by them.
-
-Also without some of its groups' documents: to see what siblings, and the size of the corpus, change.
-"""
+"""A collection with some of its training labels kept back, to measure by, or without some of its groups' documents."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from hardneg.formats.id_pairs import Exclusion, HasExcluded
+from hardneg.formats.qrels import Exclusion, HasExcluded
 from hardneg.formats.source_files import Part, parts_of
-from hardneg.records import Answers, Collection, Document, HasAnswers, HasGroups, Judgement, Membership, Query, Side
-from hardneg.records.errors import DataError
-from hardneg.records.wording import counted
+from hardneg.records import Answers, Collection, DataError, Document, Judgement, Membership, Query, Side, counted, types
 from hardneg.runtime import SEED, derive_seed, drawn_order
 
 UNLABELLED = "unlabelled"
@@ -68,9 +63,9 @@ class Withheld:
     def of(self, whole: Collection) -> "WithheldCollection":
         """The collection without what is withheld. Raises DataError where groups are needed and there are none."""
         if self.siblings is not None:
-            whole = without_siblings(whole, self.siblings, self.seed)
+            whole = _without_siblings(whole, self.siblings, self.seed)
         if self.groups:
-            whole = without_groups(whole, self.groups, self.seed)
+            whole = _without_groups(whole, self.groups, self.seed)
         return WithheldCollection(whole, self)
 
 
@@ -81,23 +76,18 @@ class _Whole:
     whole: Collection
 
     def splits(self) -> Sequence[str]:
-        """The splits of the whole."""
         return self.whole.splits()
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The groups of the whole, of what is left out too; maybe none."""
-        return self.whole.groups(side) if isinstance(self.whole, HasGroups) else iter(())
+        return self.whole.groups(side) if isinstance(self.whole, types.HasGroups) else iter(())
 
     def excluded(self) -> Iterator[Exclusion]:
-        """The documents of the whole that do not count for a query, maybe none."""
         return self.whole.excluded() if isinstance(self.whole, HasExcluded) else iter(())
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers of the whole, maybe none."""
-        return self.whole.answers(split) if isinstance(self.whole, HasAnswers) else iter(())
+        return self.whole.answers(split) if isinstance(self.whole, types.HasAnswers) else iter(())
 
     def notes(self) -> Sequence[str]:
-        """The notes of the whole."""
         return self.whole.notes()
 
     def parts(self) -> Iterator[Part]:
@@ -152,8 +142,7 @@ class WithheldCollection(_Whole):
     def splits(self) -> Sequence[str]:
         """Those of the whole, and `unlabelled` where queries go there.
 
-        Raises:
-            DataError: there is no split `train`, or one is called `unlabelled` already.
+        Raises DataError where there is no split `train`, or one is called `unlabelled` already.
         """
         splits = list(self.whole.splits())
         if TRAIN not in splits:
@@ -231,15 +220,12 @@ class WithheldCollection(_Whole):
         return derive_seed(self.shares.seed, *names) / 2**64
 
 
-def without_siblings(collection: Collection, count: int, seed: int) -> PartOfCollection:
+def _without_siblings(collection: Collection, count: int, seed: int) -> PartOfCollection:
     """The part in which each group keeps one document that queries ask for, and `count` of its siblings.
 
     The document is drawn among those that are relevant to a query; queries that ask for others go, so that documents
     that are asked for, queries and their positives are the same for every `count`. A higher count keeps the same
     siblings and more. Documents of no group stay, and so do groups without a relevant document.
-
-    Raises:
-        DataError: the collection has no groups of documents.
     """
     groups = _document_groups(collection)
     positives = _positives(collection, collection.splits())
@@ -260,21 +246,17 @@ def without_siblings(collection: Collection, count: int, seed: int) -> PartOfCol
     return PartOfCollection(collection, frozenset(gone), frozenset(positives.keys() - kept.keys()))
 
 
-def without_groups(collection: Collection, share: float, seed: int) -> PartOfCollection:
+def _without_groups(collection: Collection, share: float, seed: int) -> PartOfCollection:
     """The part without a share of the groups: their documents, and training queries that have no other positive.
 
-    Groups with a document that is relevant to a query of another split stay. A larger share leaves out the same and
-    more.
-
-    Raises:
-        DataError: the collection has no groups of documents.
+    Groups with a document that is relevant to a query of another split stay. A larger share leaves out more.
     """
     groups = _document_groups(collection)
-    others = [split for split in collection.splits() if split != "train"]
+    others = [split for split in collection.splits() if split != TRAIN]
     tested = {groups.get(doc_id) for doc_ids in _positives(collection, others).values() for doc_id in doc_ids}
     drawn = {group for group in groups.values() if derive_seed(seed, "group", group) < share * 2**64}
     gone = frozenset(doc_id for doc_id, group in groups.items() if group in drawn.difference(tested))
-    queries = (query_id for query_id, doc_ids in _positives(collection, ["train"]).items() if gone >= doc_ids)
+    queries = (query_id for query_id, doc_ids in _positives(collection, [TRAIN]).items() if gone >= doc_ids)
     return PartOfCollection(collection, gone, frozenset(queries))
 
 
@@ -298,9 +280,9 @@ def _positives(collection: Collection, splits: Sequence[str]) -> dict[str, set[s
 
 
 def half(text: str, second: int) -> str:
-    """The first or the second half of a text, cut at the first blank after its middle.
+    """The first or the second half of a text, cut at the first blank after its middle, or there if it has none.
 
-    A text that has a script without blanks between words there, or no blank, is cut in its middle.
+    A text of a script without blanks between words is cut in its middle.
     """
     from hardneg.records.text import unspaced
 

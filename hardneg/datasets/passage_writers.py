@@ -1,15 +1,18 @@
 """Writers that take a query out of a passage: its heading, its docstring, a sentence of it, or a stretch."""
 
 import ast
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hardneg.formats.python_code import Definition, SourceFile, code_of, first_sentence
-from hardneg.formats.sentences import sentences, word_spans
+from hardneg.formats.texts import Definition, SourceFile, code_of, first_sentence, parsed, sentences, word_spans
 from hardneg.records import Document, PluginError, Written
 from hardneg.runtime import generator
+
+
+def _check_words(words: tuple[int, int]) -> None:
+    if not 1 <= words[0] <= words[1]:
+        raise PluginError(f"words must be two numbers, the smaller first, from 1: not {list(words)}")
 
 
 @dataclass(frozen=True)
@@ -50,28 +53,19 @@ class FirstSentence:
     words: tuple[int, int] = (3, 40)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.words[0] <= self.words[1]:
-            raise PluginError(f"words must be two numbers, the smaller first, from 1: not {list(self.words)}")
+        _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return for each document the first sentence of its docstring, and the document without the docstring."""
         for document in documents:
-            yield self._write(document) if count > 0 else Written((), document)
-
-    def _write(self, document: Document) -> Written:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                body = ast.parse(document.text).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # prose
-            body = []
-        if len(body) != 1 or not isinstance(node := body[0], Definition) or not (text := ast.get_docstring(node)):
-            return Written((), document)
-        words = first_sentence(text).split()
-        if not self.words[0] <= len(words) <= self.words[1]:
-            return Written((), document)
-        code = code_of(node, SourceFile(document.text.encode()))
-        return Written([" ".join(words)], document._replace(text=code))
+            body = getattr(parsed(document.text), "body", [])
+            node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], Definition) else None
+            words = first_sentence(ast.get_docstring(node) or "").split() if node else []
+            if node and self.words[0] <= len(words) <= self.words[1]:
+                code = code_of(node, SourceFile(document.text.encode()))
+                yield Written([" ".join(words)], document._replace(text=code))
+            else:
+                yield Written((), document)
 
 
 @dataclass(frozen=True)
@@ -96,25 +90,20 @@ class InverseCloze:
     def __post_init__(self) -> None:
         if not 0 <= self.kept <= 1:
             raise PluginError(f"kept must be 0 to 1, not {self.kept:g}")
-        if not 1 <= self.words[0] <= self.words[1]:
-            raise PluginError(f"words must be two numbers, the smaller first, from 1: not {list(self.words)}")
+        _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return for each document up to `count` of its sentences, and the document without those that are taken."""
         for document in documents:
-            yield self._write(document, count, seed)
-
-    def _write(self, document: Document, count: int, seed: int) -> Written:
-        parts = sentences(document.text)
-        fewest, most = self.words
-        different = list(dict.fromkeys(parts))
-        fit = [part for part in different if fewest <= len(word_spans(part)) <= most]
-        source = generator(seed, "inverse-cloze", document.doc_id)
-        drawn = source.permutation(len(fit))[: min(count, len(different) - 1)].tolist() if fit else []
-        taken = [fit[position] for position in drawn]
-        gone = {part for part in taken if source.random() >= self.kept}
-        rest = " ".join(part for part in parts if part not in gone)
-        return Written(taken, document._replace(text=rest) if gone else document)
+            parts = sentences(document.text)
+            different = list(dict.fromkeys(parts))
+            fit = [part for part in different if self.words[0] <= len(word_spans(part)) <= self.words[1]]
+            source = generator(seed, "inverse-cloze", document.doc_id)
+            drawn = source.permutation(len(fit))[: min(count, len(different) - 1)].tolist() if fit else []
+            taken = [fit[position] for position in drawn]
+            gone = {part for part in taken if source.random() >= self.kept}
+            rest = " ".join(part for part in parts if part not in gone)
+            yield Written(taken, document._replace(text=rest) if gone else document)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import importlib.util
 import re
 import sys
 import sysconfig
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from hardneg.formats.python_code import Definition, SourceFile, children
+from hardneg.formats.texts import Definition, SourceFile, children, parsed
 from hardneg.records import Document, Judgement, MissingDependency, Query, UsageError
 from hardneg.runtime import FIXED, derive_seed
 from hardneg.store import digest, file_digest, options_in_key, tree_digest
@@ -74,8 +73,7 @@ def installed_packages() -> list[str]:
 def package_version(package: str) -> str:
     """What changes with the sources of a package: its version, or a digest of the files where it has none.
 
-    Raises:
-        UsageError, MissingDependency: as `find_package`.
+    Raises UsageError, MissingDependency as `find_package`.
     """
     try:
         return metadata.version(_DISTRIBUTIONS.get(package, package))
@@ -119,11 +117,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
 def _parsed(module: str, source: bytes, left_out: Counter[str]) -> Iterator[Docstring]:
     if b'"""' not in source and b"'''" not in source:
         return
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    if isinstance(tree := parsed(source), SyntaxError):
         left_out["files that do not parse"] += 1
         return
     file, names = SourceFile(source), set[str]()

@@ -21,7 +21,7 @@ from hardneg.encoders.spec import SIDES, FullSpec, Side
 from hardneg.encoders.tokens import SegmentTokens, Tokens
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World
 from hardneg.runtime.devices import float32_products

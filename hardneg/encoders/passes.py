@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hardneg.encoders.spec import Precision
-from hardneg.registry import faster
 from hardneg.records import ModelError, UsageError
+from hardneg.registry import faster
 from hardneg.runtime import has_bf16_units
 from hardneg.store import choose
 

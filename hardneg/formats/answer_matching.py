@@ -1,4 +1,4 @@
-"""Whether a text has one of the short answers to a question, counted as open-domain question answering counts it.
+"""Whether a text has one of the short answers to a question, as open-domain question answering counts it.
 
 `string`: the answer's tokens stand in the text, one after the other. A token is a run of letters, numbers and marks, or
 any other single character that is seen; accents are taken apart (NFD), case does not matter. `regex`: each answer is a
@@ -122,18 +122,14 @@ def _searcher(text: str, left_out: Counter[str]) -> Finder | None:
 class PassageAnswers:
     """Looks for the answers to questions in the texts of passages; titles are not looked at.
 
-    Texts are read on demand, and each is tokenized once for every 256 questions. A question
-    without answers has them nowhere.
+    Texts are read on demand, and each is tokenized once for every 256 questions.
 
     left_out: how many answers could not be used, by reason, each question's counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
-        self.left_out: Counter[str] = Counter()
-        self._corpus = corpus
-        self._answers = answers
-        self._match: Match = match
-        self._finders: dict[str, Finder] = {}
+        self.left_out, self._finders = Counter[str](), dict[str, Finder]()
+        self._corpus, self._answers, self._match = corpus, answers, match
 
     @classmethod
     def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
@@ -150,24 +146,19 @@ class PassageAnswers:
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each passage has an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; -1 has none."""
-        has_answers = np.zeros(rows.shape, bool)
+        has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
+        answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
         for start in range(0, len(query_ids), _QUESTIONS):
             block = slice(start, start + _QUESTIONS)
-            has_answers[block] = self._block(query_ids[block], rows[block])
+            owners = (np.nonzero(answered[block])[0] + start).tolist()
+            distinct, numbers = np.unique(rows[block][answered[block]], return_inverse=True)
+            texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
+            for query_id in {query_ids[owner] for owner in owners} - self._finders.keys():
+                self._finders[query_id] = finder(self._answers[query_id], self._match, self.left_out)
+            pairs = zip(owners, numbers.tolist(), strict=True)
+            has_answers[block][answered[block]] = [self._finders[query_ids[i]](texts[number]) for i, number in pairs]
         return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
         """The same for lists of document ids, one a question: bool [Q, k], k the length of the longest."""
         return self.contained(query_ids, self._corpus.list_rows(lists))
-
-    def _block(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        wanted = np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None] & (rows >= 0)
-        distinct, numbers = np.unique(rows[wanted], return_inverse=True)
-        texts = [prepared(document.text, self._match) for document in self._corpus.documents_at(distinct)]
-        owners = np.nonzero(wanted)[0].tolist()
-        has_answers = np.zeros(rows.shape, bool)
-        for query_id in {query_ids[owner] for owner in owners} - self._finders.keys():
-            self._finders[query_id] = finder(self._answers[query_id], self._match, self.left_out)
-        pairs = zip(owners, numbers.tolist(), strict=True)
-        has_answers[wanted] = [self._finders[query_ids[owner]](texts[number]) for owner, number in pairs]
-        return has_answers

@@ -9,14 +9,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hardneg.formats import qrels as qrels_files
+from hardneg.formats import queries as queries_files
+from hardneg.formats.arrays import AGAIN
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.hash_index import normalise
-from hardneg.formats.id_pairs import Exclusion, HasExcluded, read_excluded, read_groups, write_excluded, write_groups
-from hardneg.formats.qrels import Qrels, iter_qrels, positives, write_qrels
-from hardneg.formats.queries import Queries, read_answers, write_answers, write_queries
+from hardneg.formats.qrels import Exclusion, Qrels, positives
+from hardneg.formats.queries import Queries
 from hardneg.formats.source_files import parts_of, split_problem
 from hardneg.formats.text_lines import Unplaced
-from hardneg.formats.vectors.mmap import AGAIN
 from hardneg.records import Collection, HasAnswers, HasGroups, HasWithheld, Judgement, Query, Side, counted
 from hardneg.records.errors import ArtifactError, DataError
 from hardneg.runtime import Progress
@@ -41,8 +42,7 @@ class StoredCollection:
     def open(cls, folder: Path) -> "StoredCollection":
         """Opens a folder; the corpus is mapped, queries and judgements are read on access.
 
-        Raises:
-            ArtifactError: a file is missing or damaged.
+        Raises ArtifactError where a file is missing or damaged.
         """
         path = Path(folder) / "collection.json"
         try:
@@ -79,7 +79,7 @@ class StoredCollection:
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
         """The answers to the queries of one split, by query id; maybe none. Raises DataError without such a split."""
-        return read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
+        return queries_files.read_answers(self.folder / "answers" / f"{self._known(split)}.jsonl")
 
     def all_qrels(self) -> Qrels:
         """The judgements of all splits together; the highest where splits differ about one pair."""
@@ -99,14 +99,14 @@ class StoredCollection:
     def excluded(self) -> dict[str, list[str]]:
         """The documents that do not count for a query, by query id; none where nothing is excluded."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
-        for query_id, doc_id in read_excluded(path) if path.exists() else ():
+        for query_id, doc_id in qrels_files.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
         """The group of each document, or of each query, that has one, by its id; maybe none."""
-        path = _groups_file(self.folder, side)
-        return dict(read_groups(path)) if path.exists() else {}
+        path = self.folder / "groups" / f"{side}.tsv"
+        return dict(qrels_files.read_groups(path)) if path.exists() else {}
 
     def _known(self, split: str) -> str:
         if split not in self.splits:
@@ -115,13 +115,9 @@ class StoredCollection:
         return split
 
 
-def _groups_file(folder: Path, side: Side) -> Path:
-    return folder / "groups" / f"{side}.tsv"
-
-
 def _qrels(path: Path) -> Qrels:
     qrels: Qrels = {}
-    for _, (query_id, doc_id, relevance) in iter_qrels(path):
+    for _, (query_id, doc_id, relevance) in qrels_files.iter_qrels(path):
         qrels.setdefault(query_id, {})[doc_id] = relevance
     return qrels
 
@@ -147,8 +143,7 @@ def write_collection(
         keep others; `excluded`, where there are some: how many documents do not count for a query; `groups`, where
         there are some: how many documents and queries have one; `notes`: all that was noted, in words.
 
-    Raises:
-        DataError: ids are repeated, empty or hold white space, or one pair is judged in two ways.
+    Raises DataError where ids are repeated, empty or hold white space, or one pair is judged in two ways.
     """
     splits = collection.splits()
     problems = [problem for split in splits if (problem := split_problem(split))]
@@ -166,8 +161,8 @@ def write_collection(
     return counts
 
 
-def _write(collection: Collection, splits: Sequence[str], folder: Path, documents: int, own: bool) -> dict[str, Any]:
-    counts: dict[str, Any] = {"documents": documents, "splits": {}}
+def _write(collection: Collection, splits: Sequence[str], folder: Path, count: int, own: bool) -> dict[str, Any]:
+    counts: dict[str, Any] = {"documents": count, "splits": {}}
     corpus = Corpus.open(folder)
     texts, notes = dict[str, int](), list[str]()
     for split in splits:
@@ -178,38 +173,44 @@ def _write(collection: Collection, splits: Sequence[str], folder: Path, document
                 reason = f"query id {query_id!r} of split {split}: two splits give it different texts; make it unique"
                 raise Unplaced(Query(query_id, text), reason)
     if isinstance(collection, HasWithheld):
-        tally: Counter[str] = Counter()
-        judgements = _known_judgements(collection.withheld(), frozenset(texts), corpus, tally, [])
-        tally["judgements"] = write_qrels(folder / _WITHHELD, judgements)
-        withheld = positives(_qrels(folder / _WITHHELD))
-        kept = ((split, positives(_qrels(folder / "qrels" / f"{split}.txt"))) for split in counts["splits"])
-        # the positives that are withheld of queries that keep others
-        hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept}
-        counts["withheld"] = {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
-        notes.append(f"{counted(tally['judgements'], 'judgement is', 'judgements are')} withheld from training")
-        notes += _described("withheld", tally)
-        others = counted(sum(hidden.values()), "hidden positive is", "hidden positives are")
-        notes.append(f"{others} among them: of queries that keep others")
-    exclusions = list(collection.excluded()) if isinstance(collection, HasExcluded) else []
+        counts["withheld"] = _write_withheld(collection, splits, folder, corpus, frozenset(texts))
+        judged = counted(counts["withheld"]["judgements"], "judgement is", "judgements are")
+        hidden = counted(sum(counts["withheld"]["hidden"].values()), "hidden positive is", "hidden positives are")
+        notes += [f"{judged} withheld from training", *_described("withheld", counts["withheld"])]
+        notes.append(f"{hidden} among them: of queries that keep others")
+    exclusions = list(collection.excluded()) if isinstance(collection, qrels_files.HasExcluded) else []
     named = zip(texts, corpus.rows(list(texts)).tolist(), strict=True) if own else ()
     exclusions += [Exclusion(name, name) for name, row in named if row >= 0]
-    if exclusions:
-        rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
-        known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
-        if count := write_excluded(folder / _EXCLUDED, known):
-            counts["excluded"] = count
-            notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
-            _check_exclusions(folder, splits)
-        if unknown := len(exclusions) - len(known):
-            lines = counted(unknown, "exclusion is", "exclusions are")
-            notes.append(f"{lines} left out: of queries or documents that the collection lacks")
-    if isinstance(collection, HasGroups) and (groups := _write_groups(collection, corpus, frozenset(texts), folder)):
-        counts["groups"] = groups
+    rows = corpus.rows([item.doc_id for item in exclusions]).tolist()
+    known = [item for item, row in zip(exclusions, rows, strict=True) if row >= 0 and item.query_id in texts]
+    if count := qrels_files.write_excluded(folder / _EXCLUDED, known):
+        counts["excluded"] = count
+        notes.append(f"{counted(count, 'document does', 'documents do')} not count for a query")
+        excluded = frozenset(known)
+        for split in splits:
+            for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
+                for pair in excluded.intersection(Exclusion(query_id, doc_id) for doc_id in doc_ids):
+                    what = f"document {pair.doc_id!r} of query {query_id!r}"
+                    raise Unplaced(pair, f"{what} is relevant and excluded: leave one of the two out")
+    if unknown := len(exclusions) - len(known):
+        lines = counted(unknown, "exclusion is", "exclusions are")
+        notes.append(f"{lines} left out: of queries or documents that the collection lacks")
+    if isinstance(collection, HasGroups):
+        members = list(collection.groups("document"))
+        rows = corpus.rows([member.member_id for member in members]).tolist()
+        documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
+        queries = (member for member in collection.groups("query") if member.member_id in texts)
+        groups = {
+            "documents": qrels_files.write_groups(folder / "groups" / "document.tsv", documents),
+            "queries": qrels_files.write_groups(folder / "groups" / "query.tsv", queries),
+        }
+        if any(groups.values()):
+            counts["groups"] = groups
     return {**counts, "notes": [*collection.notes(), *notes]}
 
 
 def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Path) -> dict[str, int]:
-    query_ids = write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
+    query_ids = queries_files.write_queries(folder / "queries" / f"{split}.arrow", collection.queries(split))
     counts: Counter[str] = Counter(queries=len(query_ids))
     waiting = dict.fromkeys(query_ids)
     lacking: list[Judgement] = []
@@ -222,40 +223,28 @@ def _write_split(collection: Collection, split: str, corpus: Corpus, folder: Pat
             counts["highest_grade"] = max(counts["highest_grade"], judgement.relevance)
             yield judgement
 
-    counts["judgements"] = write_qrels(folder / "qrels" / f"{split}.txt", watched())
+    counts["judgements"] = qrels_files.write_qrels(folder / "qrels" / f"{split}.txt", watched())
     if lacking:
-        write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
+        qrels_files.write_qrels(folder / "qrels" / f"{split}{_LACKING}.txt", lacking)
     counts["without_relevant"] = len(waiting)
     if isinstance(collection, HasAnswers):
         own = frozenset(query_ids)
         known = (answer for answer in collection.answers(split) if answer.query_id in own)
-        if count := write_answers(folder / "answers" / f"{split}.jsonl", known):
+        if count := queries_files.write_answers(folder / "answers" / f"{split}.jsonl", known):
             counts["with_answers"] = count
     return dict(counts)
 
 
-def _check_exclusions(folder: Path, splits: Sequence[str]) -> None:
-    """Raises DataError where a document that does not count for a query is relevant to it."""
-    excluded = frozenset(read_excluded(folder / _EXCLUDED))
-    for split in splits:
-        for query_id, doc_ids in positives(_qrels(folder / "qrels" / f"{split}.txt")).items():
-            if both := [doc_id for doc_id in doc_ids if (query_id, doc_id) in excluded]:
-                pair = f"document {both[0]!r} of query {query_id!r}"
-                reason = f"{pair} is relevant and excluded: leave one of the two out"
-                raise Unplaced(Exclusion(query_id, both[0]), reason)
-
-
-def _write_groups(collection: HasGroups, corpus: Corpus, query_ids: frozenset[str], folder: Path) -> dict[str, int]:
-    """How many documents and queries have a group, where some have."""
-    members = list(collection.groups("document"))
-    rows = corpus.rows([member.member_id for member in members]).tolist()
-    documents = (member for member, row in zip(members, rows, strict=True) if row >= 0)
-    queries = (member for member in collection.groups("query") if member.member_id in query_ids)
-    counts = {
-        "documents": write_groups(_groups_file(folder, "document"), documents),
-        "queries": write_groups(_groups_file(folder, "query"), queries),
-    }
-    return counts if any(counts.values()) else {}
+def _write_withheld(
+    collection: HasWithheld, splits: Sequence[str], folder: Path, corpus: Corpus, query_ids: frozenset[str]
+) -> dict[str, Any]:
+    tally: Counter[str] = Counter()
+    judgements = _known_judgements(collection.withheld(), query_ids, corpus, tally, [])
+    tally["judgements"] = qrels_files.write_qrels(folder / _WITHHELD, judgements)
+    withheld = positives(_qrels(folder / _WITHHELD))
+    kept = {split: positives(_qrels(folder / "qrels" / f"{split}.txt")) for split in splits}
+    hidden = {split: sum(len(withheld.get(query_id, ())) for query_id in ids) for split, ids in kept.items()}
+    return {**tally, "hidden": {split: count for split, count in hidden.items() if count}}
 
 
 def _known_judgements(
@@ -320,9 +309,6 @@ def _place(error: Unplaced, collection: Collection) -> str:
     return ""
 
 
-_SHOWN = 10
-
-
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
@@ -333,26 +319,20 @@ def extended(
         files: judgements in TREC's or BEIR's form. A relevance of zero or less takes nothing away.
         collection: what has the queries and the documents.
 
-    Raises:
-        DataError: a file has a mistake, or judges a query or a document that the collection lacks; up to ten of the
-            lines in one message.
+    Raises DataError where a file has a mistake, or judges a query or a document that the collection lacks.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}
     for path in files:
-        judged = list(iter_qrels(path))
+        judged = list(qrels_files.iter_qrels(path))
         if not judged:
             raise DataError(f"{path}: holds no judgements; leave it out")
         rows = collection.corpus.rows([item.doc_id for _, item in judged]).tolist()
-        problems = list[str]()
         for (number, (query_id, doc_id, relevance)), row in zip(judged, rows, strict=True):
             if query_id not in queries or row < 0:
                 lacking = f"document {doc_id!r}" if query_id in queries else f"query {query_id!r}"
-                problems.append(f"line {number}, {lacking}")
+                raise DataError.at(path, number, f"judges {lacking}, which the dataset does not have")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
-        if problems:
-            beyond = f"; and {counted(len(problems) - _SHOWN, 'more line')}" if len(problems) > _SHOWN else ""
-            raise DataError(f"{path}: judges what the dataset does not have: {'; '.join(problems[:_SHOWN])}{beyond}")
     added = positives(more)
     return {name: list(dict.fromkeys((*known.get(name, ()), *added.get(name, ())))) for name in {**known, **added}}

@@ -1,7 +1,4 @@
-"""The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents.
-
-It is written as it streams by: record batches of bounded size, then the two indexes of sorted hashes.
-"""
+"""The stored corpus: documents in a memory-mapped Arrow file, found by row, by id and by equal contents."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hardneg.formats.arrays import map_array, map_batches, save_array
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise, ranges
-from hardneg.formats.sentences import WORD
 from hardneg.formats.text_lines import Unplaced, id_problem, one_word
-from hardneg.formats.vectors.mmap import map_array, map_batches, read_batches, save_array
+from hardneg.formats.texts import WORD
 from hardneg.records import Candidates, DataError, Document, RankedList
 from hardneg.runtime import Progress
 from hardneg.store import link_file
@@ -26,9 +23,9 @@ TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_o
 
 COLUMNS = ["doc_id", "title", "text"]
 _SCHEMA = pa.schema([(name, pa.string()) for name in COLUMNS])
-_BATCH = 8192
-_CHARACTERS = 1 << 24
-_LONGEST = 1 << 29
+_BATCH, _ROWS = 8192, 4096
+_CHARACTERS, _LONGEST = 1 << 24, 1 << 29
+Rows = NDArray[np.int64]
 
 
 def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
@@ -39,19 +36,13 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     Returns:
         the number of documents.
 
-    Raises:
-        DataError: an id occurs twice, is empty or has white space, or a text is not Unicode.
+    Raises DataError where an id occurs twice, is empty or has white space, or a text is not Unicode.
     """
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
     count = 0
-    with (folder / TEXTS).open("wb") as file:
-        with (
-            pa.ipc.new_file(file, _SCHEMA) as writer,
-            spools[0].open("wb") as ids,
-            spools[1].open("wb") as contents,
-            progress.task("corpus", None, "passages") as task,
-        ):
+    with (folder / TEXTS).open("wb") as file, progress.task("corpus", None, "passages") as task:
+        with pa.ipc.new_file(file, _SCHEMA) as writer, spools[0].open("wb") as ids, spools[1].open("wb") as contents:
             for block in _blocks(documents):
                 try:
                     columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
@@ -67,10 +58,17 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
         os.fsync(file.fileno())
     doc_hashes, hashes = (np.fromfile(spool, np.uint64) for spool in spools)
     order = np.argsort(doc_hashes, stable=True)
-    save_array(folder / DOC_INDEX, np.stack([doc_hashes[order], order.astype(np.uint64)]))
+    sorted_hashes = doc_hashes[order]
+    save_array(folder / DOC_INDEX, np.stack([sorted_hashes, order.astype(np.uint64)]))
     save_array(folder / HASHES, hashes)
     save_array(folder / ORDER, np.argsort(hashes, stable=True))
-    _refuse_repeats(Corpus.open(folder), doc_hashes[order], order)
+    equal = np.flatnonzero(sorted_hashes[1:] == sorted_hashes[:-1])
+    rows, seen = np.unique(order[np.concatenate([equal, equal + 1])]), dict[str, int]()
+    for row, doc_id in zip(rows.tolist(), Corpus.open(folder).ids(rows), strict=True):
+        if seen.setdefault(doc_id, row) != row:
+            where = f"as documents {seen[doc_id] + 1} and {row + 1}"
+            reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
+            raise Unplaced(Document(doc_id, ""), reason, again=True)
     for spool in spools:
         spool.unlink()
     return count
@@ -96,19 +94,6 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield block
 
 
-def _refuse_repeats(corpus: "Corpus", hashes: NDArray[np.uint64], order: NDArray[np.int64]) -> None:
-    equal = np.flatnonzero(hashes[1:] == hashes[:-1])
-    rows, seen = np.unique(order[np.concatenate([equal, equal + 1])]), dict[str, int]()
-    for row, doc_id in zip(rows.tolist(), corpus.ids(rows), strict=True):
-        if seen.setdefault(doc_id, row) != row:
-            where = f"as documents {seen[doc_id] + 1} and {row + 1}"
-            reason = f"document id {doc_id!r} occurs twice, {where}; document ids must be unique"
-            raise Unplaced(Document(doc_id, ""), reason, again=True)
-
-
-_ROWS = 4096
-
-
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """A corpus that `write_corpus` wrote; texts are read on access and not held.
@@ -120,9 +105,9 @@ class Corpus:
 
     folder: Path
     batches: Sequence[pa.RecordBatch]
-    starts: NDArray[np.int64]
+    starts: Rows
     content_hash: NDArray[np.uint64]
-    content_order: NDArray[np.int64]
+    content_order: Rows
     _doc_index: NDArray[np.uint64]
 
     @classmethod
@@ -132,14 +117,8 @@ class Corpus:
         batches = map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
         count = int(starts[-1])
-        return cls(
-            folder,
-            batches,
-            starts,
-            map_array(folder / HASHES, (count,), np.uint64),
-            map_array(folder / ORDER, (count,), np.int64),
-            map_array(folder / DOC_INDEX, (2, count), np.uint64),
-        )
+        hashes, order = map_array(folder / HASHES, (count,), np.uint64), map_array(folder / ORDER, (count,), np.int64)
+        return cls(folder, batches, starts, hashes, order, map_array(folder / DOC_INDEX, (2, count), np.uint64))
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -158,17 +137,14 @@ class Corpus:
         """The id of each row, read on access."""
         return CorpusIds(self)
 
-    def contents(self, rows: NDArray[np.int64]) -> list[str]:
+    def contents(self, rows: Rows) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order, repeats allowed."""
         return [document.contents for document in self.documents_at(rows)]
 
-    def documents_at(self, rows: NDArray[np.int64]) -> list[Document]:
+    def documents_at(self, rows: Rows) -> list[Document]:
         """The documents in `rows`: int64 [n], any order, repeats allowed."""
-        documents: list[Document] = []
-        for batch, local in self._located(rows):
-            doc_id, title, text = (batch.column(i)[local].as_py() for i in (0, 1, 2))
-            documents.append(Document(doc_id, text, title))
-        return documents
+        located = self._located(rows)
+        return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = 4096) -> Iterator[list[str]]:
         """The contents of rows `start` to `stop` in row order, `size` at a time."""
@@ -191,10 +167,8 @@ class Corpus:
             doc_ids, titles = (column.to_pylist() for column in part.columns)
             yield from ((doc_id, title) for doc_id, title in zip(doc_ids, titles, strict=True) if title)
 
-    def rows(self, doc_ids: Sequence[str]) -> NDArray[np.int64]:
+    def rows(self, doc_ids: Sequence[str]) -> Rows:
         """The row of each id: int64 [n], -1 where the corpus has no such document."""
-        if not len(doc_ids):
-            return np.empty(0, np.int64)
         encoded = pa.array(doc_ids, pa.string()).dictionary_encode()
         unique: list[str] = encoded.dictionary.to_pylist()
         hashes, rows = self._doc_index
@@ -204,39 +178,37 @@ class Corpus:
         same = np.array([unique[i] == name for i, name in zip(owner, names, strict=True)], bool)
         result = np.full(len(unique), -1, np.int64)
         result[owner[same]] = candidates[same]
-        indices: NDArray[np.int64] = encoded.indices.to_numpy(zero_copy_only=False)
+        indices: Rows = encoded.indices.to_numpy(zero_copy_only=False)
         return result[indices]
 
-    def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> NDArray[np.int64]:
+    def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
         """As `rows`, for documents that must be there; `what` and `advice` go into the message.
 
-        Raises:
-            DataError: the corpus lacks one.
+        Raises DataError where the corpus lacks one.
         """
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus: {advice}")
         return rows
 
-    def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> NDArray[np.int64]:
+    def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
         """Rows of lists of negatives of `length` documents at most: int64 [n, length]; -1 pads.
 
-        Raises:
-            DataError: the corpus lacks one; the message ends in `advice`.
+        Raises DataError where the corpus lacks one; the message ends in `advice`.
         """
         rows = self.list_rows(lists)
         if int((rows >= 0).sum()) < sum(map(len, lists)):
             self.known_rows([doc_id for doc_ids in lists for doc_id in doc_ids], "negative", advice)
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
 
-    def list_rows(self, lists: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+    def list_rows(self, lists: Sequence[Sequence[str]]) -> Rows:
         """Rows of the documents of lists, int64 [Q, length of the longest]; -1 pads, and stands for unknown ones."""
         lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
         rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
-    def copies(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def copies(self, rows: Rows) -> Rows:
         """All rows with the contents of any of `rows`, white space aside, and `rows`: int64, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
@@ -250,11 +222,11 @@ class Corpus:
         same = [own[i] == normalise(text) for i, text in zip(owner, texts, strict=True)]
         return np.union1d(rows, candidates[np.array(same, bool)])
 
-    def ids(self, rows: NDArray[np.int64]) -> list[str]:
+    def ids(self, rows: Rows) -> list[str]:
         """The ids of the documents in `rows`: int64 [n], any order, repeats allowed."""
         return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
 
-    def _located(self, rows: NDArray[np.int64]) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _located(self, rows: Rows) -> Iterator[tuple[pa.RecordBatch, int]]:
         rows = np.asarray(rows, np.int64)
         if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self):
             raise IndexError(f"rows must be in 0..{len(self) - 1}")
@@ -264,14 +236,13 @@ class Corpus:
         return ((batches[i], j) for i, j in zip(number.tolist(), local.tolist(), strict=True))
 
     def _parts(self, start: int, stop: int, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """The rows `start` to `stop` of some columns, read past the map: memory does not grow while passing through."""
-        if start >= stop:
-            return
-        read = read_batches(self.folder / TEXTS, columns)
+        """The rows `start` to `stop` of some columns, read past the map, whose pages would count as our memory."""
+        options = pa.ipc.IpcReadOptions(included_fields=columns)
+        reader = pa.ipc.open_file(pa.OSFile(str(self.folder / TEXTS)), options=options)
         number = int(np.searchsorted(self.starts, start, "right")) - 1
         while start < stop:
             end = min(stop, int(self.starts[number + 1]))
-            yield read(number).slice(start - int(self.starts[number]), end - start)
+            yield reader.get_batch(number).slice(start - int(self.starts[number]), end - start)
             start, number = end, number + 1
 
 
@@ -286,10 +257,8 @@ class CorpusIds(Sequence[str]):
 
     @overload
     def __getitem__(self, index: int) -> str: ...
-
     @overload
     def __getitem__(self, index: slice) -> list[str]: ...
-
     def __getitem__(self, index: int | slice) -> str | list[str]:
         if isinstance(index, slice):
             start, stop, step = index.indices(len(self))
@@ -311,15 +280,12 @@ def document_lengths(corpus: Corpus) -> dict[str, float]:
     """
     import pyarrow.compute as pc
 
-    def words(texts: pa.Array) -> NDArray[np.int32]:
-        return np.asarray(pc.count_substring_regex(texts, WORD).to_numpy(False), np.int32)
-
-    starts = range(0, len(corpus), _ROWS)
-    parts = (part for start in starts for part in corpus._parts(start, min(start + _ROWS, len(corpus)), [1, 2]))
-    lengths = np.concatenate(
-        [np.empty(0, np.int32), *(words(part.column(0)) + words(part.column(1)) for part in parts)]
-    )
-    if not len(lengths):
+    counts = [np.empty(0, np.int32)]
+    for start in range(0, len(corpus), _ROWS):
+        for part in corpus._parts(start, min(start + _ROWS, len(corpus)), [1, 2]):
+            titles, texts = (pc.count_substring_regex(column, WORD).to_numpy(False) for column in part.columns)
+            counts.append(np.asarray(titles + texts, np.int32))
+    if not len(lengths := np.concatenate(counts)):
         return {}
     median, high = (int(value) for value in np.percentile(lengths, [50, 95]))
     return {"mean": round(float(lengths.mean()), 1), "median": median, "95 %": high, "longest": int(lengths.max())}
@@ -330,9 +296,6 @@ def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mappin
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
-
-
-Rows = NDArray[np.int64]
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:

@@ -1,14 +1,11 @@
 """Lookup through sorted 64-bit hashes. Hashes may collide: callers compare what they find."""
 
 import hashlib
-import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-Hashes = NDArray[np.uint64]
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
@@ -23,11 +20,6 @@ def normalise(text: str) -> str:
     return " ".join(text.split())
 
 
-def fold(text: str) -> str:
-    """A text without differences of case and of compatible characters, such as ﬁ and fi; white space is normalised."""
-    return text.lower() if text.isascii() else normalise(unicodedata.normalize("NFKC", text).casefold())
-
-
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -38,12 +30,6 @@ def find_equal(
     first = np.searchsorted(sorted_hashes, wanted, "left", sorter=order)
     end = np.searchsorted(sorted_hashes, wanted, "right", sorter=order)
     return first.astype(np.int64), end.astype(np.int64)
-
-
-def among(ordered: Hashes, wanted: Hashes) -> NDArray[np.bool_]:
-    """Which of `wanted` are among the ascending `ordered`."""
-    first, end = find_equal(ordered, wanted)
-    return end > first
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -10,30 +10,24 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.mmap import map_batches
+from hardneg.formats.arrays import map_batches
 from hardneg.records import ArtifactError, DataError, Drops, Negatives
 from hardneg.store import replacing
 
-_SCHEMA = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("positives", pa.list_(pa.string())),
-        ("negatives", pa.list_(pa.string())),
-        ("scores", pa.list_(pa.float32())),
-    ]
+_IDS, _SCORES, _NUMBERS = pa.list_(pa.string()), pa.list_(pa.float32()), pa.list_(pa.int32())
+_SCHEMA = pa.schema({"query_id": pa.string(), "positives": _IDS, "negatives": _IDS, "scores": _SCORES})
+_DROPS = pa.schema(
+    {
+        "query_id": pa.string(),
+        "candidates": pa.int32(),
+        "doc_ids": _IDS,
+        "ranks": _NUMBERS,
+        "reasons": _IDS,
+        "scores": _SCORES,
+        "chosen": _NUMBERS,
+    }
 )
 _ROWS = 1024
-_DROPS = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("candidates", pa.int32()),
-        ("doc_ids", pa.list_(pa.string())),
-        ("ranks", pa.list_(pa.int32())),
-        ("reasons", pa.list_(pa.string())),
-        ("scores", pa.list_(pa.float32())),
-        ("chosen", pa.list_(pa.int32())),
-    ]
-)
 _NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empty(0, np.int32))
 
 
@@ -55,11 +49,9 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
                     raise DataError(f"query {item.query_id!r} has {counts}; give nan where there is none")
                 known.add(item.query_id)
             columns = [pa.array([item.query_id for item in block], pa.string())]
-            columns += [
-                pa.array([list(getattr(item, name)) for item in block], _SCHEMA.field(name).type)
-                for name in ("positives", "negatives")
-            ]
-            columns.append(pa.array([np.asarray(item.scores, np.float32) for item in block], pa.list_(pa.float32())))
+            columns.append(pa.array([list(item.positives) for item in block], _IDS))
+            columns.append(pa.array([list(item.negatives) for item in block], _IDS))
+            columns.append(pa.array([np.asarray(item.scores, np.float32) for item in block], _SCORES))
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return len(known)
 
@@ -67,8 +59,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
     """Opens what `write_negatives` wrote; `whole`: reads it into memory, for a file that may be removed or cut off.
 
-    Raises:
-        ArtifactError: it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, cut off or foreign.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
@@ -76,8 +67,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
     """Positives by query id: the known ones, then those in a file of negatives.
 
-    Raises:
-        ArtifactError: the file is missing, cut off or foreign.
+    Raises ArtifactError where the file is missing, cut off or foreign.
     """
     mined_with = read_negatives(path).positives
     return {**known, **{name: list(dict.fromkeys((*known.get(name, ()), *more))) for name, more in mined_with.items()}}
@@ -95,19 +85,14 @@ class NegativesFile(Sequence[Negatives]):
 
     @overload
     def __getitem__(self, index: int) -> Negatives: ...
-
     @overload
     def __getitem__(self, index: slice) -> list[Negatives]: ...
-
     def __getitem__(self, index: int | slice) -> Negatives | list[Negatives]:
         if isinstance(index, slice):
             return [self[row] for row in range(*index.indices(len(self)))]
         batch, row = self._located(index)
         query_id, positives, negatives = (batch.column(name)[row].as_py() for name in _SCHEMA.names[:3])
         return Negatives(query_id, positives, negatives, batch.column("scores")[row].values.to_numpy())
-
-    def __iter__(self) -> Iterator[Negatives]:
-        return (self[row] for row in range(len(self)))
 
     @property
     def query_ids(self) -> list[str]:
@@ -152,20 +137,18 @@ class NegativesFile(Sequence[Negatives]):
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
     """The same negatives; what they dropped is written to `path` as they go by, if the first of them has any."""
     waiting = iter(negatives)
-    first = next(waiting, None)
-    rows = chain([] if first is None else [first], waiting)
-    if first is None or first.drops is None:
+    firsts = list(islice(waiting, 1))
+    rows = chain(firsts, waiting)
+    if not firsts or firsts[0].drops is None:
         yield from rows
         return
     with replacing(path) as file, pa.ipc.new_file(file, _DROPS) as writer:
-        block: list[Negatives] = []
-        for item in rows:
-            block.append(item)
-            if len(block) == _ROWS:
-                writer.write_batch(_drop_batch(block))
-                block = []
-            yield item
-        writer.write_batch(_drop_batch(block))
+        while block := list(islice(rows, _ROWS)):
+            drops = [item.drops or _NONE for item in block]
+            columns = [pa.array([getattr(each, of.name) for each in drops], of.type) for of in list(_DROPS)[1:]]
+            columns.insert(0, pa.array([item.query_id for item in block]))
+            writer.write_batch(pa.record_batch(columns, schema=_DROPS))
+            yield from block
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
@@ -187,8 +170,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
     """What `recorded` wrote, as mapped batches: a row a query, the fields of `Drops` as columns after its id.
 
-    Raises:
-        ArtifactError: it is missing, cut off or foreign.
+    Raises ArtifactError where it is missing, cut off or foreign.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")
@@ -200,9 +182,3 @@ def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
     query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)
-
-
-def _drop_batch(block: list[Negatives]) -> pa.RecordBatch:
-    drops = [item.drops or _NONE for item in block]
-    columns = [pa.array([getattr(each, field.name) for each in drops], field.type) for field in list(_DROPS)[1:]]
-    return pa.record_batch([pa.array([item.query_id for item in block]), *columns], schema=_DROPS)

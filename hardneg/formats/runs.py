@@ -36,12 +36,10 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """The lines in `data`, which `path` holds from line `first` on; separated by blanks or tabs.
 
-    Raises:
-        DataError: naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
-            score that is not a finite float32, or a document that stands twice for one query.
+    Raises DataError naming file and line, for bad UTF-8, another number of columns, an id with control characters, a
+    score that is not a finite float32, or a document that stands twice for one query.
     """
-    lines = _parse_at_once(data)
-    return _parse_by_line(path, data, first) if lines is None else lines
+    return _parse_at_once(data) or _parse_by_line(path, data, first)
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
@@ -120,10 +118,9 @@ EMPTY = RankedList((), np.empty(0, np.float32))
 def read_run(path: Path) -> Run:
     """Reads a run of six columns, plain or gzip (by its content), separated by blanks or tabs.
 
-    Raises:
-        DataError: naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
-            control characters, a score that is not a finite float32, or a document that stands twice for one query;
-            naming the file, where it holds nothing.
+    Raises DataError naming file and line, for a truncated file, bad UTF-8, another number of columns, an id with
+    control characters, a score that is not a finite float32, or a document that stands twice for one query; naming the
+    file, where it holds nothing.
     """
     run = dict(_ranked(parse_lines(path, b"".join(read_bytes(path)))))
     if not run:
@@ -134,8 +131,7 @@ def read_run(path: Path) -> Run:
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
     """The items of `read_run`, about a megabyte at a time, for runs that are too large to hold; none of an empty file.
 
-    Raises:
-        DataError: as `read_run`, when it is come to; and where the lines of one query do not stand together.
+    Raises DataError as `read_run`, when it is come to; and where the lines of one query do not stand together.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
@@ -149,8 +145,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
     """The run's list for each query, an empty one where the run has none, as `stream_run` reads them.
 
-    Raises:
-        DataError: the run does not keep the order of the queries.
+    Raises DataError where the run does not keep the order of the queries.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -176,24 +171,18 @@ def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
     first, rest = 1, b""
     for chunk in read_bytes(path):
         rest += chunk
-        if end := _last_query(rest):
-            yield first, rest[:end]
-            first, rest = first + rest.count(b"\n", 0, end), rest[end:]
+        begin = end = rest.rfind(b"\n") + 1  # of the last query that has a whole line
+        query_id = b""
+        while end > 0:
+            start = rest.rfind(b"\n", 0, end - 1) + 1
+            name = next(iter(rest[start : end - 1].split(None, 1)), query_id)
+            if query_id and name != query_id:
+                yield first, rest[:begin]
+                first, rest = first + rest.count(b"\n", 0, begin), rest[begin:]
+                break
+            begin, query_id, end = start, name, start
     if rest:
         yield first, rest
-
-
-def _last_query(data: bytes) -> int:
-    """Where the lines of the last query begin that has a whole line in `data`; 0 where there is no other before."""
-    end = data.rfind(b"\n")
-    begin, query_id = end + 1, b""
-    while end > 0:
-        start = data.rfind(b"\n", 0, end) + 1
-        name = next(iter(data[start:end].split(None, 1)), query_id)
-        if query_id and name != query_id:
-            return begin
-        begin, query_id, end = start, name, start - 1
-    return 0
 
 
 def _ranked(lines: RunLines) -> Iterator[tuple[str, RankedList]]:
@@ -226,9 +215,8 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
     Returns:
         The number of lines.
 
-    Raises:
-        DataError: for ids or a tag that are empty or hold white space, a query or a document that comes
-            twice, or a score that is not finite.
+    Raises DataError for ids or a tag that are empty or hold white space, a query or a document that comes twice, or a
+    score that is not finite.
     """
     count = 0
     with replacing(path) as file:
@@ -251,28 +239,25 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
         if query_id in written:
             raise DataError(f"query {query_id} comes twice in {where}")
         written.add(query_id)
-        yield _lines_of(query_id, ranked.doc_ids, np.asarray(ranked.scores), tag)
-
-
-def _lines_of(query_id: str, doc_ids: Sequence[str], exact: NDArray[Any], tag: str) -> bytes:
-    _check_word("a query id", query_id)
-    scores, joined = _as_float32(exact), "".join(doc_ids)
-    if not all(doc_ids) or (joined and not one_word(joined)):
-        for doc_id in doc_ids:
-            _check_word("a document id", doc_id)
-    if scores.shape != (len(doc_ids),):
-        raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
-    if len(set(doc_ids)) != len(doc_ids):
-        raise DataError(f"query {query_id} ranks a document twice: keep each document once")
-    if not np.isfinite(scores).all():
-        raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
-    order = np.argsort(-exact, stable=True).tolist()
-    if (exact[order[1:]] == exact[order[:-1]]).any():
-        negated = (-exact).tolist()
-        order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
-    distinct = strictly_decreasing(scores[order]).tolist()
-    ranked = enumerate(zip(order, distinct, strict=True), start=1)
-    return "".join(f"{query_id} Q0 {doc_ids[i]} {rank} {score:.9g} {tag}\n" for rank, (i, score) in ranked).encode()
+        _check_word("a query id", query_id)
+        doc_ids, exact = ranked.doc_ids, np.asarray(ranked.scores)
+        scores, joined = _as_float32(exact), "".join(doc_ids)
+        if not all(doc_ids) or (joined and not one_word(joined)):
+            for doc_id in doc_ids:
+                _check_word("a document id", doc_id)
+        if scores.shape != (len(doc_ids),):
+            raise DataError(f"query {query_id} has {len(doc_ids)} documents but scores of shape {scores.shape}")
+        if len(set(doc_ids)) != len(doc_ids):
+            raise DataError(f"query {query_id} ranks a document twice: keep each document once")
+        if not np.isfinite(scores).all():
+            raise DataError(f"query {query_id} has a score that is not a finite 32-bit number")
+        order = np.argsort(-exact, stable=True).tolist()
+        if (exact[order[1:]] == exact[order[:-1]]).any():
+            negated = (-exact).tolist()
+            order = sorted(range(len(doc_ids)), key=lambda i: (negated[i], doc_ids[i]))
+        rows = zip(order, strictly_decreasing(scores[order]).tolist(), strict=True)
+        lines = (f"{query_id} Q0 {doc_ids[i]} {n} {score:.9g} {tag}\n" for n, (i, score) in enumerate(rows, 1))
+        yield "".join(lines).encode()
 
 
 def _check_word(what: str, word: str) -> None:

@@ -1,7 +1,6 @@
-"""Long documents in segments: windows of a document's tokens, and how rows of vectors name and group them.
+"""Long documents in segments: windows of a document's tokens, whose vectors lie one after the other.
 
-The vectors of a document lie one after the other, under the ids `D#0`, `D#1`, ..., as Pyserini's option
-`--max-passage` reads them.
+Their ids are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` reads them.
 """
 
 import re
@@ -99,8 +98,7 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
     Returns:
         int64 [N + 1], the row of each document's first vector, and the number of vectors.
 
-    Raises:
-        ArtifactError: the index is one of another corpus.
+    Raises ArtifactError where the index is one of another corpus.
     """
     path = folder / "docid"
     if not len(doc_ids) or not path.exists():

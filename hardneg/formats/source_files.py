@@ -1,17 +1,14 @@
-"""The parts of a collection: files or streams of records, in which a mistake does not end the reading.
-
-Also the names of splits: their order, and which a collection may have.
-"""
+"""The parts of a collection: files or streams of records, in which a mistake does not end the reading; its splits."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Protocol, TypeVar, cast, runtime_checkable
 
-from hardneg.formats.id_pairs import Exclusion, HasExcluded
-from hardneg.formats.qrels import qrels_parser
+from hardneg.formats.qrels import Exclusion, HasExcluded, qrels_parser
 from hardneg.formats.text_lines import checked_id, lines_or_errors
 from hardneg.records import Collection, DataError, Document, Judgement, Membership, Query, counted
 from hardneg.store import tree_digest
@@ -49,12 +46,23 @@ def parts_of(collection: Collection) -> Iterator[Part]:
     if isinstance(collection, HasParts):
         yield from collection.parts()
         return
-    yield Part("documents", lambda: _numbered(collection.documents()))
+    yield _stream("documents", collection.documents)
     for what, read in (("queries", collection.queries), ("judgements", collection.qrels)):
-        for split in collection.splits():
-            yield Part(f"{what} of {split}", lambda read=read, split=split: _numbered(read(split)), split)  # type: ignore[misc]
+        yield from (_stream(f"{what} of {split}", partial(read, split), split) for split in collection.splits())
     if isinstance(collection, HasExcluded):
-        yield Part("excluded documents", lambda: _numbered(collection.excluded()))
+        yield _stream("excluded documents", collection.excluded)
+
+
+def _stream(name: str, records: Callable[[], Iterable[Record]], split: str | None = None) -> Part:
+    def read() -> Iterator[tuple[int, Record | DataError]]:
+        number = 0
+        try:
+            for number, record in enumerate(records(), 1):
+                yield number, record
+        except DataError as error:
+            yield number + 1, error
+
+    return Part(name, read, split)
 
 
 def records(part: Part) -> Iterator[tuple[int, Record]]:
@@ -65,41 +73,25 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
         yield number, record
 
 
-def line_part(path: Path, parse: LineParser) -> Part:
+def line_part(path: Path, parse: LineParser, split: str | None = None) -> Part:
     """A file of one record a line; `parse` raises DataError for a line that is none, and gives None for a header."""
-    return Part(str(path), lambda: parsed(path, lines_or_errors(path), parse))
+    return Part(str(path), lambda: _parsed(path, parse), split)
 
 
 def qrels_part(path: Path, split: str) -> Part:
     """A file of judgements."""
-
-    def read() -> Iterator[tuple[int, Record | DataError]]:
-        parse = qrels_parser(path)
-        return parsed(path, lines_or_errors(path), lambda _, number, line: parse(number, line))
-
-    return Part(str(path), read, split)
+    return Part(str(path), lambda: _parsed(path, qrels_parser(path)), split)
 
 
-def parsed(
-    path: Path, lines: Iterable[tuple[int, str | DataError]], parse: LineParser
-) -> Iterator[tuple[int, Record | DataError]]:
+def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataError]]:
     """The record of each line, or the error that stands in its place."""
-    for number, line in lines:
+    for number, line in lines_or_errors(path):
         try:
             record = line if isinstance(line, DataError) else parse(path, number, line)
         except DataError as error:
             record = error
         if record is not None:
             yield number, record
-
-
-def _numbered(records: Iterable[Record]) -> Iterator[tuple[int, Record | DataError]]:
-    number = 0
-    try:
-        for number, record in enumerate(records, 1):
-            yield number, record
-    except DataError as error:
-        yield number + 1, error
 
 
 def order_splits(names: Iterable[str]) -> list[str]:
@@ -143,8 +135,7 @@ class PartedCollection:
     def queries(self, split: str) -> Iterator[Query]:
         """The queries that the split's qrels name, in the file's order.
 
-        Raises:
-            DataError: an id occurs twice, is empty or has white space.
+        Raises DataError where an id occurs twice, is empty or has white space.
         """
         part = self.queries_in[split]
         named = None if self.all_queries else {judgement.query_id for judgement in self.qrels(split)}

@@ -17,13 +17,7 @@ from hardneg.records import DataError
 GZIP = b"\x1f\x8b"
 """The first bytes of a gzipped file."""
 _SAMPLE, _CHUNK = 1 << 22, 1 << 20
-_OTHER_FORMATS = {
-    "a packed file or archive; unpack it": (b"pk\x03\x04", b"\x28\xb5\x2f\xfd", b"bzh91ay&sy", b"\xfd7zxz\x00"),
-    "Parquet; dataset hf reads folders of that": (b"par1\x15",),
-    "UTF-16 or UTF-32; save it as UTF-8": (b"\xff\xfe", b"\xfe\xff"),
-    "a pointer of Git LFS; fetch the file itself with `git lfs pull`": (b"version https://git-lfs",),
-    "a web page; fetch the file again": (b"<!doctype html", b"<html"),
-}
+_NOT_TEXT = "not UTF-8 ({0.reason} at byte {0.start}): save it as text in UTF-8, unpacked"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -50,19 +44,10 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
         yield raw, io.BufferedReader(cast(io.RawIOBase, gzip.GzipFile(fileobj=raw))) if packed else raw
 
 
-def other_format(start: bytes) -> str:
-    """The format of a file that is not UTF-8 text, by its first bytes; empty where they look like text."""
-    start = start[:64].lower()
-    if len(start) > 7 and not any(start[1::2]) and all(start[::2]):
-        return "UTF-16; save it as UTF-8"
-    return next((named for named, marks in _OTHER_FORMATS.items() if start.startswith(marks)), "")
-
-
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines without their ends; blank lines are passed over.
 
-    Gzip is recognised by content, not by name.
-    Raises DataError where the file is missing, is damaged gzip, or a line is not UTF-8.
+    Gzip is recognised by content. Raises DataError where the file is missing or damaged, or a line is not UTF-8.
     """
     for number, line in lines_or_errors(path):
         if isinstance(line, DataError):
@@ -73,20 +58,16 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     """As `read_lines`, but an unreadable line is yielded as an error, and reading goes on where it can.
 
-    Raises:
-        DataError: the file cannot be opened.
+    Raises DataError where the file cannot be opened.
     """
     number = 0
     with _opened(path) as (_, file):
         try:
-            if other := other_format(file.peek(64)):
-                yield 0, DataError(f"{path}: not a text file but {other}")
-                return
             for number, line in enumerate(file, 1):
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    yield number, DataError.at(path, number, f"not UTF-8 ({error.reason} at byte {error.start})")
+                    yield number, DataError.at(path, number, _NOT_TEXT.format(error))
                     continue
                 if text and not text.isspace():
                     yield number, text
@@ -97,14 +78,11 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 def read_bytes(path: Path) -> Iterator[bytes]:
     """A file's bytes in pieces of about a megabyte, without a mark of their order; plain or gzip.
 
-    Raises:
-        DataError: the file is missing, is damaged gzip, or of another format.
+    Raises DataError where the file is missing, or is damaged gzip.
     """
     line = 1
     with _opened(path) as (_, file):
         try:
-            if other := other_format(file.peek(64)):
-                raise DataError(f"{path}: not a text file but {other}")
             if file.peek(3).startswith(codecs.BOM_UTF8):
                 file.read(3)
             while chunk := file.read(_CHUNK):
@@ -112,20 +90,6 @@ def read_bytes(path: Path) -> Iterator[bytes]:
                 yield chunk
         except (EOFError, OSError, zlib.error) as error:
             raise DataError.at(path, line, f"cannot be read: {error}; fetch it again") from error
-
-
-def read_chunks(path: Path) -> Iterator[str]:
-    """A file's text in pieces of about a megabyte, for what has no lines. Raises as `read_bytes`, and if not UTF-8."""
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    try:
-        for chunk in read_bytes(path):
-            text = decoder.decode(chunk)
-            line += text.count("\n")
-            yield text
-        yield decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:
-        line += error.object.count(b"\n", 0, error.start)
-        raise DataError.at(path, line, f"not UTF-8 ({error.reason})") from error
 
 
 def estimate_lines(path: Path) -> int:
@@ -146,8 +110,7 @@ def estimate_lines(path: Path) -> int:
 def find_file(folder: Path, name: str) -> Path | None:
     """The file `name` in a folder, or else `name.gz`; None where there is neither.
 
-    Raises:
-        DataError: what has the name is no file, or `folder` is one.
+    Raises DataError what has the name is no file, or `folder` is one.
     """
     if folder.is_file():
         raise no_folder(folder)
@@ -186,19 +149,17 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
     return name
 
 
-_LONGEST, _TAIL = 1 << 26, 16
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_DECODER = json.JSONDecoder()
-
-
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
     """The object that a line holds. Raises DataError where it holds none."""
     try:
-        return _object(path, number, _DECODER.decode(line))
+        return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
-        reason = f"{error.msg} (column {error.colno})" if isinstance(error, json.JSONDecodeError) else str(error)
-        if line.strip() == "{" or line.startswith("["):
-            reason = "an object over several lines, or an array; write one object a line"
+        several = line.strip() == "{" or line.startswith("[")
+        reason = (
+            "an object over several lines, or an array; write one object a line"
+            if several
+            else getattr(error, "msg", error)
+        )
         raise DataError.at(path, number, f"not JSON: {reason}") from error
 
 
@@ -217,8 +178,7 @@ def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
     """The id under the first of `keys` that is there; a whole number is taken as text.
 
-    Raises:
-        DataError: there is none, or it is not one word.
+    Raises DataError where there is none, or it is not one word.
     """
     key = next((key for key in keys if key in row), keys[0])
     if isinstance(row.get(key), int) and not isinstance(row[key], bool):
@@ -235,76 +195,25 @@ def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple
 
 
 def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file that holds one JSON array, each with the line it starts on, as a stream.
+    """The objects of a file that holds one JSON array, each with its number, from 1, as a stream.
 
-    Memory: one object and a megabyte or two, however long the file and its lines.
     Raises DataError where the file is cut off, not JSON, or not an array of objects.
     """
-    array = _Array(path)
-    if array.mark() != "[":
-        raise array.error("this file must hold one JSON array")
-    array.move(1)
-    ended = array.mark() == "]"
-    while not ended:
-        array.mark()
-        line = array.line
-        yield line, _object(path, line, array.item())
-        if (mark := array.mark()) not in (",", "]"):
-            raise array.error("cut off: the array has no end" if not mark else "not JSON: a comma is missing")
-        if not (ended := mark == "]"):
-            array.move(1)
-    array.move(1)
-    if array.mark():
-        raise array.error("not JSON: there is more after the array's end")
+    import ijson
 
-
-class _Array:
-    """A window on the text of one array; `line` is that of the position in it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._chunks = path, read_chunks(path)
-        self._window, self._at, self.line = "", 0, 1
-
-    def item(self) -> Any:
-        while True:
-            try:
-                item, end = _DECODER.raw_decode(self._window, self._at)
-                self.move(end - self._at)
-                return item
-            except json.JSONDecodeError as error:
-                whole = not (error.msg.startswith("Unterminated string") or error.pos >= len(self._window) - _TAIL)
-                if whole or len(self._window) > _LONGEST or not self._more():
-                    line = self.line + self._window.count("\n", self._at, error.pos)
-                    raise DataError.at(self._path, line, f"not JSON: {error.msg}") from error
-            except (ValueError, RecursionError) as error:
-                raise self.error(f"not JSON: {error}") from error
-
-    def mark(self) -> str:
-        """Moves to the next character that is not white space, and returns it; nothing at the end of the file."""
-        while True:
-            self.move(len(_BLANKS.match(self._window, self._at)[0]))  # type: ignore[index]
-            if self._at < len(self._window):
-                return self._window[self._at]
-            if not self._more():
-                return ""
-
-    def move(self, characters: int) -> None:
-        self.line += self._window.count("\n", self._at, self._at + characters)
-        self._at += characters
-
-    def _more(self) -> bool:
-        """Reads on, as much again as the window holds, and forgets what lies before it."""
-        pieces, size = [self._window[self._at :]], 0
-        for chunk in self._chunks:
-            pieces.append(chunk)
-            size += len(chunk)
-            if size > len(pieces[0]):
-                break
-        self._window, self._at = "".join(pieces), 0
-        return size > 0
-
-    def error(self, reason: str) -> DataError:
-        return DataError.at(self._path, self.line, reason)
+    number = 0
+    with _opened(path) as (_, file):
+        try:
+            if file.peek(3).startswith(codecs.BOM_UTF8):
+                file.read(3)
+            if not file.peek(64).lstrip().startswith(b"["):
+                raise DataError(f"{path}: not JSON: this file must hold one JSON array")
+            for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
+                yield number, _object(path, number, item)
+        except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
+            what = "not JSON" if isinstance(error, ijson.JSONError) else "cannot be read"
+            reason = str(error).split("\n")[0]
+            raise DataError(f"{path}: {what} after object {number}: {reason}; fetch it again") from error
 
 
 def _object(path: Path, number: int, row: Any) -> dict[str, Any]:

@@ -139,7 +139,7 @@ class AnalyzeArguments(Where, total=False):
     """What analyses take beside their fields, those that read it."""
 
     qrels: AnyQrels | None
-    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, id and text by tab, or TREC topics.")]
+    queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or id and text by tab.")]
     corpus: Annotated[str | Path | None, Arg("BEIR's corpus.jsonl, for documents' texts.")]
     withheld: Annotated[AnyQrels | None, Arg("Judgements that the filters do not know.", "grades by document by query")]
     relevance_level: Annotated[

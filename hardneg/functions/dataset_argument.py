@@ -8,7 +8,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from hardneg.datasets.hub_tables import numbered_rows, text_cell
+from hardneg.datasets.hugging_face import numbered_rows, text_cell
 from hardneg.formats.qrels import GRADE_DIGITS, Qrels
 from hardneg.formats.source_files import order_splits, split_problem
 from hardneg.formats.text_lines import find_file, one_word

@@ -146,7 +146,7 @@ class RunsToScore:
 
     def _runs(self, names: Sequence[str], judged: Any, notes: list[str]) -> "Iterator[tuple[str, Run]]":
         from hardneg.evaluation.metrics import run_notes
-        from hardneg.formats.id_pairs import without_excluded
+        from hardneg.formats.qrels import without_excluded
         from hardneg.formats.runs import read_run
 
         collection = self.collection
@@ -188,7 +188,7 @@ class RunsToScore:
     def tested(self, measured: "Measured") -> "Measured":
         """The scores with the paired tests of the runs against the baselines, or of each with each."""
         from hardneg.evaluation.significance import Design, compare_all
-        from hardneg.formats.id_pairs import read_query_groups
+        from hardneg.formats.qrels import read_query_groups
 
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:

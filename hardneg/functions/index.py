@@ -54,7 +54,7 @@ def index(
 
 def _of_vectors(setting: Mapping[str, Any], vectors: Any, session: "Session") -> "BuiltIndex":
     """An index over vectors, in the store under what it was made of."""
-    from hardneg.formats.vectors.shards import index_bytes
+    from hardneg.formats.vectors import index_bytes
     from hardneg.functions.content_store import keep_result
     from hardneg.functions.results import BuiltIndex, built_index
     from hardneg.registry import configure, plugin_errors

@@ -78,7 +78,7 @@ class MinedNegatives(StoredResult):
                 `overwrite` is not given, or they were mined from what stands there.
             DataError: no query has so many negatives.
         """
-        from hardneg.formats.export.catalogue import check_form
+        from hardneg.formats.form_names import check_form
 
         check_form(form, file_path(path))
         if negatives is not None:
@@ -88,7 +88,7 @@ class MinedNegatives(StoredResult):
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
         """The same into a file that is free to be written, as a command has checked."""
-        from hardneg.formats.export.forms import WriteOptions, write_form
+        from hardneg.formats.forms import WriteOptions, write_form
 
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)

@@ -19,7 +19,7 @@ from hardneg.records import RUN, DataError, RankedList, UsageError
 from hardneg.store import Artifact, Store
 
 if TYPE_CHECKING:
-    from hardneg.formats.vectors.flat_vectors import FlatVectors
+    from hardneg.formats.vectors import FlatVectors
     from hardneg.functions.session import Session
     from hardneg.indexes.open_store import DenseIndex
 
@@ -148,8 +148,8 @@ class QueryVectors:
             UsageError: the vectors are of another dimension than the index.
         """
         from hardneg.formats.runs import write_run
-        from hardneg.formats.vectors.flat_vectors import FlatVectors
-        from hardneg.formats.vectors.vectors_import import import_vectors, open_vectors
+        from hardneg.formats.vectors import FlatVectors
+        from hardneg.formats.vectors_import import import_vectors, open_vectors
         from hardneg.indexes.backends.flat import FlatSearcher
         from hardneg.indexes.kernels.exact.exact import ExactOptions
         from hardneg.indexes.open_store import DenseIndex

@@ -89,7 +89,7 @@ def _found(first_k: int, reranker: Setting | None) -> dict[str, Any]:
 
 def _result(last_stage: str, plan: "Plan", session: "Session") -> "WrittenQueries":
     from hardneg.formats.collection import StoredCollection
-    from hardneg.formats.id_pairs import write_groups
+    from hardneg.formats.qrels import write_groups
     from hardneg.functions.content_store import keep_result
     from hardneg.functions.dataset_argument import write_beir
     from hardneg.functions.results import WrittenQueries

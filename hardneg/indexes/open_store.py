@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hardneg.formats.doc_ids import DocIds
-from hardneg.formats.vectors.flat_vectors import FLAT, TOKEN_OFFSETS, FlatVectors
+from hardneg.formats.vectors import FLAT, TOKEN_OFFSETS, DocIds, FlatVectors
 from hardneg.indexes.backends.compressed import CompressedSearcher
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import BinarySearcher, PqSearcher

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.export.catalogue import OWN
-from hardneg.formats.export.forms import TextLookup, read_form
+from hardneg.formats.form_names import OWN
+from hardneg.formats.forms import TextLookup, read_form
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.runs import EMPTY, QueryLists, lists_side_by_side
 from hardneg.records import NEGATIVES, DataError, RankedList

@@ -12,8 +12,8 @@ from hardneg.encoders.open.resolved import load_encoder, read_spec
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import Trait
-from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.segments import DELIMITER
+from hardneg.formats.vectors import DocIds
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import DenseIndex, form_in, open_store

@@ -238,7 +238,7 @@ def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
 
 
 _MODULES = {
-    "analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "ir-datasets": ("ir_datasets",),
+    "analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",),
     "lucene": ("pyserini", "jnius"),
 }  # fmt: skip
 

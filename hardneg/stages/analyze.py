@@ -18,8 +18,7 @@ from hardneg.encoders.spec import Side
 from hardneg.evaluation.metrics_json import Measured, read_metrics
 from hardneg.fields import Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.id_pairs import without_excluded
-from hardneg.formats.qrels import Qrels, positives
+from hardneg.formats.qrels import Qrels, positives, without_excluded
 from hardneg.formats.runs import Run, lists_in_order, read_run, stream_run
 from hardneg.protocols import DenseSearcher
 from hardneg.records import DATASET, DROPPED, HISTORY, METRICS, NEGATIVES, RUN, PluginError, RankedList, joined

@@ -9,7 +9,7 @@ from pydantic import Field
 from hardneg.encoders.protocol import EncodeOptions, StoredRows, TextEncoder
 from hardneg.encoders.spec import ModelSpec
 from hardneg.fields import FREE, LATER, Name, OwnCut, Reference, Trait
-from hardneg.formats.vectors.shards import index_bytes
+from hardneg.formats.vectors import index_bytes
 from hardneg.records import START, counted
 from hardneg.runtime import Progress, Task, world
 from hardneg.stages.shared.blocks import StageBlocks

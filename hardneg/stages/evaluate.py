@@ -18,7 +18,7 @@ from hardneg.evaluation.two_level import compare_over_seeds
 from hardneg.fields import FREE, LATER, InputFile, MeasureName, Name, Trait
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.id_pairs import read_query_groups, without_excluded
+from hardneg.formats.qrels import read_query_groups, without_excluded
 from hardneg.formats.runs import read_run
 from hardneg.records import METRICS, RUN, UsageError, counted, joined, suggestion
 from hardneg.report.content import ReportContent, systems_section

@@ -11,7 +11,7 @@ from hardneg.evaluation import fusion_tuning as tunings
 from hardneg.evaluation.fusion import Fusion, Method, Norm
 from hardneg.evaluation.metrics import cut_below, mean_of
 from hardneg.fields import LATER, MEASURED, RELEVANT, MetricName, Name, Reference, marked_references
-from hardneg.formats.id_pairs import without_excluded
+from hardneg.formats.qrels import without_excluded
 from hardneg.formats.runs import lists_side_by_side, read_run, write_run
 from hardneg.records import RUN, TUNING, RankedList, UsageError, suggestion
 from hardneg.stages.shared.context import Facts, StageContext

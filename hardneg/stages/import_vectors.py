@@ -7,9 +7,8 @@ from pydantic import Field
 
 from hardneg.fields import FREE, InputFile, Name, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.shards import index_bytes
-from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
+from hardneg.formats.vectors import FlatVectors, index_bytes
+from hardneg.formats.vectors_import import VectorOwners, arrange_vectors
 from hardneg.records import counted
 from hardneg.runtime import Progress
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext

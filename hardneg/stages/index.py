@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hardneg.fields import IndexSetting, Name, Reference, Trait
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.vectors.shards import index_bytes
+from hardneg.formats.vectors import index_bytes
 from hardneg.protocols import EstimatedBackend, IndexBackend
 from hardneg.registry import configure
 from hardneg.runtime import Progress

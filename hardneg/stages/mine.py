@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from hardneg import fields
 from hardneg.fields import FREE, LATER, SPLIT, InputFile, Name, Reference, Trait, has_answers
 from hardneg.formats.collection import StoredCollection, extended
-from hardneg.formats.export.catalogue import OWN, check_form
+from hardneg.formats.form_names import OWN, check_form
 from hardneg.formats.negatives import join_negatives, recorded, write_negatives
 from hardneg.formats.qrels import positives
 from hardneg.formats.runs import QueryLists, lists_side_by_side

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hardneg.fields import MEASURED, Name, Trait
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.qrels import Exclusion
 from hardneg.formats.runs import lists_in_order, write_run
 from hardneg.records import RETURN_DEPTH, RUN, DataError, Document, Judgement, Membership, Query, RankedList, Side
 from hardneg.stages.shared.context import Facts, StageContext

@@ -22,8 +22,8 @@ from hardneg.formats.corpus import Corpus, own_documents
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import SAME_TEXT, Queries
 from hardneg.formats.runs import lists_in_order
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors
+from hardneg.formats.vectors import FlatVectors
+from hardneg.formats.vectors_import import VectorOwners, arrange_vectors
 from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
 from hardneg.mining.listing import as_lists, exclude, with_positives
 from hardneg.protocols import Searcher

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.records import Encoded, EncodedRows
 from hardneg.runtime import generator
 from hardneg.testing.plugin_contract import rule

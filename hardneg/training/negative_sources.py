@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.formats.arrays import map_array
 from hardneg.formats.negatives import NegativesFile
-from hardneg.formats.vectors.mmap import map_array
 from hardneg.mining.listing import search_queries
 from hardneg.protocols import Searcher
 from hardneg.records import Encoded, TrainingError

@@ -9,7 +9,7 @@ from recipes.recipes import small_collection
 def test_list_names_every_loader():
     rows = {row["name"]: row["reads"] for row in json.loads(hardneg("data", "list", "--json").stdout)}
     assert rows["beir"] == "A folder in BEIR's form" and all(rows.values())
-    assert "ir-datasets" in hardneg("data", "list").stdout
+    assert "pydocs" in hardneg("data", "list").stdout
 
 
 def test_show(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import call
 
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.records import HardnegError, PluginError, UsageError
 from hardneg.testing.forms import write_encoded
 

@@ -1,8 +1,6 @@
 """Folders in BEIR's form."""
 
 import gzip
-import json
-import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,34 +52,10 @@ def test_gzip_reads_the_same(folder):
     assert packed.size_hint() == 2
 
 
-def test_answers_may_begin_with_any_query(folder):
-    before = Beir(str(folder)).fingerprint()
-    (folder / "queries.jsonl").write_text(QUERIES.replace('"text": "b"', '"text": "b", "answers": ["x"]'))
-    answers = {name: texts for name, texts in Beir(str(folder)).load().answers("test") if texts}
-    assert answers == {"q2": ("x",)} and Beir(str(folder)).fingerprint() != before
-
-
-def test_a_file_is_no_folder(folder):
-    with pytest.raises(DataError, match=r"corpus\.jsonl: a file, where a folder is expected"):
-        Beir(str(folder / "corpus.jsonl")).load()
-    with pytest.raises(DataError, match="nowhere: no such folder"):
-        Beir(str(folder / "nowhere")).load()
-
-
 def test_hidden_files_are_no_splits(folder):
     (folder / "qrels" / "._test.tsv").write_bytes(b"\0\5\x16\7")
     (folder / "qrels" / ".tsv").touch()
     assert Beir(str(folder)).load().splits() == ["train", "test"]
-
-
-def test_size_of_a_long_corpus(folder):
-    numbers = random.Random(0)
-    rows = ({"_id": f"d{i}", "text": numbers.randbytes(490).hex()} for i in range(12000))
-    corpus = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    (folder / "corpus.jsonl").write_bytes(corpus)
-    assert 11900 < Beir(str(folder)).size_hint() < 12100
-    (folder / "corpus.jsonl").write_bytes(gzip.compress(corpus, 1))
-    assert 11000 < Beir(str(folder)).size_hint() < 13000
 
 
 def test_queries_of_long_qrels(folder):
@@ -165,11 +139,6 @@ def test_real_collections(test_data, tmp_path, name):
     assert sum(len(block) for block in stored.corpus.blocks()) == documents
 
 
-def test_no_folder_is_named():
-    with pytest.raises(DataError, match=r"^beir needs a folder: beir:FOLDER$"):
-        Beir("").load()
-
-
 def test_a_query_without_text_is_refused_with_its_line(folder, tmp_path):
     (folder / "queries.jsonl").write_text(QUERIES.replace('"a"', '" "'))
     with pytest.raises(DataError, match=r"queries.jsonl:2: query 'q1' has no text"):
@@ -193,17 +162,6 @@ def test_groups_of_passages_and_queries(folder, tmp_path):
     (folder / "query-groups.tsv").write_text("q1\tc\nd2\td\n")
     assert stored_groups(folder, tmp_path / "two") == ({"d1": "a disease"}, {"q1": "c"})
     assert Beir(str(folder)).fingerprint() != before
-
-
-def test_groups_count_in_the_fingerprint_beside_the_other_files(folder):
-    digest, fingerprint = Beir(str(folder)).load().digest(folder), Beir(str(folder)).fingerprint()
-    (folder / "groups.tsv").write_text("d1\ta\n")
-    assert Beir(str(folder)).load().digest(folder) == digest and Beir(str(folder)).fingerprint() != fingerprint
-
-
-def test_without_groups(folder, tmp_path):
-    assert stored_groups(folder, tmp_path / "stored") == ({}, {})
-    assert not (tmp_path / "stored" / "groups").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 
 from hardneg.datasets.beir import Beir
 from hardneg.datasets.hugging_face import HuggingFace
-from hardneg.datasets.ir_datasets import IrDatasets
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.testing import DatasetTests
 
@@ -29,29 +28,6 @@ class TestBeir(DatasetTests):
     def change(self, folder: Path) -> None:
         path = folder / "corpus.jsonl"
         path.write_text(path.read_text().replace("old", "new"))
-
-
-class TestIrDatasets(DatasetTests):
-    @pytest.fixture(autouse=True)
-    def catalogue(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        package = pytest.importorskip("ir_datasets")
-        names = ("docs.tsv", "queries.tsv", "qrels.txt")
-
-        def load(name: str) -> object:
-            return package.create_dataset(*(str(next(tmp_path.rglob(name))) for name in names))
-
-        monkeypatch.setattr(package, "load", load)
-
-    def write(self, folder: Path) -> None:
-        (folder / "docs.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in TEXTS.items()))
-        (folder / "queries.tsv").write_text("1\triver\n2\tbridge\n")
-        (folder / "qrels.txt").write_text("1 0 d1 1\n2 0 d3 1\n")
-
-    def make(self, folder: Path) -> IrDatasets:
-        return IrDatasets("made/test")
-
-    def change(self, folder: Path) -> None:
-        (folder / "docs.tsv").write_text("d1\tanother river\n")
 
 
 class TestPyDocs(DatasetTests):

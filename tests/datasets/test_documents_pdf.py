@@ -3,7 +3,7 @@
 import pytest
 from document_folder import documents, documents_in
 
-from hardneg.datasets.document_files import Text, read_file
+from hardneg.datasets.document_files import read_file
 from hardneg.datasets.documents import Documents
 from hardneg.records import DataError, MissingDependency
 
@@ -21,21 +21,6 @@ def test_pdf_pages_are_read_with_pypdf(tmp_path):
     for name, reason in (("scan.pdf", "no text in it, maybe scanned pages"), ("cut.pdf", "not a PDF that can be read")):
         [(_, error)] = read_file(tmp_path / name)
         assert isinstance(error, DataError) and reason in str(error)
-
-
-def test_a_pdf_page_is_the_line_of_its_passages(tmp_path, monkeypatch):
-    pypdf = pytest.importorskip("pypdf")
-
-    class Page:
-        def __init__(self, text):
-            self.text = text
-
-        def extract_text(self):
-            return self.text
-
-    monkeypatch.setattr(pypdf, "PdfReader", lambda path: type("R", (), {"pages": [Page(""), Page("Second page.")]}))
-    [(_, text)] = read_file(tmp_path / "a.pdf")
-    assert isinstance(text, Text) and text.blocks == [(2, "Second page.", 0, False)]
 
 
 def test_without_pypdf_pdf_files_are_counted_or_refused(folder, monkeypatch):
@@ -66,10 +51,3 @@ def test_what_pypdf_raises_for_a_damaged_file_is_one_line(tmp_path, monkeypatch,
     monkeypatch.setattr(pypdf, "PdfReader", fail)
     [(_, result)] = read_file(tmp_path / "a.pdf")
     assert isinstance(result, DataError) and "not a PDF that can be read" in str(result)
-
-
-def test_a_damaged_pdf_says_nothing_beside_its_line(tmp_path, caplog):
-    pytest.importorskip("pypdf")
-    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4\nno more\n")
-    [(_, result)] = read_file(tmp_path / "a.pdf")
-    assert "not a PDF that can be read" in str(result) and not caplog.records

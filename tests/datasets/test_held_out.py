@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hardneg.datasets.held_out import Withheld, WithheldCollection
 from hardneg.formats.collection import StoredCollection, write_collection
-from hardneg.formats.id_pairs import Exclusion
+from hardneg.formats.qrels import Exclusion
 from hardneg.records import Answers, DataError, Document, Judgement, Membership, Query, Side
 from hardneg.runtime import Silent
 from hardneg.store import options_in_key
@@ -90,14 +90,6 @@ def test_nothing_is_lost_and_a_larger_share_withholds_more(unlabelled, positives
     assert {query.query_id for query in kept.queries("train")} >= {query.query_id for query in more.queries("train")}
 
 
-def test_draws_depend_on_ids_alone():
-    turned = Whole({"train": QUERIES["train"][::-1], "test": []})
-    one = WithheldCollection(Whole({"train": QUERIES["train"], "test": []}), Withheld(unlabelled=0.3))
-    other = WithheldCollection(turned, Withheld(unlabelled=0.3))
-    assert set(names(one, "unlabelled")) == set(names(other, "unlabelled"))
-    assert names(one, "unlabelled") != names(WithheldCollection(turned, Withheld(unlabelled=0.3, seed=1)), "unlabelled")
-
-
 def test_answers_are_labels_too(tmp_path):
     kept = WithheldCollection(Answered(), Withheld(unlabelled=0.5))
     assert [item.query_id for item in kept.answers("train")] == names(kept, "train")
@@ -121,17 +113,6 @@ def test_stored_apart(tmp_path):
     assert f"{len(hidden)} hidden positives are among them: of queries that keep others" in facts["notes"]
     assert stored.queries("unlabelled").query_ids == names(kept, "unlabelled")
     assert stored.qrels("unlabelled") == {}
-
-
-def test_where_nothing_is_hidden_of_labelled_queries_it_is_noted(tmp_path):
-    facts = write_collection(WithheldCollection(Whole(), Withheld(unlabelled=0.2)), tmp_path, Silent())
-    assert facts["withheld"]["judgements"] > 0 and facts["withheld"]["hidden"] == {}
-    assert "0 hidden positives are among them: of queries that keep others" in facts["notes"]
-
-
-def test_a_collection_that_withholds_nothing_says_so(tmp_path):
-    facts = write_collection(Whole(), tmp_path, Silent())
-    assert "withheld" not in facts and StoredCollection.open(tmp_path).withheld() == {}
 
 
 def test_what_cannot_be_withheld():
@@ -177,21 +158,6 @@ def test_siblings_differ_and_the_rest_is_the_same():
     assert [len(ids(part)) for part in parts] == [8, 8 + 6, 8 + 6 + 3, 24]
     assert all({*ids(one)} < {*ids(more)} for one, more in pairwise(parts))
     assert parts[0].notes() == ["noted", "withheld by their groups: 16 documents and 6 queries"]
-
-
-class OneFile(Grouped):
-    """The same, as one file has the groups of documents and of queries."""
-
-    def groups(self, side: Side) -> Iterator[Membership]:
-        yield from super().groups("document")
-        yield from (Membership(f"q{i}", f"g{i // 2}") for i in range(12))
-
-
-def test_queries_that_stand_in_the_same_file_of_groups_are_no_siblings():
-    for options in ({"siblings": count} for count in (0, 1, 2, 99)):
-        part, same = (Withheld(**options).of(whole) for whole in (Grouped(), OneFile()))
-        assert ids(same) == ids(part) and same.notes() == part.notes()
-    assert Withheld(groups=0.6).of(OneFile()).notes() == Withheld(groups=0.6).of(Grouped()).notes()
 
 
 def test_groups_go_with_their_documents_and_training_queries():

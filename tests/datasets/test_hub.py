@@ -21,7 +21,7 @@ QRELS = {
 }
 READ = """
 import json, sys
-from hardneg.datasets.hub_tables import HubTable
+from hardneg.datasets.hugging_face import HubTable
 from hardneg.datasets.hugging_face import HuggingFace
 from hardneg.records.errors import HardnegError
 told = {}

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.datasets.hub_tables import HubTable, table_digest
-from hardneg.datasets.hugging_face import Columns, HuggingFace
+from hardneg.datasets.hugging_face import Columns, HubTable, HuggingFace, table_digest
 from hardneg.formats.collection import write_collection
 from hardneg.records import DataError, Document, Judgement, Query
 from hardneg.runtime import Silent
@@ -102,13 +101,6 @@ def test_json_lines(tmp_path):
     check(HuggingFace(str(tmp_path)))
 
 
-def test_qrels_in_another_repository(plain, tmp_path_factory):
-    other = tmp_path_factory.mktemp("qrels")
-    (plain / "qrels" / "train.parquet").rename(other / "train.parquet")
-    (plain / "qrels" / "validation.parquet").rename(other / "validation.parquet")
-    check(HuggingFace(str(plain), qrels=HubTable(repo=str(other))))
-
-
 def test_other_columns_and_floats(tmp_path):
     table(tmp_path / "docs.parquet", {"pid": [1, 2], "passage": ["one", "two"]})
     table(tmp_path / "topics.parquet", {"qid": [7], "query": ["a"]})
@@ -120,14 +112,6 @@ def test_other_columns_and_floats(tmp_path):
     assert collection.splits() == ["all"]
     assert list(collection.queries("all")) == [Query("7", "a")]
     assert list(collection.qrels("all")) == [Judgement("7", "2", 3)]
-
-
-def test_queries_that_have_splits_of_their_own(plain):
-    (plain / "queries" / "queries-00000-of-00001.parquet").unlink()
-    table(plain / "queries" / "train.parquet", {"_id": ["11", "10"], "text": ["b", "a"]})
-    table(plain / "queries" / "validation.parquet", {"_id": ["11", "10"], "text": ["dev b", "dev a"]})
-    collection = HuggingFace(str(plain)).load()
-    assert list(collection.queries("dev")) == [Query("11", "dev b")]
 
 
 def test_one_split(plain):
@@ -207,16 +191,3 @@ def test_fingerprint(plain):
     assert replace(local, columns=Columns(title="")).fingerprint() != before
     table(plain / "qrels" / "train.parquet", DEV)
     assert local.fingerprint() != before
-
-
-def test_ms_marco_documents(tmp_path):
-    corpus = {"docid": ["D1", "D2"], "url": ["http://a", "http://b"], "title": ["A", ""], "body": ["one", "two"]}
-    table(tmp_path / "corpus" / "train-00000-of-00001.parquet", corpus)
-    table(tmp_path / "queries" / "dev.parquet", {"qid": [3, 4], "text": ["a", "b"]})
-    table(tmp_path / "qrels" / "dev.parquet", {"qid": [3], "docid": ["D2"], "rel": [1]})
-    judged = {"judged_query": "qid", "judged_doc": "docid", "relevance": "rel"}
-    loader = HuggingFace(str(tmp_path), columns=Columns("docid", text="body", query_id="qid", **judged))
-    collection = loader.load()
-    assert list(collection.documents()) == [Document("D1", "one", "A"), Document("D2", "two", "")]
-    assert list(collection.queries("dev")) == [Query("3", "a")]
-    assert list(collection.qrels("dev")) == [Judgement("3", "D2", 1)]

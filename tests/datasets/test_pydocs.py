@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, SplitShares, package_version
+from hardneg.datasets.pydocs import PyDocs, PyDocsCollection, package_version
 from hardneg.formats.collection import write_collection
 from hardneg.records import MissingDependency, UsageError
 from hardneg.runtime import Silent
@@ -136,20 +135,6 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
     assert "left out: 3 files of tests" in collection.notes()
 
 
-def test_a_single_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "madealone.py").write_text(TOOLS)
-    monkeypatch.syspath_prepend(tmp_path)
-    ids = [document.doc_id for document in PyDocs(("madealone",)).load().documents()]
-    assert ids[:2] == ["madealone", "madealone.Frame.mean"]
-
-
-def test_a_passage_is_all_after_the_first_paragraph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "madelong.py").write_text('"""Tools of the trade.\n\nOne two.\n\nThree four.\n"""')
-    monkeypatch.syspath_prepend(tmp_path)
-    (found,) = PyDocs(("madelong",), min_passage_words=4).load().documents()
-    assert found.text == "One two. Three four."
-
-
 def test_fingerprint_of_a_package_without_a_version(made: str, tmp_path: Path) -> None:
     loader = PyDocs((made,))
     before = loader.fingerprint()
@@ -182,12 +167,6 @@ def test_shares_of_the_splits(made: str) -> None:
     few, half, most = tests(0.01), tests(0.5), tests(0.94)
     assert few <= half <= most and few < most
     assert PyDocs((made,), 1000, test_share=0.5).query_hint() == {"train": 445, "dev": 55, "test": 500}
-
-
-def test_a_half_of_a_thousand_queries_is_for_tests() -> None:
-    """Four standard deviations are 4 * sqrt(1000 / 4) = 63 queries."""
-    splits = Counter(SplitShares(0.1, 0.5, 0).split(f"a.b{i}") for i in range(1000))
-    assert 437 <= splits["test"] <= 563 and 62 <= splits["dev"] <= 138 and 337 <= splits["train"] <= 463
 
 
 def test_shares_count_in_the_identity_where_they_are_not_the_usual(made: str) -> None:

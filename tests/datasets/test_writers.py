@@ -39,14 +39,6 @@ def test_several_sentences_are_taken_at_once_and_one_is_left():
     assert written(InverseCloze(), alone) == ([], alone)
 
 
-def test_a_sentence_that_stands_twice_is_taken_out_twice_and_another_is_left():
-    twice = Document("d", "One two three four. It is short. One two three four.")
-    left = twice._replace(text="It is short.")
-    assert written(InverseCloze(kept=0), twice, count=5) == (["One two three four."], left)
-    same = Document("d", "One two three four. One two three four.")
-    assert written(InverseCloze(kept=0), same) == ([], same)
-
-
 def test_scripts_without_blanks_have_words_too():
     text = "東京は日本の首都である。人口は約千四百万人である。短い。"
     queries, document = written(InverseCloze(kept=0), Document("d", text), count=5)

@@ -95,12 +95,6 @@ def test_refused(tmp_path, made, message):
         StoredCollection.open(tmp_path)
 
 
-def test_unknown_split(tmp_path):
-    write_collection(Made(), tmp_path, Silent())
-    with pytest.raises(DataError, match="no split 'test' in this collection; it has train"):
-        StoredCollection.open(tmp_path).queries("test")
-
-
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 9, "splits": {}}', '{"format": 1, "splits": 3}'])
 def test_not_a_collection(tmp_path, text):
     write_collection(Made(), tmp_path, Silent())

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.records import ArtifactError, DataError, UsageError
 
 _VECTORS = np.arange(60, dtype=np.float32).reshape(20, 3)

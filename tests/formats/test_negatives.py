@@ -60,14 +60,6 @@ def test_what_is_read_whole_needs_the_file_no_more(tmp_path: Path) -> None:
         read_negatives(path, whole=True)
 
 
-def test_no_queries_at_all(tmp_path: Path) -> None:
-    write_negatives(tmp_path / "none.arrow", [])
-    found = read_negatives(tmp_path / "none.arrow")
-    assert len(found) == 0
-    assert found.query_ids == []
-    assert found.counts.tolist() == []
-
-
 def test_a_failing_stream_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "negatives.arrow"
     write_negatives(path, ROWS[:1])

@@ -18,11 +18,6 @@ def test_order_is_kept_over_many_batches(tmp_path):
     assert stored.texts[3] == "text 3 é"
 
 
-def test_no_queries(tmp_path):
-    assert write_queries(tmp_path / "dev.arrow", []) == []
-    assert list(Queries.open(tmp_path / "dev.arrow")) == []
-
-
 @pytest.mark.parametrize(
     ("queries", "message"),
     [

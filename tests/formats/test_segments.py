@@ -27,25 +27,9 @@ def test_windows_without_overlap():
     assert not any(cut_off)
 
 
-def test_windows_that_overlap():
-    listed, cut_off = cut([4, 5, 6, 7], 4, 2, 9)
-    assert listed == [[(0, 4)], [(0, 4), (2, 5)], [(0, 4), (2, 6)], [(0, 4), (2, 6), (4, 7)]]
-    assert not any(cut_off)
-
-
-def test_no_more_windows_than_asked_for():
-    listed, cut_off = cut([8, 9, 100], 4, 4, 2)
-    assert listed == [[(0, 4), (4, 8)]] * 3
-    assert cut_off == [False, True, True]
-
-
 def test_each_document_may_have_a_size_of_its_own():
     found = windows(np.array([5, 5]), np.array([5, 4]), np.array([5, 3]), 9)
     assert found.starts.tolist() == [0, 0, 3] and found.stops.tolist() == [5, 4, 5]
-
-
-def test_no_documents_have_no_windows():
-    assert cut([], 4, 4, 2) == ([], [])
 
 
 def test_mistakes_are_named():
@@ -64,13 +48,6 @@ def test_ids_and_rows_go_there_and_back(tmp_path, monkeypatch):
     for chunk in (4, 7, 50, 1 << 20):
         monkeypatch.setattr(segments, "_CHUNK", chunk)
         assert first_rows(tmp_path / "docid").tolist() == [0, 2, 3, 15, 16]
-
-
-def test_an_unfinished_last_line_counts_and_an_empty_file_has_none(tmp_path):
-    (tmp_path / "docid").write_text("a#0\nb#0\nb#1")
-    assert first_rows(tmp_path / "docid").tolist() == [0, 1, 3]
-    (tmp_path / "docid").write_text("")
-    assert first_rows(tmp_path / "docid").tolist() == [0]
 
 
 @pytest.mark.parametrize(

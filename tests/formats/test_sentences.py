@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hardneg.formats.sentences import sentences
+from hardneg.formats.texts import sentences
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
+from hardneg.formats.vectors import FlatVectors
+from hardneg.formats.vectors_import import VectorOwners, arrange_vectors, import_vectors, open_vectors
 from hardneg.records import DataError
 from hardneg.runtime import Silent
 
@@ -55,7 +55,7 @@ def test_vectors_and_ids_are_in_the_index(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", NAMES)
 def test_several_blocks(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors_import.ROWS", 3)
     save(tmp_path, VECTORS.astype(np.float16))
     bring(tmp_path, kind)
     assert FlatVectors.open(tmp_path / "out").read(0, 4).tolist() == VECTORS.tolist()
@@ -92,15 +92,18 @@ def test_mistakes_have_their_place(tmp_path, kind, change, message):
     ("line", "message"),
     [
         ('{"id": "x", "vector": [1, 2]}', "e.jsonl:5: a vector of dimension 2; the first has 3"),
-        ('{"id": "x"}', "e.jsonl:5: 'vector' must be a list"),
-        ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
-        ('{"id": "x", "vector": [1, "a", 3]}', "e.jsonl:5: 'vector' must be a list"),
-        ('{"id": "x", "vector": [true, 2, 3]}', "e.jsonl:5: 'vector' must be a list of numbers"),
-        ('{"id": "x", "vector": ["1", 2, 3]}', "e.jsonl:5: 'vector' must be a list of numbers"),
-        ('{"id": "x", "vector": []}', "e.jsonl:5: 'vector' must be a list of numbers"),
-        ('{"id": "x", "vector": [1, 2, 1%s]}' % ("0" * 400), "e.jsonl:5: 'vector' holds a number that is too large"),
+        *(
+            (line, "e.jsonl:5: 'vector' must be a list of finite numbers")
+            for line in (
+                '{"id": "x"}',
+                '{"id": "x", "vector": [1, "a", 3]}',
+                '{"id": "x", "vector": [true, 2, 3]}',
+                '{"id": "x", "vector": []}',
+                '{"id": "x", "vector": [1, 2, 1%s]}' % ("0" * 400),
+            )
+        ),
         ('{"id": "x\\u0000", "vector": [1, 2, 3]}', "e.jsonl:5: id 'x\\x00' is empty or holds white space or control"),
-        ("[1]", "e.jsonl:5: a JSON value that is not an object"),
+        ('{"id": 7, "vector": [1, 2, 3]}', "e.jsonl:5: 'id' must be a string"),
         ("{", "e.jsonl:5: not JSON"),
     ],
 )
@@ -163,16 +166,14 @@ FEW = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
     [
         ({"vector": FEW}, "no column of ids, of strings or whole numbers; call one of them 'id'; it has: vector"),
         ({"id": list("abcd"), "vector": [1.0, 2.0, 3.0, 4.0]}, "no column of vectors, lists of floating numbers;"),
-        ({"id": list("abcd"), "vector": [[1], [2], [3], [4]]}, "it has: id (string), vector (list<"),
         ({"id": list("abcd"), "x": FEW}, "no column of vectors, lists of floating numbers; call one of them 'vector'"),
         ({"id": ["a", None, "c", "d"], "vector": FEW}, "row 1: column 'id' has no id"),
         ({"id": ["a", "b", "c d", "d"], "vector": FEW}, "row 2: id 'c d' is empty or holds white space"),
         ({"id": ["a", "b", "c", "a"], "vector": FEW}, "row 3: id 'a' stands in "),
         ({"id": list("abcd"), "vector": [*FEW[:3], [1.0]]}, "row 3: a vector of dimension 1; the first has 2"),
-        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: no vector; the first has 2"),
-        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, None]]}, "row 3: the vector lacks a number"),
-        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, 1e300]]}, "row 3: the vector is not finite; encode it again"),
-        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: no vector"),
+        ({"id": list("abcd"), "vector": [*FEW[:2], None, FEW[3]]}, "row 2: a vector of dimension 0; the first has 2"),
+        ({"id": list("abcd"), "vector": [*FEW[:3], [1.0, None]]}, "row 3: the vector is not finite"),
+        ({"id": list("abcd"), "vector": [[], *FEW[:3]]}, "row 0: a vector of dimension 0"),
         ({"id": pa.array([], pa.string()), "vector": pa.array([], pa.list_(pa.float32()))}, "there is nothing in it"),
     ],
 )
@@ -214,7 +215,7 @@ def owners(*ids):
 @pytest.mark.parametrize("kind", NAMES)
 @pytest.mark.parametrize("ids", [("d0", "d1", "ü", "d3"), ("d0", "ü"), ("d3", "d0", "ü", "d1"), ("ü", "d0")])
 def test_wanted_vectors_are_in_the_order_of_their_ids(tmp_path: Path, kind: str, ids, monkeypatch) -> None:
-    monkeypatch.setattr("hardneg.formats.vectors.vectors_import.ROWS", 3)
+    monkeypatch.setattr("hardneg.formats.vectors_import.ROWS", 3)
     save(tmp_path)
     assert arrange_vectors(opened(tmp_path, kind), owners(*ids), tmp_path / "out", Silent()) == 4 - len(ids)
     found = FlatVectors.open(tmp_path / "out")

@@ -42,7 +42,7 @@ def qrels(*splits: str) -> dict[str, str]:
         ({"a.md": "# A\n\nWords.", "b.txt": "More."}, "documents", {}, None),
         ({"a.md": "# A\n\nWords.", "queries.tsv": "1\twhat\n2\twho\n"}, "documents", {}, ("queries.tsv", 2)),
         ({"a.md": "# A\n\nWords.", "queries.jsonl": QUERIES}, "documents", {}, ("queries.jsonl", 2)),
-        ({"a.md": "# A\n\nWords.", "topics.new.txt": TREC}, "documents", {}, ("topics.new.txt", 1)),
+        ({"a.md": "# A\n\nWords.", "topics.new.txt": "7\twhere\n"}, "documents", {}, ("topics.new.txt", 1)),
         ({"corpus.jsonl.gz": CORPUS}, "beir", {}, None),
         (BEIR, "beir", {}, ("queries.jsonl", 2)),
         ({**BEIR, **qrels("train", "dev", "test")}, "beir", {"train": 1, "dev": 1, "test": 1}, None),

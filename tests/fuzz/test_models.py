@@ -189,14 +189,6 @@ def test_what_is_wrong_is_told(tmp_path, whole, name, file, change, told):
     assert told in str(caught.value)
 
 
-def test_a_config_with_an_infinite_number_has_a_digest(tmp_path, whole):
-    folder = shutil.copytree(whole("dense"), tmp_path / "model")
-    spec = ModelSpec(str(folder))
-    before = resolve(spec).digest
-    value(limit=[0.0, float("inf")])(folder / "config.json")
-    assert resolve(spec).digest != before
-
-
 @pytest.mark.skipif(not TOKENS, reason="hardneg-multi-vector is not installed")
 @pytest.mark.parametrize("length", [1, 2])
 def test_queries_are_filled_up_to_some_tokens(whole, length):

@@ -12,7 +12,7 @@ import pytest
 from noted import Notes
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.backends import bm25
 from hardneg.indexes.backends.bm25 import Bm25
 from hardneg.indexes.kernels.exact.exact import search_exact

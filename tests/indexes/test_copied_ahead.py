@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import Blocks, copied_ahead, device_blocks
 from hardneg.records import ArtifactError

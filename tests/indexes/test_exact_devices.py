@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.exact import exact
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, spans
 from hardneg.records import ArtifactError, Hits

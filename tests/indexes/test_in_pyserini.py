@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hardneg.formats.segments import segment_ids
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq

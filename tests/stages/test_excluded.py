@@ -5,8 +5,8 @@ import pytest
 from recipes.recipes import artifacts_of, plan_in, small_collection, small_part
 
 from hardneg.formats.collection import StoredCollection
-from hardneg.formats.id_pairs import without_excluded
 from hardneg.formats.negatives import read_negatives
+from hardneg.formats.qrels import without_excluded
 from hardneg.formats.runs import read_run
 from hardneg.mining.listing import exclude
 from hardneg.records import Hits

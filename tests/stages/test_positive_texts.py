@@ -10,7 +10,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives
 from hardneg.formats.queries import Queries
 from hardneg.formats.runs import read_run
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import make_plan
 from hardneg.records import RecipeError
 from hardneg.stages.search import positive_texts

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 from toy import Bag, BagEncoder, KilledAt, options, toy_data
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
+from hardneg.formats.vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions

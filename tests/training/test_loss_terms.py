@@ -18,7 +18,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.indexes.backends.compressed import Sq8
 from hardneg.indexes.backends.product import Binary
 from hardneg.losses.infonce import InfoNCE

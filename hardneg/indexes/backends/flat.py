@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_rows, check_vectors
 from hardneg.indexes.kernels.exact.exact import DeviceVectors, ExactOptions, WithOptions, search_exact
 from hardneg.protocols import RowLookup

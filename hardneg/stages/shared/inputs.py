@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from hardneg.encoders.open.resolved import learner, load_encoder
 from hardneg.encoders.protocol import EncodeOptions, TextEncoder
 from hardneg.encoders.spec import Precision, Side
+from hardneg.formats.arrays import map_array
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
-from hardneg.formats.vectors.mmap import map_array
-from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
+from hardneg.formats.vectors_import import VectorFile, open_vectors
 from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.records import MODEL_FOLDER, QUERIES, DataError, ModelError, UsageError
 from hardneg.runtime import Progress, from_first, world

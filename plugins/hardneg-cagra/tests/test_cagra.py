@@ -12,7 +12,7 @@ from hardneg_cagra import graph
 from hardneg_cagra.backend import Cagra, CagraSearcher
 from hardneg_cagra.graph import GpuGraph, as_faiss, links_of
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Fp16
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.exact.exact import ExactOptions

@@ -35,10 +35,6 @@ GOOD = '{"_id": "d1", "text": "river"}\n{"_id": "d2", "title": "t", "text": "bri
 ASKED = '{"_id": "q1", "text": "water"}\n'
 
 
-def test_a_good_collection_has_none(tmp_path: Path) -> None:
-    assert problems(write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")) == []
-
-
 def test_nine_faults_at_once(tmp_path: Path) -> None:
     write_broken(tmp_path)
     found = problems(tmp_path)
@@ -69,13 +65,6 @@ def test_queries_that_are_documents(tmp_path: Path) -> None:
     write(tmp_path, corpus, queries, test="d1 0 d2 1\nd2 0 d1 1\nd3 0 d1 1\n")
     found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
     assert found == [("queries that are documents", 1, True), ("queries that are documents", 2, True)]
-
-
-def test_texts(tmp_path: Path) -> None:
-    rows = ['"_id": "d1", "text": " "', '"_id": "d2", "title": "t", "text": ""', '"_id": "d3", "text": "u"']
-    write(tmp_path, "".join(f"{{{row}}}\n" for row in rows), ASKED, test="q1 0 d1 1\n")
-    found = [(item.category, item.line, item.warning) for item in problems(tmp_path)]
-    assert found == [("empty texts", 1, False)]
 
 
 def test_nothing_that_can_be_read(tmp_path: Path) -> None:
@@ -115,15 +104,6 @@ def test_streams_are_checked_to_their_first_error() -> None:
     ]
 
 
-def test_an_error_before_the_first_record_is_at_the_first_place() -> None:
-    class Torn(Streamed):
-        def documents(self) -> Iterator[Document]:
-            raise DataError("shelf:1: not UTF-8 (torn)")
-            yield
-
-    assert str(next(iter(check(parts_of(Torn()))))) == "documents:1: shelf:1: not UTF-8 (torn)"
-
-
 @pytest.mark.parametrize("cut", [5, 40])
 def test_damaged_gzip(tmp_path: Path, cut: int) -> None:
     write(tmp_path, GOOD, ASKED, test="q1 0 d1 1\n")
@@ -160,40 +140,6 @@ def test_leakage_by_text(tmp_path: Path) -> None:
         (kind, f"{same} qrels/train.tsv:1; {texts_at.format(6, 1)}", True),
         (kind, f"{alike} qrels/train.tsv:1; {texts_at.format(4, 1)}", True),
     ]
-
-
-def test_texts_that_differ_in_case_alone_are_two(tmp_path: Path) -> None:
-    corpus = rows(d1="The River", d2="the river", d3="the  RIVER", d4="the river ", d5="THE SEA")
-    write(tmp_path, corpus, rows(q1="ask", q2="Ask", q3="ask"), test="q1 0 d1 1\nq2 0 d1 1\nq3 0 d1 1\n")
-    assert [(item.category, item.line, item.reason) for item in problems(tmp_path)] == [
-        ("document texts under two ids", 4, f"the same text as {tmp_path}/corpus.jsonl:2, under another id"),
-        ("query texts under two ids", 3, f"the same text as {tmp_path}/queries.jsonl:1, under another id"),
-    ]
-
-
-def test_characters_that_no_text_has(tmp_path: Path) -> None:
-    corpus = rows(d1="two\nlines\tand\r\na form\x0cfeed, é 文 \u200d", d2="nul\0", d3="caf\ufffd", d4="it\x92s \x1b[0m")
-    write(tmp_path, corpus, rows(q1="\x07bell"), test="q1 0 d1 1\n")
-    category = "control and replacement characters in texts"
-    places = ["corpus.jsonl:2: d2 holds U+0000, at character 4", "corpus.jsonl:3: d3 holds U+FFFD, at character 4"]
-    places += ["corpus.jsonl:4: d4 holds U+0092, at character 3", "queries.jsonl:1: q1 holds U+0007, at character 1"]
-    assert told(tmp_path) == [(category, place, True) for place in places]
-
-
-def test_heads_that_are_read_as_records(tmp_path: Path) -> None:
-    (tmp_path / "collection.tsv").write_text("docid\ttext\n1\tone\n2\ttwo\nid\tthree\n")
-    (tmp_path / "queries.test.tsv").write_text("qid\tquery\n7\ta\n")
-    (tmp_path / "qrels.test.tsv").write_text("7 0 1 1\n")
-    found = list(check(parts_of(MsMarcoPassage(str(tmp_path)).load())))
-    assert [(item.category, Path(item.file).name, item.line, item.reason) for item in found] == [
-        ("heads read as records", "collection.tsv", 1, "'docid' is read as an id"),
-        ("heads read as records", "queries.test.tsv", 1, "'qid' is read as an id"),
-    ]
-
-
-def test_an_empty_file_among_others(tmp_path: Path) -> None:
-    write(tmp_path, "", ASKED, test="q1 0 d1 1\n")
-    assert ("files that hold nothing", "corpus.jsonl: there is nothing in it", True) in told(tmp_path)
 
 
 def test_kinds_of_unreadable_lines(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from hardneg_datasets.dpr import Dpr
+from hardneg_datasets.ir_datasets import IrDatasets
 from hardneg_datasets.msmarco import MsMarcoDocument, MsMarcoPassage
 from hardneg_datasets.pyserini import Pyserini
 from hardneg_datasets.tevatron import Tevatron
@@ -69,6 +70,29 @@ class TestDpr(DatasetTests):
     def change(self, folder: Path) -> None:
         path = folder / "biencoder-nq-dev.json"
         path.write_text(path.read_text().replace("d1", "d2"))
+
+
+class TestIrDatasets(DatasetTests):
+    @pytest.fixture(autouse=True)
+    def catalogue(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        package = pytest.importorskip("ir_datasets")
+        names = ("docs.tsv", "queries.tsv", "qrels.txt")
+
+        def load(name: str) -> object:
+            return package.create_dataset(*(str(next(tmp_path.rglob(name))) for name in names))
+
+        monkeypatch.setattr(package, "load", load)
+
+    def write(self, folder: Path) -> None:
+        (folder / "docs.tsv").write_text("".join(f"{name}\t{text}\n" for name, text in TEXTS.items()))
+        (folder / "queries.tsv").write_text("1\triver\n2\tbridge\n")
+        (folder / "qrels.txt").write_text("1 0 d1 1\n2 0 d3 1\n")
+
+    def make(self, folder: Path) -> IrDatasets:
+        return IrDatasets("made/test")
+
+    def change(self, folder: Path) -> None:
+        (folder / "docs.tsv").write_text("d1\tanother river\n")
 
 
 @pytest.mark.usefixtures("datasets_cache")

@@ -86,10 +86,10 @@ def test_several_sets(folder: Path) -> None:
         ("nq-test.qa.csv", "who\t__import__('os')\n", "nq-test.qa.csv:1: answers must be a list of texts"),
         ("nq-test.qa.csv", "who\t" + "[" * 500 + "\n", "nq-test.qa.csv:1: answers must be a list of texts"),
         ("nq-test.qa.csv", "who\t[1]\n", "nq-test.qa.csv:1: answers must be a list of texts"),
-        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:2: no 'question'"),
+        ("biencoder-nq-train.json", '[\n{"answers": []}]', "biencoder-nq-train.json:1: no 'question'"),
         ("biencoder-nq-train.json", '[{"question": "q", "positive_ctxs": [1]}]', "'positive_ctxs' must be a list"),
         ("biencoder-nq-train.json", '[{"question": "q", "answers": "a"}]', "'answers' must be a list"),
-        ("biencoder-nq-train.json", '[{"question": "q"},', "biencoder-nq-train.json:1: not JSON"),
+        ("biencoder-nq-train.json", '[{"question": "q"},', "biencoder-nq-train.json: not JSON"),
     ],
 )
 def test_mistakes(folder: Path, tmp_path_factory: pytest.TempPathFactory, name: str, text: str, message: str) -> None:

@@ -120,12 +120,6 @@ def test_another_file_is_not_taken(server, tmp_path, monkeypatch, options, reaso
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_was_changed_is_brought_again(server, tmp_path):
-    file = told(server, "a.tsv", b"as published")
-    (tmp_path / "a.tsv").write_bytes(b"as_published")
-    assert fetch(file, tmp_path, Silent()) and (tmp_path / "a.tsv").read_bytes() == b"as published"
-
-
 @pytest.mark.parametrize(("url", "reason"), [("{}/none", "404"), ("http://127.0.0.1:9/a", "refused")])
 def test_what_cannot_be_reached_is_told_in_a_line(server, tmp_path, monkeypatch, url, reason):
     monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)

@@ -67,5 +67,5 @@ def test_a_check_goes_on_after_a_mistake(folder: Path) -> None:
         ("lines that cannot be read", "one.jsonl", 1),
         ("ids that are not one word", "one.jsonl", 2),
         ("lines that cannot be read", "x.json", 1),
-        ("lines that are not JSON objects", "x.json", 2),
+        ("lines that are not JSON objects", "x.json", 3),
     ]

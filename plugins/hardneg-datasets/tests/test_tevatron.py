@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from hardneg_datasets.tevatron import Tevatron
 
-from hardneg.datasets.hub_tables import HubTable
+from hardneg.datasets.hugging_face import HubTable
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.records import DataError, Document, Judgement, Query
 from hardneg.runtime import Silent

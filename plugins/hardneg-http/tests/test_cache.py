@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import numpy as np
-from hardneg_http.cache import VectorCache, text_key
+from hardneg_http.client import VectorCache, text_key
 
 ONE = np.arange(4, dtype=np.float32)
 
@@ -42,7 +42,7 @@ def test_a_damaged_file_costs_no_results(tmp_path, caplog):
 WRITER = """
 import sys, numpy as np
 from pathlib import Path
-from hardneg_http.cache import VectorCache, text_key
+from hardneg_http.client import VectorCache, text_key
 cache = VectorCache(Path(sys.argv[1]), 1 << 30)
 for number in range(30):
     cache.keep({text_key(f"{sys.argv[2]}-{number}"): np.full(4, number, np.float32)})

@@ -11,7 +11,7 @@ import yaml
 from embedding_server import Served, serving, vector
 
 from hardneg.formats.negatives import read_negatives
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.recipes import Options, Watcher, execute, load_recipe, make_plan, needs
 from hardneg.records import RecipeError
 from hardneg.store import Store

@@ -22,7 +22,7 @@ from pathlib import Path
 from datasets import load_dataset
 from huggingface_hub import HfApi, ModelCard, snapshot_download
 from sentence_transformers import SentenceTransformer
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import ModelSpec
 

@@ -9,7 +9,7 @@ from hardneg_instructions.followir import FollowIR
 from hardneg_instructions.promptriever import Promptriever
 from published import bright, followir, followir_of_mteb, json_lines, parquet, promptriever_rows
 
-from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, id_pairs
+from hardneg.plugin import DataError, Document, Judgement, PluginError, Query, qrels_files
 from hardneg.testing import DatasetTests
 
 INSTRUCTION = "A relevant document names Norway."
@@ -145,10 +145,10 @@ def test_mistakes_name_file_and_line(tmp_path: Path) -> None:
 
 def test_bright_excludes_documents_of_a_query(tmp_path: Path) -> None:
     collection = Bright(str(bright(tmp_path)), "biology").load()
-    assert isinstance(collection, id_pairs.HasExcluded)
+    assert isinstance(collection, qrels_files.HasExcluded)
     assert list(collection.excluded()) == [
-        id_pairs.Exclusion("1", "moss.txt"),
-        id_pairs.Exclusion("1", "old%20oak.txt"),
+        qrels_files.Exclusion("1", "moss.txt"),
+        qrels_files.Exclusion("1", "old%20oak.txt"),
     ]
     assert [document.doc_id for document in collection.documents()] == ["moss.txt", "fern.txt", "old%20oak.txt"]
     assert list(collection.qrels("test")) == [Judgement("0", "moss.txt", 1), Judgement("1", "fern.txt", 1)]

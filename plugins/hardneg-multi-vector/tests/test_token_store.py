@@ -16,7 +16,7 @@ from hardneg.encoders.encoder import Encoder, split
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.records import ArtifactError, DataError, UsageError
 from hardneg.training.batches import in_parts
 

@@ -9,7 +9,7 @@ from hardneg_papers.installed_code import PyCode, PyCodeCollection, PyNames, PyN
 
 from hardneg.datasets.pydocs import PyDocs
 from hardneg.formats.answer_matching import has_answer
-from hardneg.formats.python_code import SourceFile, code_of
+from hardneg.formats.texts import SourceFile, code_of
 from hardneg.records import Answers, Document, HasAnswers, HasGroups, Judgement, Membership, Query
 from hardneg.testing import DatasetTests
 

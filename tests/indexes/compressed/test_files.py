@@ -10,7 +10,7 @@ import pytest
 from indexes.compressed.kinds import COUNT, DIMENSION, KINDS, drawn_vectors, flat_index, kind_name
 from shard_folders import in_shards
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, Sq8
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
 from hardneg.indexes.kernels.faiss import compression

@@ -4,8 +4,7 @@ import pytest
 from indexes.shards.parts import COUNT
 from shard_folders import in_shards
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.formats.vectors.shards import Shards
+from hardneg.formats.vectors import FlatVectors, Shards
 from hardneg.records import SHARDS, ArtifactError
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from indexes.shards.parts import COUNT, documents
 from shard_folders import in_shards
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.backends.flat import Flat
 from hardneg.indexes.kernels.candidate_scoring import rank_candidates
 from hardneg.indexes.kernels.exact.exact import ExactOptions

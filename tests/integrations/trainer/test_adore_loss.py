@@ -10,7 +10,7 @@ import pytest
 import torch
 from trainer_toy import write_toy
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.records import UsageError
 from hardneg.trainer import AdoreLoss
 

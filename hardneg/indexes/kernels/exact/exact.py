@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, check_queries, merged_lists, one_ahead, vector_blocks
 from hardneg.indexes.kernels.exact.top_k import Best, best_hits, entered, merged
 from hardneg.protocols import Searcher

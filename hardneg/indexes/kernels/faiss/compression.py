@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.formats.vectors.flat_vectors import FlatVectors
+from hardneg.formats.vectors import FlatVectors
 from hardneg.indexes.kernels.checks import check_finite, vector_blocks
 from hardneg.records import ArtifactError, MissingDependency, UsageError
 from hardneg.runtime import Progress, generator

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     Candidates,
-    FlatVectors,
     HardnegError,
     PluginSetting,
     RankedList,
     argument_values,
     configure,
+    index_files,
     layout,
     measurements,
     significance,
@@ -246,7 +246,7 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
 
 
 def _spread(run: FinishedRun, stage: str) -> tuple[float, float]:
-    stored = FlatVectors.open(run.index(stage))
+    stored = index_files.FlatVectors.open(run.index(stage))
     vectors = stored.gather(sample(len(stored), "vectors")).astype(np.float64)
     return mean_cosine(vectors), effective_dimensions(vectors)
 

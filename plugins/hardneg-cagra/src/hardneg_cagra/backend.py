@@ -9,11 +9,11 @@ from hardneg.plugin import (
     SEED,
     ArtifactError,
     CompressedSearcher,
-    FlatVectors,
     Progress,
     RowLookup,
     UsageError,
     compression,
+    index_files,
 )
 from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 
@@ -65,7 +65,7 @@ class Cagra:
             UsageError: there is no GPU, or there are not more vectors than links.
             MissingDependency: without cuVS or faiss.
         """
-        vectors = FlatVectors.open(source)
+        vectors = index_files.FlatVectors.open(source)
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
             problem = f"{source} holds {len(vectors)} vectors: intermediate must be less than that, or take flat"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import FlatVectors, MissingDependency, Progress, UsageError, compression, generator, index_checks
+from hardneg.plugin import MissingDependency, Progress, UsageError, compression, generator, index_checks, index_files
 
 _MOST = 512  # hits of a search, and near vectors that it holds
 _QUERIES = 512  # at a time: the vectors of their hits are in memory
@@ -20,7 +20,9 @@ _BLOCK_BYTES = 256 << 20
 _BUILT_ON = "cuda"
 
 
-def as_faiss(graph: NDArray[np.uint32], vectors: FlatVectors, ef_search: int, seed: int, progress: Progress) -> Any:
+def as_faiss(
+    graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: Progress
+) -> Any:
     """A `faiss.IndexHNSWFlat` of all vectors, in memory.
 
     Args:
@@ -114,7 +116,7 @@ def load_cagra() -> Any:
     return cagra
 
 
-def built_graph(vectors: FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
+def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
     """The rows that each row is linked to: uint32 [N, degree].
 
     The vectors are on the GPU at once, 4 d bytes each, and the graphs beside them.

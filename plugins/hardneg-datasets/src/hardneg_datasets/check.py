@@ -1,6 +1,6 @@
 """Finds every mistake of a collection in one pass; ids and texts are kept as 64-bit hashes, 100 bytes a document."""
 
-import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, islice
@@ -26,8 +26,6 @@ from hardneg.plugin import (
 from hardneg_datasets.problems import Contents, Problem, SplitContents, unreadable
 
 _BLOCK, _LINE_BITS = 4096, 48
-_HEADS = frozenset({"id", "_id", "docid", "doc_id", "pid", "qid", "query_id", "query-id", "corpus-id"})
-_STRANGE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _TEXTS = np.dtype([(name, np.uint64) for name in ("at", "id", "text", "folded", "own", "number")])
 """A document or query: its location, and hashes of its id, its text, its folded text, and of id and text together.
 
@@ -60,6 +58,11 @@ def check(
         with (progress or Silent()).task(Path(part.name).name, None, "records") as task:
             yield from checker.read(part, task)
     yield from checker.finish()
+
+
+def _fold(text: str) -> str:
+    """A text without differences of case and of compatible characters, such as ﬁ and fi; white space is normalised."""
+    return text.lower() if text.isascii() else hash_index.normalise(unicodedata.normalize("NFKC", text).casefold())
 
 
 class _Table:
@@ -101,7 +104,7 @@ class _Checker:
 
     def read(self, part: source_files.Part, task: Task) -> Iterator[Problem]:
         self._parts.append(part)
-        base, count, empty = len(self._parts) - 1 << _LINE_BITS, 0, True
+        base, count = len(self._parts) - 1 << _LINE_BITS, 0
         if part.split is not None and part.split not in self._contents.splits:
             self._contents.splits[part.split] = SplitContents()
             if reason := source_files.split_problem(part.split):
@@ -118,10 +121,7 @@ class _Checker:
                 if located := [(base | line, item) for line, item in block if isinstance(item, kind)]:
                     count += len(located)
                     yield from take(located, part.split)
-            empty = False
             task.advance(len(block))
-        if part.split is None and empty:
-            yield Problem("files that hold nothing", part.name, 0, "there is nothing in it", warning=True)
         if part.split is not None and not count:
             yield _nothing_to_judge_by(part, "nothing in it that can be read")
 
@@ -162,7 +162,7 @@ class _Checker:
         own = _add_texts(table, located, [item.text for _, item in located], numbers)
         self._query_ids.append(pa.array([item.query_id for _, item in located], pa.string()))
         self._asked += len(located)
-        for i in np.flatnonzero(hash_index.among(self._every["own"], own)).tolist():
+        for i in np.flatnonzero(np.isin(own, self._every["own"])).tolist():
             location, item = located[i]
             reason = f"{item.query_id!r} is a document too, of this text; `dataset.exclude_own=true` excludes it"
             yield self._problem("queries that are documents", location, reason, warning=True)
@@ -173,15 +173,8 @@ class _Checker:
             name, contents = item[0], item.contents if isinstance(item, Document) else item.text
             if not text_lines.one_word(name):
                 yield self._problem("ids that are not one word", location, text_lines.id_problem(name))
-            if name.lower() in _HEADS and self._at(location)[1] == 1:
-                yield self._problem("heads read as records", location, f"{name!r} is read as an id", warning=True)
             if not contents.strip():
                 yield self._problem("empty texts", location, f"{name} has no text")
-            strange = not contents.isprintable() or "\ufffd" in contents
-            if strange and (match := _STRANGE.search(contents)):
-                reason = f"{name} holds U+{ord(match[0]):04X}, at character {match.start() + 1}"
-                category = "control and replacement characters in texts"
-                yield self._problem(category, location, reason, warning=True)
 
     def _take_judgements(self, located: Located, split: str | None) -> Iterator[Problem]:
         """All documents, and the queries of the split, have been read."""
@@ -190,10 +183,10 @@ class _Checker:
             tables = [self._queries[name] for name in (split, None) if name in self._queries]
             self._known[split] = np.unique(_joined(tables)["id"])
         queries, documents = (hash_index.hash_texts(item[at] for _, item in located) for at in (0, 1))
-        for i in np.flatnonzero(~hash_index.among(self._known[split], queries)).tolist():
+        for i in np.flatnonzero(~np.isin(queries, self._known[split])).tolist():
             reason = f"query {located[i][1].query_id!r} is not among the queries"
             yield self._problem("judgements of unknown queries", located[i][0], reason)
-        for i in np.flatnonzero(~hash_index.among(self._every["documents"], documents)).tolist():
+        for i in np.flatnonzero(~np.isin(documents, self._every["documents"])).tolist():
             reason = f"document {located[i][1].doc_id!r} is not in the corpus"
             yield self._problem("judgements of unknown documents", located[i][0], reason)
         pairs = hash_index.hash_texts(f"{item.query_id} {item.doc_id}" for _, item in located)
@@ -214,7 +207,7 @@ class _Checker:
             return _Members(split, rows, rows["at"])
         judged = self._judged[split].rows
         named, first = np.unique(judged["query"], return_index=True)
-        rows = rows[hash_index.among(named, rows["id"])]
+        rows = rows[np.isin(rows["id"], named)]
         return _Members(split, rows, judged["at"][first][np.searchsorted(named, rows["id"])])
 
     def _count(self, members: Sequence[_Members]) -> None:
@@ -227,7 +220,7 @@ class _Checker:
             counts.relevant, counts.zero = int((relevance > 0).sum()), int((relevance == 0).sum())
             counts.negative = len(relevance) - counts.relevant - counts.zero
         used = np.unique(np.concatenate([np.empty(0, np.uint64), *(rows["at"] for _, rows, _ in members)]))
-        self._contents.unjudged = int((~hash_index.among(used, _joined(self._queries.values())["at"])).sum())
+        self._contents.unjudged = int((~np.isin(_joined(self._queries.values())["at"], used)).sum())
 
     def _nothing(self) -> Iterator[Problem]:
         if not self._contents.documents:
@@ -277,7 +270,7 @@ class _Checker:
             name, there = ids[other.rows["number"][b]].as_py(), self._place(one.lines[a])
             reason = f"query {name!r} is judged here, in {other.split}, and in {one.split} at {there}"
             yield self._problem("queries in two splits", other.lines[b], reason)
-        in_both = hash_index.among(np.unique(one.rows["id"]), other.rows["id"])
+        in_both = np.isin(other.rows["id"], one.rows["id"])
         for a, b in _matches(one.rows["folded"], other.rows["folded"], other.lines):
             first, second = one.rows[a], other.rows[b]
             if in_both[b] or not second["folded"]:
@@ -297,7 +290,7 @@ def _add_texts(table: _Table, located: Located, contents: Iterable[str], numbers
     filled = np.array([bool(text) for text in texts])
     own = hash_index.hash_texts(f"{item[0]} {hash_index.normalise(item.text)}" for _, item in located)
     text, folded = (
-        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(hash_index.fold, texts))
+        np.where(filled, hash_index.hash_texts(forms), np.uint64(0)) for forms in (texts, map(_fold, texts))
     )
     ids = hash_index.hash_texts(item[0] for _, item in located)
     table.add(located, id=ids, text=text, folded=folded, own=own, number=numbers)
@@ -319,7 +312,7 @@ def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
 def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
     """Positions of equal values: the first one in `first`, and each in `second`, in the order of its lines."""
     values, position = np.unique(first, return_index=True)
-    shared = np.flatnonzero(hash_index.among(values, second))
+    shared = np.flatnonzero(np.isin(second, values))
     shared = shared[np.argsort(lines[shared], stable=True)]
     found = position[np.searchsorted(values, second[shared])]
     return zip(found.tolist(), shared.tolist(), strict=True)

@@ -61,11 +61,7 @@ def published() -> Mapping[str, Published]:
 
 
 def find_published(name: str) -> Published:
-    """The dataset of a name.
-
-    Raises:
-        UsageError: there is none, with what there is.
-    """
+    """The dataset of a name. Raises UsageError where there is none, with what there is."""
     known = published()
     if name not in known:
         choices = f"there are: {', '.join(known)}; others are read from the hub, such as hf:mteb/scifact"
@@ -76,8 +72,7 @@ def find_published(name: str) -> Published:
 def fetch(download: Download, folder: Path, progress: Progress) -> bool:
     """Brings one file, and unpacks it if it is an archive, which stays; False where it was there already.
 
-    Raises:
-        DataError: it cannot be reached, stops, or is another file than the published one; then it is not taken.
+    Raises DataError where it cannot be reached, stops, or is another file than the published one; then it is not taken.
     """
     import pooch
 

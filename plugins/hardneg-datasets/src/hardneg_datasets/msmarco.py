@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from hardneg.plugin import DataError, Document, digest, queries, source_files, text_lines, wording
-from hardneg_datasets.paired import paired
+from hardneg_datasets.topics import paired
 
 _SMALL = ".small"
 _CORPUS = "msmarco-docs.tsv"

@@ -16,7 +16,6 @@ _CATEGORIES = (
     (" column", "wrong numbers of columns"),
     ("relevance ", "relevance that is no whole number"),
     ("JSON", "lines that are not JSON objects"),
-    ("not a text file", "files of another kind"),
 )
 _MOST = 100_000
 """How many files of a folder are looked at."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hardneg.plugin import DataError, Document, digest, source_files, text_lines
-from hardneg_datasets.paired import paired
+from hardneg_datasets.topics import paired
 
 _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 
@@ -67,7 +67,7 @@ class Pyserini:
 
 
 def _documents_part(path: Path, title_line: bool) -> source_files.Part:
-    if path.name.endswith((".json", ".json.gz")) and next(text_lines.read_chunks(path), "").lstrip().startswith("["):
+    if path.name.endswith((".json", ".json.gz")) and next(text_lines.read_bytes(path), b"").lstrip().startswith(b"["):
         return source_files.Part(str(path), partial(_array_documents, path, title_line))
     return source_files.line_part(
         path, lambda path, number, line: _document(title_line, path, number, text_lines.json_row(path, number, line))

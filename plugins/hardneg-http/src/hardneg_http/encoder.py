@@ -26,8 +26,7 @@ from hardneg.plugin import (
     cache_folder,
     digest,
 )
-from hardneg_http.cache import Vector, VectorCache, text_key
-from hardneg_http.client import EmbeddingClient
+from hardneg_http.client import EmbeddingClient, Vector, VectorCache, text_key
 
 if TYPE_CHECKING:
     from hardneg_http.family import Http

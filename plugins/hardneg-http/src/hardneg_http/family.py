@@ -68,8 +68,7 @@ class Http:
     def full(self, model: ResolvedModel) -> FullSpec:
         """The spec, with no prompts, and cosines, where it does not say otherwise.
 
-        Raises:
-            ModelError: it says what only the server can.
+        Raises ModelError where it says what only the server can.
         """
         spec = model.spec
         plain = ModelSpec(spec.name)

@@ -164,8 +164,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
 
     repo: the repository. model: the stage of `run` that trained it. paragraphs: on its origin.
 
-    Raises:
-        DataError: the first lines of the text are no metadata.
+    Raises DataError where the first lines of the text are no metadata.
     """
     from huggingface_hub import ModelCard
 

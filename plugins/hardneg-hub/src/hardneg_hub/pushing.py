@@ -87,8 +87,7 @@ class Push:
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
         """The push of a prepared upload to a repository, under the user's own name by default.
 
-        Raises:
-            HubError: nobody is logged in, or the hub gives no answer.
+        Raises HubError where nobody is logged in, or the hub gives no answer.
         """
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -107,8 +106,7 @@ class Push:
     def send(self) -> Pushed:
         """Make the repository if need be and commit what has changed; a public one is opened last.
 
-        Raises:
-            HubError: the hub refuses, or gives no answer; a next push does not send again what was sent.
+        Raises HubError where the hub refuses, or gives no answer; a next push does not send again what was sent.
         """
         from huggingface_hub import CommitOperationAdd
 
@@ -131,8 +129,7 @@ class Push:
 def _client() -> Any:
     """The hub's client, with the token of `hf auth login` or of the environment.
 
-    Raises:
-        HubError: offline mode is set, or there is no token.
+    Raises HubError where offline mode is set, or there is no token.
     """
     from huggingface_hub import HfApi, constants, get_token
 
@@ -147,8 +144,7 @@ def _client() -> Any:
 def _explained(name: str) -> Iterator[None]:
     """Turn errors of the hub's client into one line that holds no token.
 
-    Raises:
-        HubError: the hub refused, is not reached, or did not answer as a hub does.
+    Raises HubError where the hub refused, is not reached, or did not answer as a hub does.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import HfHubHTTPError

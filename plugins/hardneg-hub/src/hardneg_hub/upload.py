@@ -53,8 +53,7 @@ class Upload:
 
         private: further texts that no file may hold, such as the user's own folder.
 
-        Raises:
-            DataError: a file holds one of them.
+        Raises DataError where a file holds one of them.
         """
         known = "|".join(re.escape(text) for text in private if len(text) > 3)
         pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
@@ -102,8 +101,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
     """The files of a folder whose paths are taken, but for its card and no pickle; `notes` gets those that stay here.
 
-    Raises:
-        DataError: a link leads out of the folder.
+    Raises DataError where a link leads out of the folder.
     """
     files, stray = {}, []
     for path in sorted(folder.rglob("*")):

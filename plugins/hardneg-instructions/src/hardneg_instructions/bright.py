@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from hardneg.plugin import DataError, Document, Judgement, Query, id_pairs
+from hardneg.plugin import DataError, Document, Judgement, Query, qrels_files
 from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
 
 _NONE = "N/A"
@@ -83,11 +83,11 @@ class BrightDomain:
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
-    def excluded(self) -> Iterator[id_pairs.Exclusion]:
+    def excluded(self) -> Iterator[qrels_files.Exclusion]:
         """The documents that do not count for a query."""
         for row in read_tables(self.examples):
             yield from (
-                id_pairs.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
+                qrels_files.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
             )
 
     def notes(self) -> Sequence[str]:

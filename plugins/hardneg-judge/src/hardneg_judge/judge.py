@@ -32,7 +32,6 @@ from hardneg.plugin import (
     Task,
     Trait,
     atomic_write,
-    join_negatives,
     layout,
     marked_references,
     negatives_files,
@@ -191,7 +190,9 @@ class JudgedBlocks(StageBlocks):
         if not facts["queries"]:
             problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
             raise DataError(f"{self.context.name}: {problem}")
-        joined = join_negatives(self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count))
+        joined = negatives_files.join_negatives(
+            self.store.texts(layout.NEGATIVES, count), self.store.texts(layout.DROPPED, count)
+        )
         negatives_files.write_negatives(
             folder / layout.NEGATIVES, negatives_files.recorded(joined, folder / layout.DROPPED)
         )

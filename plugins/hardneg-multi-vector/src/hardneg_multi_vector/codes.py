@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hardneg.plugin import ArtifactError, DocIds, Hits, atomic_write, index_checks, number_file, rank_candidates
+from hardneg.plugin import ArtifactError, Hits, arrays, atomic_write, index_checks, index_files, rank_candidates
 from hardneg_multi_vector.maxsim import TokenSearcher, check_tokens, tensor
 from hardneg_multi_vector.store import (
     DOC_IDS,
@@ -67,7 +67,7 @@ def write_codes(
     with atomic_write.replacing(path / _BOOKS) as file:
         file.write(save({"centroids": centroids, "codebooks": codebooks}))
     tokens, parts = len(source.vectors), len(codebooks)
-    near, writing = _number_format(len(centroids)), number_file.writing_numbers
+    near, writing = _number_format(len(centroids)), arrays.writing_numbers
     with writing(path / _NEAREST, near, tokens) as nearest, writing(path / _RESIDUALS, "|u1", tokens * parts) as codes:
         for block in coded:
             numbers, residuals = np.split(block, [block.shape[1] - parts], axis=1)
@@ -85,7 +85,7 @@ def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
     for owner, _ in _pairs(store, nearest):
         counts += np.bincount(owner, minlength=centroids)
     ends, aside = np.concatenate([[0], np.cumsum(counts)]), path / f".{_LISTS}"
-    with number_file.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
+    with arrays.writing_numbers(path / _LIST_OFFSETS, "<i8", len(ends)) as write:
         write(ends)
     lists, free = np.lib.format.open_memmap(aside, "w+", np.dtype("<i4"), (int(ends[-1]),)), ends[:-1].copy()
     for owner, documents in _pairs(store, nearest):
@@ -135,7 +135,13 @@ class TokenCodes:
         )
         lists = NumberFile(path / _LISTS, "<i4").mapped
         sound = not offsets_fault(offsets) and not offsets_fault(begins) and (path / DOC_IDS).exists()
-        fits = (len(nearest), len(codes), len(begins), len(lists), len(DocIds(path / DOC_IDS)) if sound else -1)
+        fits = (
+            len(nearest),
+            len(codes),
+            len(begins),
+            len(lists),
+            len(index_files.DocIds(path / DOC_IDS)) if sound else -1,
+        )
         if fits != (offsets[-1], offsets[-1] * len(codebooks), len(centroids) + 1, begins[-1], len(offsets) - 1):
             raise ArtifactError(f"{path}: its files do not belong together: build the index again")
         return cls(path, centroids, codebooks, offsets, nearest, codes.reshape(-1, len(codebooks)), begins, lists)

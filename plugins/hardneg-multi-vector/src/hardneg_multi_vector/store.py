@@ -12,10 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.plugin import ArtifactError, EncodedRows, FlatVectors, FlatWriter, UsageError, number_file
+from hardneg.plugin import ArtifactError, EncodedRows, UsageError, arrays, index_files
 
 OFFSETS, DOC_IDS = "offsets.npy", "docid"
-NumberFile = number_file.NumberFile
+NumberFile = arrays.NumberFile
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[
         start = stop
 
 
-class TokenWriter(FlatWriter):
+class TokenWriter(index_files.FlatWriter):
     """Writes a folder of token vectors, its documents in order."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
@@ -71,7 +71,7 @@ class TokenWriter(FlatWriter):
             raise UsageError(f"{folder}: offsets of token vectors {fault}")
         super().__init__(folder, dimension, int(offsets[-1]))
         self.offsets, self._documents = offsets, 0
-        with number_file.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
+        with arrays.writing_numbers(folder / OFFSETS, "<i8", len(offsets)) as write:
             write(offsets)
 
     @property
@@ -112,7 +112,7 @@ class TokenStore:
     offsets: int64 [N + 1], where the vectors of each document begin, and how many there are.
     """
 
-    def __init__(self, folder: Path, vectors: FlatVectors, offsets: NDArray[np.int64]) -> None:
+    def __init__(self, folder: Path, vectors: index_files.FlatVectors, offsets: NDArray[np.int64]) -> None:
         self.folder, self.vectors, self.offsets = folder, vectors, offsets
         self.count, self.dimension = len(offsets) - 1, vectors.dimension
         self.doc_ids: Sequence[str] = vectors.doc_ids
@@ -121,7 +121,7 @@ class TokenStore:
     @classmethod
     def open(cls, folder: Path) -> "TokenStore":
         """Opens a complete folder. Raises ArtifactError: a file is missing, cut short, or not of the others."""
-        vectors, path = FlatVectors.of_tokens(folder), folder / OFFSETS
+        vectors, path = index_files.FlatVectors.of_tokens(folder), folder / OFFSETS
         offsets = np.asarray(NumberFile(path, "<i8").mapped)
         if fault := offsets_fault(offsets):
             fault = f"its numbers {fault}"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
-from hardneg.plugin import Answers, Membership, answer_spans, digest, installed_docs, python_code
+from hardneg.plugin import Answers, Membership, answer_matching, digest, installed_docs, texts
 
 Side = Literal["document", "query"]
 
@@ -39,7 +39,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
         texts = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
-            told = [name for doc_id, name in names.items() if answer_spans(texts[doc_id], [name])]
+            told = [name for doc_id, name in names.items() if answer_matching.answer_spans(texts[doc_id], [name])]
             yield Answers(query.query_id, tuple(dict.fromkeys(told)))
 
 
@@ -73,10 +73,10 @@ class PyCode(installed_docs.PyDocs):
         short = f"definitions with under {self.min_passage_words} words of code"
         for package in self._names:
             for docstring in installed_docs.read_docstrings(package, left_out, files):
-                if not isinstance(docstring.node, python_code.Definition):
+                if not isinstance(docstring.node, texts.Definition):
                     continue
-                passage = python_code.code_of(docstring.node, docstring.file)
-                first = python_code.first_sentence(docstring.text)
+                passage = texts.code_of(docstring.node, docstring.file)
+                first = texts.first_sentence(docstring.text)
                 code = "".join(passage.split())
                 reason = self._unfit("sentence", first, passage, short)
                 if not reason and code in codes:

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import (
     ArtifactError,
-    DocIds,
     Hits,
     Progress,
     RowLookup,
     UsageError,
     atomic_write,
     index_checks,
+    index_files,
     lucene_search,
     start_java,
 )
@@ -169,7 +169,7 @@ class Impact:
         Raises MissingDependency: without Pyserini or Java.
         Raises ArtifactError: where `path` holds no Lucene index of impacts.
         """
-        lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), DocIds(path / DOC_IDS)
+        lucene, doc_ids = lucene_search.open_lucene(path, _SEARCHER), index_files.DocIds(path / DOC_IDS)
         if not (path / DOC_IDS).exists() or lucene.get_total_num_docs() != len(doc_ids):
             raise ArtifactError(f"{path / DOC_IDS}: has not an id for each document: build the index again")
         return ImpactSearcher(self, lucene, np.array(read_terms(path), object))

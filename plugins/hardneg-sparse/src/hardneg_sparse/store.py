@@ -16,17 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from hardneg.plugin import (
-    ArtifactError,
-    DataError,
-    DocIds,
-    EncodedRows,
-    RowsWriter,
-    UsageError,
-    atomic_write,
-    number_file,
-    shards,
-)
+from hardneg.plugin import ArtifactError, DataError, EncodedRows, UsageError, arrays, atomic_write, index_files
 
 SHAPE = "sparse.json"
 """The file that marks a folder of term weights."""
@@ -108,7 +98,7 @@ def read_terms(folder: Path) -> Sequence[str]:
         raise ArtifactError(f"{folder / TERMS}: cannot be read ({error}): build the index again") from error
 
 
-class SparseWriter(RowsWriter):
+class SparseWriter(index_files.RowsWriter):
     """Writes a folder of weights, its texts in order."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
@@ -120,7 +110,7 @@ class SparseWriter(RowsWriter):
         kinds = (_OFFSETS, _TERMS, _WEIGHTS)
         self._lines = {kind: self._files.enter_context(atomic_write.replacing(folder / kind[0])) for kind in kinds}
         for (_, dtype), file in self._lines.items():
-            number_file.write_header(file, dtype, 0)
+            arrays.write_header(file, dtype, 0)
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
@@ -147,7 +137,7 @@ class SparseWriter(RowsWriter):
         for (_, dtype), file in self._lines.items():
             if not file.closed:
                 file.seek(0)
-                number_file.write_header(file, dtype, self.count + 1 if dtype == _OFFSETS[1] else self._size)
+                arrays.write_header(file, dtype, self.count + 1 if dtype == _OFFSETS[1] else self._size)
         self._complete()
         atomic_write.replace_text(self.folder / SHAPE, json.dumps({"rows": self.count, "terms": self.width}))
 
@@ -157,9 +147,9 @@ class SparseStore:
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
-        self.doc_ids: Sequence[str] = DocIds(folder / DOC_IDS)
-        self._offsets = number_file.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
-        self.shards = shards.Shards.of(folder) or shards.Shards(folder, [shards.Shard("", count)])
+        self.doc_ids: Sequence[str] = index_files.DocIds(folder / DOC_IDS)
+        self._offsets = arrays.NumberFile(folder / _OFFSETS[0], _OFFSETS[1])
+        self.shards = index_files.Shards.of(folder) or index_files.Shards(folder, [index_files.Shard("", count)])
 
     @classmethod
     def open(cls, folder: Path) -> "SparseStore":
@@ -182,12 +172,12 @@ class SparseStore:
         return self.count
 
     @cached_property
-    def _pieces(self) -> shards.Pieces:
+    def _pieces(self) -> index_files.Pieces:
         """Where the numbers of each shard begin."""
-        return shards.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
+        return index_files.Pieces(np.append(0, self.offsets[self.shards.first[1:]]))
 
-    def _file(self, name_and_dtype: tuple[str, str], number: int) -> number_file.NumberFile:
-        return number_file.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
+    def _file(self, name_and_dtype: tuple[str, str], number: int) -> arrays.NumberFile:
+        return arrays.NumberFile(self.shards.of_shard(number) / name_and_dtype[0], name_and_dtype[1])
 
     def _is_sound(self, numbers: tuple[str, str]) -> bool:
         """Whether the shards' files have as many numbers as their rows."""

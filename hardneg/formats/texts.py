@@ -1,12 +1,62 @@
-"""Python source as it is in its file: the code of definitions, their docstrings, and the sentences of these."""
+"""Sentences and words of a text, by its punctuation; and Python source as it is in its file, by its definitions."""
 
 import ast
 import importlib.util
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+
+import regex
+
+from hardneg.records.text import UNSPACED
+
+_END = regex.compile(
+    r"""(?<=[.!?…]["'”’»)\]]{0,8})\s+(?=["'“‘«(\[]*[\p{Lu}\p{Lo}\p{N}])  # an end, then what begins with a capital
+    |(?<=[。！？।॥۔؟።፧։។။][」』”]{0,8})\s*  # ends that stand for nothing else, with or without a blank
+    |(?<=[\p{Thai}\p{Lao}][\p{M}\p{P}]?)[ ]+(?=\p{Thai}|\p{Lao})  # scripts whose only end is a blank
+    |(?<!\s)\s*\n\s*\n\s*  # a blank line, looked for once in each stretch of white space""",
+    regex.VERBOSE,
+)
+_NO_END = regex.compile(
+    r"(?:^|[\s(])(?:Mr|Mrs|Ms|Dr|Prof|St|Fig|Figs|Eq|Sec|No|vs|cf|approx|e\.g|i\.e|et al|\p{Lu})\.$"
+)
+WORD = rf"[{UNSPACED}]{{1,2}}\p{{P}}*|[^\s{UNSPACED}]+"
+"""A word, for regex and for RE2."""
+_WORD = regex.compile(WORD)
+
+_LONGEST = 16
+"""More characters than an abbreviation has with what stands before it."""
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text in their order, white space at their ends removed; together they are all of it.
+
+    A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
+    `।`, at a blank between Thai or Lao letters, and at a blank line. Initials and abbreviations (`Dr.`) end none.
+    """
+    parts: list[str] = []
+    start = 0
+    for match in _END.finditer(text):
+        end = match.start()
+        if _NO_END.search(text[max(start, end - _LONGEST) : end]):
+            continue
+        if part := text[start:end].strip():
+            parts.append(part)
+            start = match.end()
+    rest = text[start:].strip()
+    return [*parts, rest] if rest else parts
+
+
+def word_spans(text: str) -> list[tuple[int, int]]:
+    """Where each word of a text begins and ends, in characters.
+
+    Words are what white space separates; in scripts without blanks between words, every two characters.
+    """
+    return [match.span() for match in _WORD.finditer(text)]
+
 
 _BLOCKS = ("body", "handlers", "cases", "orelse", "finalbody")
 _PARAGRAPH = re.compile(r"\n[ \t]*\n")
@@ -42,6 +92,18 @@ class SourceFile:
     def end(self, node: ast.stmt) -> int:
         """Where a node ends in `text`."""
         return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def parsed(source: str | bytes) -> ast.Module | SyntaxError:
+    """The tree of a module's source; an error for what is none, whatever the parser raises for it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(source)
+    except SyntaxError as error:
+        return error
+    except (ValueError, RecursionError, MemoryError) as error:
+        return SyntaxError(type(error).__name__)
 
 
 def first_sentence(docstring: str) -> str:

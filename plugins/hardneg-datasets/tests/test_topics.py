@@ -4,10 +4,9 @@ import gzip
 from pathlib import Path
 
 import pytest
+from hardneg_datasets.topics import topics_part
 
-from hardneg.formats.queries import topics_part
-from hardneg.formats.source_files import records
-from hardneg.records import DataError, Query
+from hardneg.plugin import DataError, Query, source_files
 
 TREC = """
 <top>
@@ -30,7 +29,7 @@ A relevant document <b>must</b> name one.
 
 def read(path: Path, text: str, field: str = "title") -> list[tuple[int, Query]]:
     path.write_text(text)
-    return list(records(topics_part(path, field=field)))  # type: ignore[arg-type]
+    return list(source_files.records(topics_part(path, field=field)))  # type: ignore[arg-type]
 
 
 def test_trec_blocks(tmp_path: Path) -> None:
@@ -101,7 +100,7 @@ def test_a_file_of_other_elements_is_refused(tmp_path: Path) -> None:
 def test_tabs_and_json_lines(tmp_path: Path) -> None:
     path = tmp_path / "topics.gz"
     path.write_bytes(gzip.compress(b"7\twho was\n\n8\t how\n"))
-    assert list(records(topics_part(path))) == [(1, Query("7", "who was")), (3, Query("8", " how"))]
+    assert list(source_files.records(topics_part(path))) == [(1, Query("7", "who was")), (3, Query("8", " how"))]
     text = '{"qid": 7, "title": "who was"}\n{"id": "8", "query": "how"}\n{"_id": "9", "text": "why"}\n'
     expected = [(1, Query("7", "who was")), (2, Query("8", "how")), (3, Query("9", "why"))]
     assert read(path, text) == expected
@@ -131,4 +130,4 @@ def test_the_field_s_own_topics(test_data: Path) -> None:
     counts = {"dl19-passage": 43, "dl20": 200, "dl21": 477, "dl22": 500, "msmarco-passage.dev-subset": 6980}
     for name, count in counts.items():
         path = test_data / "trec-dl" / "topics" / f"topics.{name}.txt"
-        assert sum(1 for _ in records(topics_part(path))) == count, name
+        assert sum(1 for _ in source_files.records(topics_part(path))) == count, name

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hardneg.datasets.hub_tables import numbered_rows, row_part
-from hardneg.formats.source_files import Part, PartedCollection, order_splits
-from hardneg.records import DataError, Document, Judgement, MissingDependency, Query
-from hardneg.store import digest, file_digest
+from hardneg.plugin import DataError, Document, Judgement, Query, digest, file_digest, hub_tables, source_files
 
 _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", "val": "dev", "test": "test"}
 
@@ -35,21 +32,19 @@ class IrDatasets:
     source: str
     splits: Mapping[str, str] = field(default_factory=dict)
     version: ClassVar[int] = 2
-    extra: ClassVar[str] = "ir-datasets"
 
-    def load(self) -> PartedCollection:
+    def load(self) -> source_files.PartedCollection:
         """The collection, opened for streaming.
 
-        Raises:
-            DataError: there is no such id, or it has no documents, or no split has queries and qrels.
-            MissingDependency: `ir_datasets` is not installed.
+        Raises DataError where there is no such id, or it has no documents, or no split has queries and qrels.
         """
-        where, (corpus, judged) = f"ir-datasets:{self.source}", self._opened()
-        queries, qrels = dict[str, Part](), dict[str, Part]()
+        where, (corpus, judged), part = f"ir-datasets:{self.source}", self._opened(), hub_tables.row_part
+        queries, qrels = dict[str, source_files.Part](), dict[str, source_files.Part]()
         for split, (_, opened) in judged.items():
-            queries[split] = row_part(f"{where} queries of {split}", opened.queries_iter, _query, split)
-            qrels[split] = row_part(f"{where} qrels of {split}", opened.qrels_iter, _judgement, split)
-        return PartedCollection([row_part(f"{where} documents", corpus.docs_iter, _document)], queries, qrels)
+            queries[split] = part(f"{where} queries of {split}", opened.queries_iter, _query, split)
+            qrels[split] = part(f"{where} qrels of {split}", opened.qrels_iter, _judgement, split)
+        documents = part(f"{where} documents", corpus.docs_iter, _document)
+        return source_files.PartedCollection([documents], queries, qrels)
 
     def fingerprint(self) -> str:
         """A digest of the ids and of what the catalogue says of their files, of which none is fetched.
@@ -66,46 +61,39 @@ class IrDatasets:
         names = [self.source, *sorted((split, name) for split, (name, _) in judged.items())]
         return digest(["ir-datasets", self.version, names, list(judged), content])
 
-    def _opened(self) -> tuple[Any, dict[str, tuple[str, Any]]]:
-        """The id of the documents, opened; and for each split the id of its queries and qrels, and that opened."""
-        corpus = _open(self.source)
-        if not corpus.has_docs():
-            raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
-        named = self._judged(corpus)
-        judged = {split: (named[split], _open(named[split])) for split in order_splits(named)}
-        poor = [split for split, (_, each) in judged.items() if not (each.has_queries() and each.has_qrels())]
-        if poor or not judged:
-            lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
-            raise DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
-        return corpus, judged
-
     def size_hint(self) -> int:
         """The number of documents by the catalogue, 0 where that does not say."""
         with suppress(Exception):
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0
 
-    def _judged(self, corpus: Any) -> dict[str, str]:
-        """The id of each split's queries and qrels."""
-        if self.splits:
-            return dict(self.splits)
-        if corpus.has_queries() and corpus.has_qrels():
-            return {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
-        ids: dict[str, str] = {}
-        for word, split in _SPLITS.items():
-            with suppress(DataError):
-                subset = _open(f"{self.source}/{word}")
-                if subset.has_queries() and subset.has_qrels():
-                    ids.setdefault(split, f"{self.source}/{word}")
-        return ids
+    def _opened(self) -> tuple[Any, dict[str, tuple[str, Any]]]:
+        """The documents, opened; and for each split the id of its queries and qrels, and that opened."""
+        corpus, named = _open(self.source), dict(self.splits)
+        if not corpus.has_docs():
+            raise DataError(f"ir-datasets:{self.source}: it has no documents; give the id that has them")
+        if not named and _judged(corpus):
+            named = {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
+        elif not named:
+            for word, split in _SPLITS.items():
+                with suppress(DataError):
+                    if _judged(_open(f"{self.source}/{word}")):
+                        named.setdefault(split, f"{self.source}/{word}")
+        judged = {split: (named[split], _open(named[split])) for split in source_files.order_splits(named)}
+        poor = [split for split, (_, each) in judged.items() if not _judged(each)]
+        if poor or not judged:
+            lack = f"{', '.join(poor)} without queries or qrels" if poor else "no subset with queries and qrels"
+            raise DataError(f"ir-datasets:{self.source}: {lack}; name ids that have both in `splits`")
+        return corpus, judged
+
+
+def _judged(opened: Any) -> bool:
+    return bool(opened.has_queries() and opened.has_qrels())
 
 
 def _open(name: str) -> Any:
-    try:
-        import ir_datasets
-    except ImportError as error:
-        reason = 'needs ir_datasets: pip install "hardneg[ir-datasets]"'
-        raise MissingDependency(f"ir-datasets:{name} {reason}") from error
+    import ir_datasets
+
     try:
         return ir_datasets.load(name)
     except KeyError as error:
@@ -149,6 +137,6 @@ def _content(opened: Any, part: str) -> str:
         if path.is_file():
             return file_digest(path)
     state = hashlib.blake2b(digest_size=16)
-    for _, item in numbered_rows(f"ir-datasets:{part}", getattr(opened, f"{part}_iter")()):
+    for _, item in hub_tables.numbered_rows(f"ir-datasets:{part}", getattr(opened, f"{part}_iter")()):
         state.update(repr(tuple(item)).encode(errors="surrogatepass"))
     return state.hexdigest()

@@ -1,7 +1,6 @@
 """Vectors that another program made, in a file of one of three forms, streamed into a dense index."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -16,18 +15,17 @@ from numpy.typing import NDArray
 
 from hardneg.formats.hash_index import hash_texts
 from hardneg.formats.text_lines import id_problem, json_row, one_word, read_lines
-from hardneg.formats.vectors.flat_vectors import FlatWriter
+from hardneg.formats.vectors import FlatWriter
 from hardneg.protocols import RowLookup
 from hardneg.records import DataError, counted
 from hardneg.runtime import Progress
 
 ROWS = 4096
 """How many vectors are held at a time."""
-NUMPY, PARQUET = b"\x93NUMPY", b"PAR1"
+_NUMPY, _PARQUET = b"\x93NUMPY", b"PAR1"
 _IDS = ("id", "_id", "doc_id", "docid", "document_id", "query_id", "qid")
 _VECTORS = ("vector", "embedding", "vectors", "embeddings", "emb")
 _BUFFER = 1 << 20  # bytes
-_UNORDERED = "unordered"
 
 
 class _Block(NamedTuple):
@@ -67,8 +65,7 @@ class VectorFile:
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
     """A .npy array with a file of its ids, one a line; Parquet; or JSON Lines, as `pyserini.encode` writes them.
 
-    Raises:
-        DataError: there is no such file, it is damaged or of another form, or its ids are missing.
+    Raises DataError where there is no such file, it is damaged or of another form, or its ids are missing.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
@@ -79,13 +76,13 @@ def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
     except OSError as error:
         raise DataError(f"{path}: cannot be opened: {error.strerror}") from error
     if ids is not None:
-        if start.startswith((PARQUET, b"{")):
+        if start.startswith((_PARQUET, b"{")):
             raise DataError(f"{path}: has the ids beside its vectors: leave {ids} out")
         blocks = partial(_npy, path, ids)
-    elif start.startswith(NUMPY):
+    elif start.startswith(_NUMPY):
         raise DataError(f"{path}: a .npy array has no ids: give a file of them too, one a line, in the order of rows")
     else:
-        blocks = partial(_parquet if start.startswith(PARQUET) else _json, path)
+        blocks = partial(_parquet if start.startswith(_PARQUET) else _json, path)
     if (first := next(blocks(), None)) is None:
         raise DataError(f"{path}: there is nothing in it")
     return VectorFile(path, first.vectors.shape[1], blocks)
@@ -100,16 +97,18 @@ def _json(path: Path) -> Iterator[_Block]:
             row = json_row(path, number, line)
             name, values = row.get("id"), row.get("vector")
             if not isinstance(name, str):
-                raise DataError.at(path, number, f"'id' must be a string, but is {name!r:.40}")
-            if not isinstance(values, list) or not values or not set(map(type, values)) <= {int, float}:
-                raise DataError.at(path, number, "'vector' must be a list of numbers")
-            if len(values) != (dimension := dimension or len(values)):
-                raise DataError.at(path, number, f"a vector of dimension {len(values)}; the first has {dimension}")
-            ids.append(name)
+                raise DataError.at(path, number, "'id' must be a string")
             try:
-                vectors.append(np.array(values, np.float32))
-            except OverflowError as error:
-                raise DataError.at(path, number, "'vector' holds a number that is too large") from error
+                numbers = isinstance(values, list) and set(map(type, values)) <= {int, float}
+                vector = np.array(values if numbers else [], np.float32)
+            except OverflowError:
+                vector = np.empty(0, np.float32)
+            if not len(vector):
+                raise DataError.at(path, number, "'vector' must be a list of finite numbers")
+            if len(vector) != (dimension := dimension or len(vector)):
+                raise DataError.at(path, number, f"a vector of dimension {len(vector)}; the first has {dimension}")
+            ids.append(name)
+            vectors.append(vector)
         at = [f"{path}:{number}" for number, _ in numbered]
         yield _Block(ids, np.stack(vectors), at, at)
 
@@ -139,51 +138,49 @@ def _npy(path: Path, id_path: Path) -> Iterator[_Block]:
 def _parquet(path: Path) -> Iterator[_Block]:
     """Rows with an id and a list of numbers each; columns are told by their names, the dimension by row 0."""
     start = dimension = 0
-    with _parquet_errors(path), pq.ParquetFile(path, buffer_size=_BUFFER) as file:
-        id_column = _column(path, file.schema_arrow, _IDS, "ids, of strings or whole numbers")
-        vector_column = _column(path, file.schema_arrow, _VECTORS, "vectors, lists of floating numbers")
-        for batch in file.iter_batches(ROWS, columns=[id_column, vector_column]):
-            at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
-            ids = pc.cast(batch.column(id_column), pa.string()).to_pylist()
-            if None in ids:
-                raise DataError(f"{at[ids.index(None)]}: column {id_column!r} has no id")
-            column = batch.column(vector_column)
-            lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-            dimension = dimension or int(lengths[0])
-            if (other := (lengths != dimension) | (lengths == 0)).any():
-                row = int(np.argmax(other))
-                reason = f"a vector of dimension {lengths[row]}" if lengths[row] else "no vector"
-                raise DataError(f"{at[row]}: {reason}; the first has {dimension}")
-            values = column.flatten()
-            if values.null_count:
-                row = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False))) // dimension
-                raise DataError(f"{at[row]}: the vector lacks a number")
-            with np.errstate(over="ignore"):
-                block = values.to_numpy(zero_copy_only=False).astype(np.float32).reshape(-1, dimension)
-            yield _Block(ids, block, at, at)
-            start += len(batch)
-
-
-@contextmanager
-def _parquet_errors(path: Path) -> Iterator[None]:
     try:
-        yield
+        with pq.ParquetFile(path, buffer_size=_BUFFER) as file:
+            id_column, vector_column = _columns(path, file.schema_arrow)
+            for batch in file.iter_batches(ROWS, columns=[id_column, vector_column]):
+                at = [f"{path}: row {row}" for row in range(start, start + len(batch))]
+                ids = pc.cast(batch.column(id_column), pa.string()).to_pylist()
+                if None in ids:
+                    raise DataError(f"{at[ids.index(None)]}: column {id_column!r} has no id")
+                column = batch.column(vector_column)
+                lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+                dimension = dimension or int(lengths[0])
+                if (other := (lengths != dimension) | (lengths == 0)).any():
+                    row = int(np.argmax(other))
+                    raise DataError(f"{at[row]}: a vector of dimension {lengths[row]}; the first has {dimension}")
+                with np.errstate(over="ignore"):  # a number that is missing is nan
+                    block = column.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
+                yield _Block(ids, block.reshape(-1, dimension), at, at)
+                start += len(batch)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: a Parquet file that is damaged or cut off; write it again ({reason})") from error
 
 
-def _column(path: Path, schema: Any, names: Sequence[str], what: str) -> str:
-    """The column that has one of these names, and a type for it."""
-    vectors = names is _VECTORS
+def _columns(path: Path, schema: Any) -> tuple[str, str]:
+    """The columns of the ids and of the vectors, by their names and types."""
+    types = pa.types
+    found: dict[str, str] = {}
     for field in schema:
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        listed = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-        word = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)
-        if field.name in names and ((listed and pa.types.is_floating(kind.value_type)) if vectors else word):
-            return str(field.name)
-    columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise DataError(f"{path}: no column of {what}; call one of them {names[0]!r}; it has: {columns}")
+        kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+        listed = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        if field.name in _IDS and (types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind)):
+            found.setdefault("ids", str(field.name))
+        if field.name in _VECTORS and listed and types.is_floating(kind.value_type):
+            found.setdefault("vectors", str(field.name))
+    needed = (
+        ("ids", _IDS, "ids, of strings or whole numbers"),
+        ("vectors", _VECTORS, "vectors, lists of floating numbers"),
+    )
+    for side, names, what in needed:
+        if side not in found:
+            columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+            raise DataError(f"{path}: no column of {what}; call one of them {names[0]!r}; it has: {columns}")
+    return found["ids"], found["vectors"]
 
 
 def _check_ids(file: VectorFile) -> int:
@@ -237,40 +234,30 @@ def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progre
 
     Vectors that stand in another order are written aside first: for that time they take twice their disk.
 
-    Raises:
-        DataError: a vector is missing, or what `import_vectors` raises it for.
+    Raises DataError where a vector is missing, or what `import_vectors` raises it for.
     """
     _check_ids(file)
     parts = [wanted.rows(block.ids) for block in file.blocks()]
+    known = np.concatenate([rows[rows >= 0] for rows in parts])
     there = np.zeros(len(wanted.ids), bool)
-    for rows in parts:
-        there[rows[rows >= 0]] = True
+    there[known] = True
     if not there.all():
         first = wanted.ids[int(np.argmin(there))]
         lacking = f"{int((~there).sum())} of {counted(len(there), wanted.what)}"
         raise DataError(f"{file.path}: no vector for {lacking}, the first is {first!r}; encode them too")
-    known = np.concatenate([rows[rows >= 0] for rows in parts])
     blocks: Iterable[NDArray[np.float32]]
     blocks = (block[rows >= 0] for block, rows in zip(file.vectors(), parts, strict=True))
     if not (known == np.arange(len(there))).all():
         folder.mkdir(parents=True, exist_ok=True)
-        blocks = _in_order(blocks, known, file.dimension, folder / _UNORDERED)
+        path, start = folder / "unordered", 0
+        arranged = np.memmap(path, "<f4", "w+", shape=(len(known), file.dimension))
+        path.unlink()  # the map stays
+        for block in blocks:
+            arranged[known[start : start + len(block)]] = block
+            start += len(block)
+        blocks = (np.asarray(arranged[start : start + ROWS]) for start in range(0, len(known), ROWS))
     _write(folder, (file.dimension, len(there)), wanted.ids, blocks, progress)
     return sum(map(len, parts)) - len(there)
-
-
-def _in_order(
-    blocks: Iterable[NDArray[np.float32]], rows: NDArray[np.int64], dimension: int, path: Path
-) -> Iterator[NDArray[np.float32]]:
-    """The vectors, each of which is to have the row of its number in `rows`, through a file that is removed again."""
-    arranged = np.memmap(path, "<f4", "w+", shape=(len(rows), dimension))
-    path.unlink()
-    start = 0
-    for block in blocks:
-        arranged[rows[start : start + len(block)]] = block
-        start += len(block)
-    for start in range(0, len(rows), ROWS):
-        yield np.asarray(arranged[start : start + ROWS], np.float32)
 
 
 def _write(

@@ -12,8 +12,8 @@ Files are JSON Lines, one JSON list, or Parquet: written whole or not at all, re
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from math import isfinite, nan
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.export.catalogue import OWN, check_form
+from hardneg.formats.form_names import OWN, check_form
 from hardneg.formats.hash_index import find_equal, hash_texts, normalise
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.formats.queries import Queries
@@ -79,35 +79,32 @@ def write_form(
     if form == "n-tuple" and not options.negatives:
         raise UsageError("n-tuple: every row has the same number of negatives; set it")
     counts: Counts = Counter()
+    first = _first(negatives, options.negatives, form, counts)
     if form == OWN:
-        rows = write_negatives(path, _cut(negatives, options.negatives, counts))
+        rows = write_negatives(path, first)
     else:
-        gathered = _gather(negatives, queries, corpus, options, counts)
+        gathered = _gather(first, queries, corpus, options, counts)
         records = (record for row in gathered for record in _FORMS[form].records(row, options, counts))
         rows = _write(path, records, form, counts)
-    return {"rows": rows, **{reason: count for reason, count in counts.items() if count}}
+    return {"rows": rows, **+counts}
 
 
-def _cut(negatives: Iterable[Negatives], limit: int | None, counts: Counts) -> Iterator[Negatives]:
+def _first(negatives: Iterable[Negatives], limit: int | None, form: str, counts: Counts) -> Iterator[Negatives]:
+    """The first `limit` negatives of each query."""
     some = 0
     for item in negatives:
         some += bool(item.negatives)
-        counts["queries without a negative"] += not item.negatives
-        _count_beyond(item, limit, counts)
+        counts["queries without a negative"] += form == OWN and not item.negatives
+        if limit is not None and item.positives and len(item.negatives) > limit:
+            counts[f"negatives left out: beyond the first {limit} of a query"] += len(item.negatives) - limit
         yield Negatives(item.query_id, item.positives, item.negatives[:limit], item.scores[:limit], item.dropped)
-    _check_rows(some, OWN, counts)
-
-
-def _count_beyond(item: Negatives, limit: int | None, counts: Counts) -> None:
-    if limit is not None and len(item.negatives) > limit:
-        counts[f"negatives left out: beyond the first {limit} of a query"] += len(item.negatives) - limit
+    if form == OWN:
+        _check_rows(some, form, counts)
 
 
 def _check_rows(rows: int, form: str, counts: Counts) -> None:
     if not rows:
-        lost = "".join(
-            f"{', ' if n else ': '}{reason} ({count:,})" for n, (reason, count) in enumerate((+counts).items())
-        )
+        lost = ": " * bool(+counts) + ", ".join(f"{reason} ({count:,})" for reason, count in (+counts).items())
         raise DataError(f"form {form}: there is no row to write{lost}; take more negatives, or write fewer")
 
 
@@ -115,10 +112,9 @@ def _gather(
     negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions, counts: Counts
 ) -> Iterator[_Texts]:
     """The rows with their texts, in the order of `negatives`, a few hundred queries at a time."""
-    texts = dict(zip(queries.query_ids, queries.texts, strict=True))
-    items, limit = iter(negatives), options.negatives
+    texts, items = dict(queries), iter(negatives)
     while block := list(islice(items, _QUERIES)):
-        doc_ids = list(dict.fromkeys(i for item in block for i in (*item.positives, *item.negatives[:limit])))
+        doc_ids = list(dict.fromkeys(doc_id for item in block for doc_id in (*item.positives, *item.negatives)))
         rows = corpus.known_rows(doc_ids, "the negatives' document", "give the corpus they are of")
         documents = dict(zip(doc_ids, corpus.documents_at(rows), strict=True))
         for item in block:
@@ -127,16 +123,11 @@ def _gather(
             if not (item.positives and item.negatives):
                 counts[f"queries left out: no {'negative' if item.positives else 'positive'}"] += 1
                 continue
-            _count_beyond(item, limit, counts)
+            positives, others = ([documents[name] for name in ids] for ids in (item.positives, item.negatives))
             known = options.positive_scores
-            yield _Texts(
-                item.query_id,
-                texts[item.query_id],
-                [documents[doc_id] for doc_id in item.positives],
-                [documents[doc_id] for doc_id in item.negatives[:limit]],
-                known(item).tolist() if known else [nan] * len(item.positives),
-                np.asarray(item.scores, np.float32)[:limit].tolist(),
-            )
+            scores = known(item).tolist() if known else [nan] * len(positives)
+            others_scores = np.asarray(item.scores, np.float32).tolist()
+            yield _Texts(item.query_id, texts[item.query_id], positives, others, scores, others_scores)
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
@@ -167,39 +158,33 @@ def _write(path: Path, rows: Iterator[JsonObject], form: str, counts: Counts) ->
 
 
 def _write_parquet(file: IO[bytes], rows: Iterator[JsonObject]) -> int:
-    count, writer, types = 0, None, {str: pa.string(), int: pa.int64(), float: pa.float32()}
-    while block := list(islice(rows, _ROWS)):
-        if writer is None:
-            kinds = {
-                name: types[type(value[0] if isinstance(value, list) else value)] for name, value in block[0].items()
-            }
-            listed = {
-                name: pa.list_(kind) if isinstance(block[0][name], list) else kind for name, kind in kinds.items()
-            }
-            writer = parquet.ParquetWriter(file, pa.schema(listed.items()))
-        writer.write_table(pa.Table.from_pylist(block, writer.schema))
-        count += len(block)
-    if writer is not None:
-        writer.close()
+    count, types = 0, {str: pa.string(), int: pa.int64(), float: pa.float32()}
+    first = next(rows, None)
+    if first is None:
+        return 0
+    fields = {
+        name: pa.list_(types[type(value[0])]) if isinstance(value, list) else types[type(value)]
+        for name, value in first.items()
+    }
+    rows = chain([first], rows)
+    with parquet.ParquetWriter(file, pa.schema(fields)) as writer:
+        while block := list(islice(rows, _ROWS)):
+            writer.write_table(pa.Table.from_pylist(block, writer.schema))
+            count += len(block)
     return count
 
 
-@dataclass
 class TextLookup:
     """Finds queries and documents by their texts; misses are counted in `counts`.
 
     Of equal texts the first in the collection is taken.
     """
 
-    queries: Queries
-    corpus: Corpus
-    counts: Counts = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self._ids = frozenset(self.queries.query_ids)
-        self._by_text: dict[str, str] = {}
-        self._shared: set[str] = set()
-        for query_id, text in self.queries:
+    def __init__(self, queries: Queries, corpus: Corpus) -> None:
+        self.corpus, self.counts = corpus, Counts()
+        self._ids = frozenset(queries.query_ids)
+        self._by_text, self._shared = dict[str, str](), set[str]()
+        for query_id, text in queries:
             if self._by_text.setdefault(normalise(text), query_id) != query_id:
                 self._shared.add(normalise(text))
 

@@ -23,8 +23,7 @@ NAMES = tuple(ENDINGS)
 def check_form(form: str, path: Path) -> None:
     """Refuses an unknown form, or a file's ending that it does not have.
 
-    Raises:
-        UsageError: it is unknown, or the file cannot be of this form.
+    Raises UsageError where it is unknown, or the file cannot be of this form.
     """
     if form not in ENDINGS:
         raise UsageError(f"no form is called {form!r}; there are: {', '.join(NAMES)}")

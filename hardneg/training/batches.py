@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -18,9 +18,10 @@ from hardneg.formats.hash_index import known_to
 from hardneg.formats.segments import Segments
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.distributed import world
-from hardneg.training.examples import SampledBatch
+from hardneg.training.examples import Guide, SampledBatch
 from hardneg.training.sources import JoinedCorpora
-from hardneg.training.teacher import Guide
+
+Features = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,6 @@ class BatchColumns:
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
-
-
-@dataclass(frozen=True, slots=True)
-class GuideVectors:
-    """A guide's vectors of one batch: queries float32 [B, d], and documents float32 [D, d], each once."""
-
-    queries: Tensor
-    documents: Tensor
-
-    def scores(self, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-        """Those of the guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
-        queries = self.queries.to(column.device, non_blocking=True)
-        chosen = self.documents.to(column.device, non_blocking=True)[column]
-        sides = {
-            "guide": (queries, chosen),
-            "guide_query_query": (queries, queries),
-            "guide_document_document": (chosen, chosen),
-        }
-        return {part: rows @ columns.T for part, (rows, columns) in sides.items() if part in parts}
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
@@ -142,9 +124,6 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
     return best
 
 
-Features = dict[str, Tensor]
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Features of n texts in parts; position: int64 [n], of each text in all parts; None with one part."""
@@ -188,10 +167,6 @@ def in_parts(features: Features, size: int) -> Parts:
     return Parts(parts, order.argsort())
 
 
-_Start = TypeVar("_Start")
-_Output = TypeVar("_Output")
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One tokenised batch.
@@ -200,17 +175,29 @@ class Batch:
     distinct: how many documents there are, all shares together.
     column: int64 [M], the document of each column of the scores.
     counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
-    guide: a guide's vectors of all queries and documents, if there is one.
+    guide: a guide's vectors of all `queries` and `documents`, float32 [B, d] and [D, d]; empty without one.
     """
 
     query_ids: list[str]
-    queries: dict[str, Tensor]
-    documents: dict[str, Tensor]
+    queries: Features
+    documents: Features
     distinct: int
     column: Tensor
     columns: BatchColumns
     counts: Tensor | None = None
-    guide: GuideVectors | None = None
+    guide: Features = field(default_factory=dict)
+
+
+def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
+    """Those of a guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
+    queries = guide["queries"].to(column.device, non_blocking=True)
+    chosen = guide["documents"].to(column.device, non_blocking=True)[column]
+    sides = {
+        "guide": (queries, chosen),
+        "guide_query_query": (queries, queries),
+        "guide_document_document": (chosen, chosen),
+    }
+    return {part: rows @ columns.T for part, (rows, columns) in sides.items() if part in parts}
 
 
 def make_batch(
@@ -229,30 +216,35 @@ def make_batch(
         segmented = encoder.segment(contents, cut)
         documents = segmented.tokens.batch(np.arange(len(segmented.tokens.lengths)))
         counts = torch.from_numpy(segmented.counts)
-    guided = None
+    queries = encoder.features(draw.texts[own_share(len(draw.texts))], "query")
+    guides: Features = {}
     if guide is not None:
         vectors = map(torch.from_numpy, guide.of(draw.queries, rows))
-        guided = GuideVectors(**_pinned(dict(zip(("queries", "documents"), vectors, strict=True)), encoder.device))
+        guides = dict(zip(("queries", "documents"), vectors, strict=True))
+    if encoder.device.type == "cuda":
+        queries, documents, guides = (
+            {name: value.pin_memory() for name, value in part.items()} for part in (queries, documents, guides)
+        )
     return Batch(
         draw.query_ids,
-        _pinned(encoder.features(draw.texts[own_share(len(draw.texts))], "query"), encoder.device),
-        _pinned(documents, encoder.device),
+        queries,
+        documents,
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
         counts,
-        guided,
+        guides,
     )
-
-
-def _pinned(features: Features, device: torch.device) -> Features:
-    return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
 
 
 def own_share(total: int) -> slice:
     """This process's part; one thing at least, as each process must compute something to take part in the sum."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
+
+
+_Start = TypeVar("_Start")
+_Output = TypeVar("_Output")
 
 
 def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:

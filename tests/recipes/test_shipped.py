@@ -23,7 +23,7 @@ from hardneg.recipes.yaml_load import (
     shipped_recipes,
 )
 from hardneg.store.digest import digest
-from hardneg.training.optimizers import schedule_factor
+from hardneg.training.step import schedule_factor
 
 OUTSIDE = {
     **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),

@@ -9,7 +9,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records.errors import RecipeError
 from hardneg.stages.train import Train
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 EVERY = ["query-document", "query-query", "document-query", "document-document"]
 

@@ -13,7 +13,7 @@ from hardneg.records.errors import RecipeError
 from hardneg.records.layout import RUN
 from hardneg.stages.train import Train
 from hardneg.store.artifacts import Store
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 OPTIONS = {"max_steps": 4, "batch_size": 6, "learning_rate": 1e-3, "warmup_steps": 1}
 

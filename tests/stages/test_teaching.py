@@ -11,7 +11,7 @@ from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.training_data import taught
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 
 def tree_of(collection, model):

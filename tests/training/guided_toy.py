@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hardneg.records.types import ScoreBatch
-from hardneg.training.batches import BatchColumns, GuideVectors, apart, masked
-from hardneg.training.examples import TrainingData
-from hardneg.training.teacher import Guide
+from hardneg.training.batches import BatchColumns, apart, guide_scores, masked
+from hardneg.training.examples import Guide, TrainingData
 
 SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
 """Queries, negatives of each, dimensions."""
@@ -43,7 +42,7 @@ class Vectors:
         columns = BatchColumns(count, np.arange(count * width, dtype=np.uint64), none.astype(np.uint64), none)
         queries, documents = normalize(self.queries), normalize(self.documents.reshape(-1, size))
         chosen = normalize(self.guide_documents.reshape(count * width, -1))
-        guide = GuideVectors(normalize(self.guide_queries), chosen)
+        guide = {"queries": normalize(self.guide_queries), "documents": chosen}
         parts = guide.scores(torch.arange(count * width), {"guide", "guide_query_query", "guide_document_document"})
         return replace(
             masked(queries @ documents.T, columns),

@@ -11,10 +11,10 @@ from hardneg.formats.qrels import positives
 from hardneg.store.blocks import BlockStore
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.examples import TrainingData
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.provider import SynchronousProvider
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 def mining(collection: StoredCollection) -> Mining:

@@ -20,8 +20,16 @@ from hardneg.protocols import DenseSearcher
 from hardneg.runtime.progress import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.methods.adore import AdoreTraining, JpqTraining
-from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
+from hardneg.training.methods.adore import (
+    AdoreTraining,
+    JpqTraining,
+    NegativeSource,
+    NegativeTable,
+    Searched,
+    Uniform,
+    lists_by,
+    mined,
+)
 from hardneg.training.validation import StalenessWatch
 
 DEPTH = 8

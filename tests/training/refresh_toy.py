@@ -17,8 +17,8 @@ from hardneg.records.types import Negatives
 from hardneg.runtime.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class Scripted:

@@ -24,8 +24,7 @@ from hardneg.runtime.distributed import World, leave, world
 from hardneg.runtime.progress import Silent
 from hardneg.training import loop
 from hardneg.training.examples import Examples
-from hardneg.training.loss_terms import LossTerms
-from hardneg.training.masks import GUIDES, GuidedMask
+from hardneg.training.loss_terms import GUIDES, GuidedMask, LossTerms
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 

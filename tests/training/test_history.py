@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 FIRST, SECOND, THIRD = ({"step": step, "text": "x" * 20} for step in (1, 2, 3))
 

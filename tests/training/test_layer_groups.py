@@ -11,9 +11,9 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.records.layout import HISTORY
 from hardneg.runtime.progress import Silent
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.optimizers import gradient_norms, layer_groups
+from hardneg.training.step import gradient_norms, layer_groups
 
 
 class Tower(nn.Module):

@@ -26,8 +26,7 @@ from hardneg.losses.pairwise import Star
 from hardneg.records.errors import UsageError
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.progress import Silent
-from hardneg.training.loss_terms import LossTerms, stored
-from hardneg.training.masks import GuidedMask
+from hardneg.training.loss_terms import GuidedMask, LossTerms, stored
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}

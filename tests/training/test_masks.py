@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.training.masks import GuidedMask, self_masked
+from hardneg.training.loss_terms import GuidedMask, self_masked
 
 
 def wide(rows: list[list[float]]) -> Tensor:

@@ -10,9 +10,17 @@ from toy import toy_data
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.types import Negatives, RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.training.examples import Drawing, Examples, QueryOrder, TrainingData, by_margin, margin_bins
+from hardneg.training.examples import (
+    Drawing,
+    Examples,
+    QueryOrder,
+    Teacher,
+    TrainingData,
+    by_margin,
+    margin_bins,
+    write_teacher,
+)
 from hardneg.training.options import TrainOptions
-from hardneg.training.teacher import Teacher, write_teacher
 
 NAN = float("nan")
 

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from transformers import get_linear_schedule_with_warmup
 
-from hardneg.training.optimizers import Lamb, make_optimizer, schedule_factor
 from hardneg.training.options import TrainOptions
+from hardneg.training.step import Lamb, make_optimizer, schedule_factor
 
 
 @pytest.mark.parametrize(

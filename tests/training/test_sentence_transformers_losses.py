@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hardneg.losses.infonce import InfoNCE
 from hardneg.protocols import Loss
-from hardneg.training.masks import GuidedMask, self_masked
+from hardneg.training.loss_terms import GuidedMask, self_masked
 
 T = 0.05
 QUERY, POSITIVE = "query-document", "positive-positive"

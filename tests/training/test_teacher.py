@@ -13,9 +13,8 @@ from hardneg.formats.corpus import Corpus
 from hardneg.losses.distillation import MarginMSE
 from hardneg.runtime.progress import Silent
 from hardneg.training.batches import BatchColumns, masked
-from hardneg.training.examples import Examples, SampledBatch
+from hardneg.training.examples import Examples, SampledBatch, Teacher, write_teacher
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.teacher import Teacher, write_teacher
 from tests.run_lists import ranked
 
 

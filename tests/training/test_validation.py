@@ -12,7 +12,7 @@ from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import RankedList
 from hardneg.runtime.progress import Silent
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.validation import Pool, ValidationData, make_pool, pool_metrics, pool_validation
 

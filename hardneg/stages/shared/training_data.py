@@ -82,7 +82,7 @@ def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> Train
         ModelError: its model makes more than one vector of a text.
     """
     from hardneg.protocols import DenseSearcher, StoredSearcher
-    from hardneg.training.teacher import Guide
+    from hardneg.training.examples import Guide
 
     source = context.inputs.get("guide")
     if source is None:
@@ -163,7 +163,7 @@ def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[T
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
-    from hardneg.training.teacher import Teacher, write_teacher
+    from hardneg.training.examples import Teacher, write_teacher
 
     source = context.inputs.get("teacher")
     if source is None:

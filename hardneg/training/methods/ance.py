@@ -11,14 +11,13 @@ from hardneg.records.errors import ArtifactError, TrainingError, UsageError
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.store.digest import digest
 from hardneg.training.batches import Batch, ahead
+from hardneg.training.checkpoint import Record
 from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.history import Record
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import RefreshOptions, TrainOptions
 from hardneg.training.refresh.folder import kept
 from hardneg.training.refresh.provider import RefreshProvider
-from hardneg.training.refresh.refresh_options import RefreshOptions
 from hardneg.training.sources import AnyExamples
 
 
@@ -46,21 +45,17 @@ class AnceTraining(DualEncoderTraining):
         Raises:
             UsageError: there are more parts of the queries than queries.
         """
-        if refreshing.query_chunks > len(data.query_ids):
-            raise UsageError(
-                f"refresh.query_chunks: {len(data.query_ids)} queries cannot be cut into {refreshing.query_chunks} "
-                "parts: give fewer"
-            )
+        if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
+            raise UsageError(f"refresh.query_chunks: {total} queries cannot be cut into {parts} parts: give fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
         self._data, self._options, self._refreshing = data, options, refreshing
         self._provider, self._refreshes = provider, provider.refreshes
         self._all = self.examples
         self._first = None if data.negatives is None else data.examples(options)
         self._used: tuple[int, int] | None = None
-        self._seen = -1
         self._uses: dict[int, Record] = {}
         self._change: Record = {}
-        self._began = self._waited = 0.0
+        self._seen, self._began, self._waited = -1, 0.0, 0.0
 
     @property
     def refresh_interval(self) -> int | None:
@@ -110,11 +105,7 @@ class AnceTraining(DualEncoderTraining):
                         self._change = {}
                 yield start, self.examples
 
-        def make(drawn_from: tuple[int, AnyExamples]) -> Batch:
-            start, examples = drawn_from
-            return self.make(examples.draw(start, size))
-
-        yield from ahead(make, planned())
+        return ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
@@ -132,8 +123,8 @@ class AnceTraining(DualEncoderTraining):
                 self.examples = self._mined(newer[0])
         elif self._used is None:
             if self._first is None:
-                where = self._refreshes.folder
-                raise TrainingError(f"{where}: there are no negatives: remove its parent to start afresh")
+                gone = f"{self._refreshes.folder}: there are no negatives"
+                raise TrainingError(f"{gone}: remove its parent to start afresh")
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
@@ -141,15 +132,16 @@ class AnceTraining(DualEncoderTraining):
         newest = self._provider.newest(step)
         if newest is None or newest.step <= self._seen:
             return None
+        number = newest.number
         try:
-            self.examples = self._mined(newest.number)
+            self.examples = self._mined(number)
         except (ArtifactError, TrainingError) as error:
             self._provider.refuse(newest, error)
             if self._used is None and self._first is None:
                 raise
             self._seen = self._seen if isinstance(error, ArtifactError) else newest.step
             return None
-        self._seen, number = newest.step, newest.number
+        self._seen = newest.step
         with suppress(ArtifactError):  # a refresh that is gone
             before = self._read(number - 1) if number else self._data.negatives
             share = None if before is None else kept(self._read(number), before)

@@ -26,8 +26,8 @@ from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.wording import counted
 from hardneg.store.atomic_write import flush, replace_text
+from hardneg.training.checkpoint import History, Record
 from hardneg.training.examples import NegativeLists
-from hardneg.training.history import History, Record
 
 MANIFEST = "manifest.json"
 _KEPT = 2
@@ -64,11 +64,8 @@ def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
     None where no query is in both, as with refreshes of different parts of the queries.
     """
     has, had = (
-        {
-            query_id: {*lists.pick(row, np.arange(lists.counts[row]))}
-            for row, query_id in enumerate(lists.query_ids[:_QUERIES])
-        }
-        for lists in (negatives, before)
+        {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
+        for each in (negatives, before)
     )
     shares = [len(own & had[name]) / len(own) for name, own in has.items() if own and had.get(name)]
     return sum(shares) / len(shares) if shares else None
@@ -90,14 +87,13 @@ class Refresh:
     seconds: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        return f"refresh {self.number}, by the model of step {self.step}"
+
     def __str__(self) -> str:
         mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
         return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return f"refresh {self.number}, by the model of step {self.step}"
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
-from hardneg.training.masks import GuidedMask
+from hardneg.training.loss_terms import GuidedMask
 from hardneg.training.methods.adore import label
 
 HERE = Path(__file__).parents[1]

@@ -18,8 +18,8 @@ from hardneg.records.types import Negatives
 from hardneg.training.examples import Examples
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.ance import AnceTraining
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh.folder import kept
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 

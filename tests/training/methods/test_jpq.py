@@ -13,7 +13,7 @@ from hardneg.indexes.backends.product import OpqPq, Pq
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.runtime.progress import Silent
 from hardneg.training.methods.adore import JpqTraining, code_products
-from hardneg.training.optimizers import make_optimizer
+from hardneg.training.step import make_optimizer
 
 pytest.importorskip("faiss", reason="product quantisation needs faiss")
 

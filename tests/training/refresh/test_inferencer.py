@@ -22,12 +22,12 @@ from hardneg.records.errors import ArtifactError, TrainingError
 from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives, PluginSetting
 from hardneg.training.checkpoint import Checkpoints, TrainState
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh import inferencer, mining
 from hardneg.training.refresh import provider as process
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
+from hardneg.training.refresh.mining import AGAIN, Settings, serve
 from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class Idle(Exception):

@@ -23,10 +23,10 @@ from hardneg.indexes.backends.compressed import Hnsw, IvfFlat
 from hardneg.indexes.backends.flat import Flat
 from hardneg.mining.choosing import Filters
 from hardneg.records.errors import TrainingError
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh import mining as mining_module
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 MINING = Path(__file__).parents[1] / "mining_toy.py"
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from hardneg.runtime.distributed import World
+from hardneg.training.options import Devices, RefreshOptions
 from hardneg.training.refresh.folder import refresh_facts
 from hardneg.training.refresh.mining import chunk, known_to_be_relevant
-from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
 
 
 @pytest.mark.parametrize(

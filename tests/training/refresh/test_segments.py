@@ -10,9 +10,9 @@ from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.negatives import read_negatives
 from hardneg.formats.segments import Segments
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, tmp_path):

@@ -29,7 +29,7 @@ class TrainState:
     """The progress of a run.
 
     step: finished steps. best: the best dev metric so far, reached at best_step. misses: evaluations since then.
-    stopped: patience ran out. choices: of ways to compute, by subject. seconds: that it took, with stopped runs.
+    stopped: patience ran out. choices: of ways to compute, by subject.
     """
 
     step: int = 0
@@ -38,7 +38,6 @@ class TrainState:
     misses: int = 0
     stopped: bool = False
     choices: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

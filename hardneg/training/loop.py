@@ -1,8 +1,9 @@
 """The training loop: one accelerate loop for all losses, whose result a kill at any time does not change."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import islice
@@ -20,6 +21,7 @@ from hardneg.runtime.distributed import barrier, check_settings, from_first, joi
 from hardneg.runtime.float32_products import float32_products
 from hardneg.runtime.progress import Progress, Silent, Task
 from hardneg.store.artifacts import EARLIER, KEPT, SCRATCH
+from hardneg.store.atomic_write import replace_text
 from hardneg.store.choices import noted
 from hardneg.store.digest import digest
 from hardneg.store.identity import options_in_key
@@ -106,7 +108,7 @@ def learn(
         barrier()
     for reason, count in method.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, state.seconds)
+    return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, run.earlier)
 
 
 def check_options(options: LearningOptions) -> None:
@@ -128,7 +130,7 @@ class _TrainingRun:
     ) -> None:
         self.learner, self.method, self.options = learner, learner.method, learner.options
         self.checkpoints, self.history, self.kept = checkpoints, History(folder / HISTORY), folder / KEPT
-        self.validate, self.choices, self.began = validate, choices, time.monotonic()
+        self.validate, self.choices, self.began, self.earlier = validate, choices, time.monotonic(), 0.0
         self.total, self.last = self.options.total_steps(len(self.method)), self.options.last_step(len(self.method))
 
     def to_the_end(self, progress: Progress) -> TrainState:
@@ -136,6 +138,9 @@ class _TrainingRun:
         state, options = self.checkpoints.restore(self.method.trainable, self.learner.optimizer), self.options
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
+        with suppress(OSError, ValueError):  # of the seconds of stopped runs there is no file, or a damaged one
+            seconds = float((self.checkpoints.folder / "seconds").read_text(encoding="ascii"))
+            self.earlier = seconds if state.step and 0 < seconds < math.inf else 0.0
         barrier()
         evaluate_every = options.evaluate_every if self.validate else None
         intervals = [options.checkpoint_every, evaluate_every, self.method.refresh_interval, options.keep_every]
@@ -158,10 +163,10 @@ class _TrainingRun:
 
     def _save(self, state: TrainState) -> None:
         self.history.sync()
-        self._saved = time.monotonic()
-        seconds = round(state.seconds + self._saved - self.began, 3)
-        state = replace(state, choices=dict(self.choices), seconds=seconds)
+        state = replace(state, choices=dict(self.choices))
         self.checkpoints.save(self.method.trainable, self.learner.optimizer, state)
+        self._saved = time.monotonic()
+        replace_text(self.checkpoints.folder / "seconds", f"{self.earlier + self._saved - self.began:.3f}\n")
 
     def _advance(self, state: TrainState, stop: int, task: Task) -> None:
         start, self._saved = state.step, time.monotonic()

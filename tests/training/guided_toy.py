@@ -43,7 +43,7 @@ class Vectors:
         queries, documents = normalize(self.queries), normalize(self.documents.reshape(-1, size))
         chosen = normalize(self.guide_documents.reshape(count * width, -1))
         guide = {"queries": normalize(self.guide_queries), "documents": chosen}
-        parts = guide.scores(torch.arange(count * width), {"guide", "guide_query_query", "guide_document_document"})
+        parts = guide_scores(guide, torch.arange(count * width), set(GUIDES))
         return replace(
             masked(queries @ documents.T, columns),
             query_query=apart(queries @ queries.T, columns.related_queries()),

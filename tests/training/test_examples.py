@@ -11,7 +11,7 @@ from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.errors import DataError, TrainingError
 from hardneg.records.types import Negatives
 from hardneg.training.batches import BatchColumns, masked
-from hardneg.training.examples import Drawing, Examples, SampledBatch
+from hardneg.training.examples import Examples, SampledBatch
 from hardneg.training.options import TrainOptions
 
 
@@ -50,7 +50,7 @@ def test_positives_and_negatives_are_drawn_from_their_lists(toy_folder):
 
 def test_the_first_positive_alone_and_the_same_negatives(toy_folder):
     data = replace(toy_data(toy_folder), positives={"q0": ["extra0", "p0"], "q1": ["p1"], "q2": ["p2", "p3"]})
-    draw = Examples(data, 2, seed=0, drawing=Drawing("first")).draw(0, 60)
+    draw = Examples(data, 2, seed=0, drawing=TrainOptions(positive="first")).draw(0, 60)
     firsts = dict(zip(draw.query_ids, data.corpus.ids(draw.documents[:, 0]), strict=True))
     assert firsts == {"q0": "extra0", "q1": "p1", "q2": "p2"}
     assert set(data.corpus.ids(draw.known)) == {"extra0", "p0", "p1", "p2", "p3"}
@@ -61,7 +61,7 @@ def test_the_first_positive_alone_and_the_same_negatives(toy_folder):
 
 def test_consecutive_examples_have_each_negative_of_a_query_in_turn(toy_folder):
     data = toy_data(toy_folder)
-    examples = Examples(data, 2, seed=0, drawing=Drawing(iterate_negatives=True))
+    examples = Examples(data, 2, seed=0, drawing=TrainOptions(iterate_negatives=True))
     assert len(examples) == 36  # six negatives each, two at a time
     draw = examples.draw(0, 72)
     assert draw.query_ids[:36:3] == draw.query_ids[1:36:3] == draw.query_ids[2:36:3]
@@ -79,7 +79,7 @@ def test_a_short_list_has_one_turn_and_begins_again(toy_folder, tmp_path):
     lists = [Negatives("q0", ["p0"], ["n1", "n2", "n3"], np.zeros(3)), Negatives("q1", ["p1"], ["n5"], np.zeros(1))]
     write_negatives(tmp_path / "short.arrow", lists)
     data = replace(toy_data(toy_folder), negatives=read_negatives(tmp_path / "short.arrow"))
-    examples = Examples(data, 2, seed=0, drawing=Drawing(iterate_negatives=True))
+    examples = Examples(data, 2, seed=0, drawing=TrainOptions(iterate_negatives=True))
     draw = examples.draw(0, len(examples))
     found = {q: data.corpus.ids(row) for q, row in zip(draw.query_ids, draw.documents[:, 1:], strict=True)}
     assert found == {"q0": ["n1", "n2"], "q1": ["n5", "n5"]}

@@ -20,7 +20,7 @@ from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
 from hardneg.runtime.progress import Silent
-from hardneg.training import gradient_cache
+from hardneg.training.methods import dual_encoder as gradient_cache
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 
 Gradients = dict[str, torch.Tensor]

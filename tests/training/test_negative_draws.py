@@ -10,16 +10,7 @@ from toy import toy_data
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.types import Negatives, RankedList
 from hardneg.runtime.seeding import generator
-from hardneg.training.examples import (
-    Drawing,
-    Examples,
-    QueryOrder,
-    Teacher,
-    TrainingData,
-    by_margin,
-    margin_bins,
-    write_teacher,
-)
+from hardneg.training.examples import Examples, QueryOrder, Teacher, TrainingData, by_margin, margin_bins, write_teacher
 from hardneg.training.options import TrainOptions
 
 NAN = float("nan")
@@ -75,10 +66,10 @@ def test_examples_draw_by_margin(toy_folder: Path, tmp_path: Path) -> None:
     """Half of the draws are of the bin with one negative, where an even draw has it in one of twelve."""
     data = taught(tmp_path, toy_folder)
     rare = data.corpus.rows(["n3"])[0]
-    drawn = Examples(data, 1, 0, Drawing(negatives="margin_bins")).draw(0, 1200).documents[:, 1]
+    drawn = Examples(data, 1, 0, TrainOptions(negatives_drawn="margin_bins")).draw(0, 1200).documents[:, 1]
     assert abs((drawn == rare).sum() - 600) < 3.3 * np.sqrt(300)
     assert (Examples(data, 1, 0).draw(0, 1200).documents[:, 1] == rare).sum() < 150
-    again = Examples(data, 1, 0, Drawing(negatives="margin_bins"))
+    again = Examples(data, 1, 0, TrainOptions(negatives_drawn="margin_bins"))
     np.testing.assert_array_equal(again.draw(600, 600).documents[:, 1], drawn[600:])
 
 

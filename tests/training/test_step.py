@@ -45,6 +45,9 @@ class Slopes:
         weight = model.weight.sum()
         return batch.slope * weight, weight
 
+    def log_metrics(self, step: int) -> dict[str, Any]:
+        return {}
+
 
 def test_a_step_takes_the_mean_gradient_and_processes_meet_at_its_last_batch() -> None:
     """Slopes 2 + 1, 4 + 1 and 6 + 1 have a mean of 5; at half of a rate of 0.2 the weight goes from 1 to 0.5."""

@@ -11,7 +11,6 @@ import forked
 import numpy as np
 import pytest
 import torch
-from guided_toy import toy_guide
 from processes import codes, free_port
 from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
 from toy import toy_data
@@ -24,7 +23,6 @@ from hardneg.records.errors import TrainingError
 from hardneg.runtime.progress import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
-from hardneg.training.loss_terms import GuidedMask
 from hardneg.training.methods.adore import label
 
 HERE = Path(__file__).parents[1]
@@ -214,27 +212,3 @@ def test_several_processes_learn_what_one_does(learnt, case):
         assert other.keys() == one.keys()
         for name, tensor in one.items():
             torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-5)
-
-
-def test_a_guide_scores_and_masks_each_list(data, index, tmp_path):
-    """Row by row the products of its vectors; out goes what it scores above the query's lowest positive."""
-    guide = toy_guide(data)
-    ways: list[Any] = [approach("random", data, open_index(index), tmp_path, forced="always") for _ in range(3)]
-    ways[1].guide = ways[2].guide = guide
-    ways[2].mask = GuidedMask(0.1)
-    batch = next(ways[0].batches(range(0, 4, 4), 4))
-    plain, scored, masked = (way.scores(way.forward_module, batch, half=False) for way in ways)
-    lists = ways[0].source.lists(batch.rows, 0, None)
-    listed = label(lists, batch.rows, data.corpus.content_hash, "always")
-    assert plain.guide is None and scored.guide is scored.teacher is not None and masked.guide is not None
-    dropped = 0
-    for row in range(4):
-        there = listed.rows[row] >= 0
-        expected = guide.documents.encoded(listed.rows[row][there]) @ guide.queries[batch.rows.queries[row]]
-        assert scored.guide[row, there].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
-        bar = min(expected[listed.positive[row][there]]) - 0.1
-        kept = listed.valid[row][there] & (listed.positive[row][there] | (expected <= bar))
-        assert masked.valid[row, there].tolist() == kept.tolist()
-        dropped += int(listed.valid[row][there].sum() - kept.sum())
-    assert dropped > 3 and torch.equal(scored.valid, plain.valid)
-    assert ways[0].digest() == ways[1].digest() != ways[2].digest()

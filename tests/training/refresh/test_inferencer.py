@@ -23,7 +23,7 @@ from hardneg.records.layout import NEGATIVES
 from hardneg.records.types import Negatives, PluginSetting
 from hardneg.training.checkpoint import Checkpoints, TrainState
 from hardneg.training.options import RefreshOptions
-from hardneg.training.refresh import inferencer, mining
+from hardneg.training.refresh import mining
 from hardneg.training.refresh import provider as process
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
 from hardneg.training.refresh.mining import AGAIN, Settings, serve
@@ -162,14 +162,14 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(settings):
 
 
 def test_a_full_disk_is_one_line_and_tried_again(settings, monkeypatch):
-    mine, failures = inferencer.mine_refresh, [OSError(28, "No space left on device")]
+    mine, failures = mining.mine_refresh, [OSError(28, "No space left on device")]
 
     def full_once(*rest: Any) -> Any:
         if failures:
             raise failures.pop()
         return mine(*rest)
 
-    monkeypatch.setattr(inferencer, "mine_refresh", full_once)
+    monkeypatch.setattr(mining, "mine_refresh", full_once)
     told, waits = until_idle(settings)
     assert told == ["negatives of step 0 cannot be written (No space left on device); trying again later"]
     assert waits == [AGAIN, None] and steps(settings) == [0]
@@ -225,21 +225,21 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
 def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings, monkeypatch):
     found, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
     for _ in range(LIVES + 1):
-        found.alive_again()
-        assert found._running is not None
-        found._running.kill()
+        found.lives = LIVES
+        assert found.running is not None
+        found.running.kill()
         wait_until(lambda: found.check() or bool(told))
         assert told.pop() == "inferencer: was killed by SIGKILL; it is started again"
     monkeypatch.setattr(process, "PATIENCE", 500.0)
     found.stop()
-    assert found._running.returncode == 0
+    assert found.running.returncode == 0
 
 
 def test_one_that_does_not_listen_is_killed(settings, monkeypatch):
     found, _ = running(settings, monkeypatch, "import time; time.sleep(600)")
     monkeypatch.setattr(process, "PATIENCE", 0.1)
     found.stop()
-    assert found._running is not None and found._running.returncode == -signal.SIGKILL
+    assert found.running is not None and found.running.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("needed", [True, False])

@@ -22,7 +22,7 @@ from hardneg.encoders.open.pyserini_lines import (
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
-from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
+from hardneg.indexes.kernels.lucene.java import find_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
 from hardneg.records.errors import ArtifactError
@@ -114,9 +114,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 _OF_SEGMENTS = (
-    'segments = searcher.search("a question", k=100)  # ids such as D1'
-    + DELIMITER
-    + "0; a document counts by its best",
+    f'segments = searcher.search("a question", k=100)  # ids such as D1{DELIMITER}0; a document counts by its best',
     "hits = {}",
     "for segment in segments:",
     f'    hits.setdefault(segment.docid.rpartition("{DELIMITER}")[0], segment.score)',
@@ -203,14 +201,8 @@ def with_java(text: str) -> str:
     """
     if "searcher = " not in text or starts_alone():
         return text
-    chosen, first = find_java(), first_java()
-    why = f"Java {chosen.version} in {chosen.home}"
-    if first is None:
-        why = f"{why}: none is on the PATH"
-    else:
-        lacks = "" if first.version < OLDEST else " without jdk.incubator.vector"
-        why = f"{why}; Pyserini alone would start {first.version}{lacks}"
-    return f"from hardneg.plugin import start_java\n\nstart_java()  # {why}\n\n{text}"
+    java = find_java()
+    return f"from hardneg.plugin import start_java\n\nstart_java()  # Java {java.version} in {java.home}\n\n{text}"
 
 
 def check(text: str) -> str | None:

@@ -9,11 +9,7 @@ from hardneg.records.types import ScoreBatch
 
 
 def check_temperature(loss: str, temperature: float) -> None:
-    """Refuses a temperature that scores cannot be divided by.
-
-    Raises:
-        PluginError: it is 0 or below.
-    """
+    """Raise PluginError for a temperature of 0 or below."""
     if not temperature > 0:
         raise PluginError(f"{loss}: temperature must be above 0, not {temperature}")
 
@@ -35,6 +31,11 @@ def positive_scores(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
     count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
     present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)
     return scores.gather(1, columns), present.bool()
+
+
+def lowered(values: Tensor, counted: Tensor) -> Tensor:
+    """The values, far below the others where nothing counts."""
+    return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 
 def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:

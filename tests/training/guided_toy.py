@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 from hardneg.records.types import ScoreBatch
 from hardneg.training.batches import BatchColumns, apart, guide_scores, masked
 from hardneg.training.examples import Guide, TrainingData
+from hardneg.training.loss_terms import GUIDES
 
 SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
 """Queries, negatives of each, dimensions."""

@@ -18,12 +18,10 @@ from transformers import TrainerCallback
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
+from hardneg.functions import content_store, dataset_argument, run_argument
 from hardneg.functions.adhoc_recipe import AdhocRecipe, list_options, mining_stage
 from hardneg.functions.argument_values import at_least_one, plugin_setting, plugin_settings
 from hardneg.functions.arguments import Setting
-from hardneg.functions.content_store import make_dataset, make_from
-from hardneg.functions.dataset_argument import named_dataset, split_of
-from hardneg.functions.run_argument import run_file
 from hardneg.functions.session import Session, setting_texts, usual_store
 from hardneg.integrations.rows import (
     ENDED,
@@ -34,10 +32,7 @@ from hardneg.integrations.rows import (
     plan_rows,
     table_of,
 )
-from hardneg.records.depths import MINED_DEPTH
-from hardneg.records.errors import ArtifactError, TrainingError, UsageError
-from hardneg.records.layout import NEGATIVES, RUN
-from hardneg.records.named_plugins import BM25, CROSS_ENCODER, MINER, RANDOM
+from hardneg.records import depths, errors, layout, named_plugins
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.store.atomic_write import link_file, replace_text, replacing
 from hardneg.store.digest import digest, file_digest
@@ -64,9 +59,9 @@ class RefreshRecipe:
 
     dataset: str
     split: str = "train"
-    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": MINER})
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": named_plugins.MINER})
     filters: Sequence[Mapping[str, Any]] = ()
-    depth: int = MINED_DEPTH
+    depth: int = depths.MINED_DEPTH
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
     run: Path | None = None
@@ -86,16 +81,16 @@ class RefreshRecipe:
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
         listed, index, named = SEARCHED, ENCODED, model
         if self.reranks:  # with a given run the index only stands for it
-            lexical = self.candidates in (None, BM25)
+            lexical = self.candidates in (None, named_plugins.BM25)
             listed, index = RERANKED, INDEXED
             named = "" if lexical else str(self.candidates)
-            stages = {INDEXED: {"stage": "index", "backend": BM25} if lexical else {"stage": "encode"}}
+            stages = {INDEXED: {"stage": "index", "backend": named_plugins.BM25} if lexical else {"stage": "encode"}}
         elif self.index is not None:
             index = INDEXED
             stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
         stages[SEARCHED] = {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
         if self.reranks:
-            scored = {"run": SEARCHED, "plugin": {"name": CROSS_ENCODER, "source": model}}
+            scored = {"run": SEARCHED, "plugin": {"name": named_plugins.CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
         mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
         mining |= {"filters": [*self.filters]} if self.filters else {}
@@ -105,8 +100,8 @@ class RefreshRecipe:
 
     def read(self, session: Session) -> "Artifact":
         """The stored collection, read now unless it is in the store; several processes each call this."""
-        stages = {MINED: mining_stage(RANDOM, self.split)}
-        return make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
+        stages = {MINED: mining_stage(named_plugins.RANDOM, self.split)}
+        return content_store.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
@@ -123,9 +118,9 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["A
     if world().first:
         os.environ.pop("RANK", None)
         try:
-            dataset = make_dataset(plan, session)
-            scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
-            mined, _ = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, session)
+            dataset = content_store.make_dataset(plan, session)
+            scored, _ = content_store.make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
+            mined, _ = content_store.make_from(plan, MINED, dataset, {"runs.dense": scored.path / layout.RUN}, session)
         finally:
             os.environ |= {} if rank is None else {"RANK": rank}
         refresh = mined, (scored.key, mined.key)
@@ -144,7 +139,7 @@ def saved(model: Any, folder: Path) -> Path:
         try:
             model.save_pretrained(str(folder), create_model_card=False)
         except OSError as error:
-            raise ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
+            raise errors.ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
     barrier()
     return folder
 
@@ -176,7 +171,9 @@ class Refresher:
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise TrainingError(f"{self.refreshes.folder}: mined with other settings: start the training afresh")
+                raise errors.TrainingError(
+                    f"{self.refreshes.folder}: mined with other settings: start the training afresh"
+                )
             for number in [] if step else self.refreshes.numbers():
                 self.refreshes.remove(number)
             self.refreshes.forget_after(step)
@@ -207,10 +204,10 @@ class Refresher:
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
     def _publish(self, mined: "Artifact", number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, file = self.rows.plan, read_negatives(mined.path / NEGATIVES)
+        plan, file = self.rows.plan, read_negatives(mined.path / layout.NEGATIVES)
         table = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
         folder = self.refreshes.partial(number)
-        link_file(mined.path / NEGATIVES, folder / NEGATIVES)
+        link_file(mined.path / layout.NEGATIVES, folder / layout.NEGATIVES)
         with replacing(folder / LISTS) as lists:
             np.lib.format.write_array(lists, table, allow_pickle=False)
         self.refreshes.publish(Refresh(number, step, len(file), int(mined.facts["negatives"])), oldest)
@@ -246,7 +243,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
-            raise TrainingError("ignore_data_skip: leave it out, or rows get the negatives of other steps")
+            raise errors.TrainingError("ignore_data_skip: leave it out, or rows get the negatives of other steps")
         batches = len(self._trainer.callback_handler.train_dataloader)
         self._steps_an_epoch = max(1, -(-batches // args.gradient_accumulation_steps))
         accelerator = self._trainer.accelerator
@@ -287,7 +284,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         if mined_at != step:
             where = f"{refreshes.folder}: refresh {number}, which step {step + 1} is trained on"
             advice = f"resume from a checkpoint of step {mined_at}, or start afresh"
-            raise TrainingError(f"{where}, is gone, and so is the model that mined it: {advice}")
+            raise errors.TrainingError(f"{where}, is gone, and so is the model that mined it: {advice}")
         self._make(number, step)
 
     def _make(self, number: int, step: int) -> None:
@@ -327,10 +324,10 @@ class RefreshedNegatives:
         every: int | None = None,
         negatives: int = 1,
         form: str = "n-tuple",
-        miner: Setting = MINER,
+        miner: Setting = named_plugins.MINER,
         filters: Sequence[Setting] = (),
         split: str | None = None,
-        depth: int = MINED_DEPTH,
+        depth: int = depths.MINED_DEPTH,
         index: Setting | None = None,
         candidates: str | None = None,
         run: Any = None,
@@ -361,7 +358,7 @@ class RefreshedNegatives:
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
             at_least_one(name, value)
         if candidates is not None and run is not None:
-            raise UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
+            raise errors.UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
         self._dataset, self._arguments, self._every = dataset, arguments, every
         self._negatives, self._form, self._candidates, self._run = negatives, form, candidates, run
         self._miner, self._filters = plugin_setting("miner", miner), plugin_settings("filters", filters)
@@ -390,14 +387,14 @@ class RefreshedNegatives:
         """What each refresh runs."""
         store = self.session.store
         return RefreshRecipe(
-            dataset=named_dataset(self._dataset, store),
-            split=split_of(self._dataset, self._split, "train"),
+            dataset=dataset_argument.named_dataset(self._dataset, store),
+            split=dataset_argument.split_of(self._dataset, self._split, "train"),
             miner=self._miner,
             filters=self._filters,
             depth=self._depth,
             index=self._index,
             candidates=self._candidates,
-            run=None if self._run is None else run_file(self._run, store),
+            run=None if self._run is None else run_argument.run_file(self._run, store),
             fill_to=self._negatives,
             settings=setting_texts(self._settings),
         )
@@ -424,7 +421,7 @@ class RefreshedNegatives:
         if not reranks and self.recipe.reranks:
             problems.append("candidates and a run are for a CrossEncoder: leave them out")
         if problems:
-            raise UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+            raise errors.UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
         schedule, sampler_of = RefreshSchedule(self._every), trainer.get_batch_sampler
         rows.attached = True
 

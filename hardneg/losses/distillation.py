@@ -8,8 +8,7 @@ from torch import Tensor
 
 from hardneg.losses import pairs
 from hardneg.losses.pairs import check_temperature, lowered, safe_scores, taught_scores, weighted_mean
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class KL:
         check_temperature("kl", self.temperature)
         check_temperature("kl", self.teacher_temperature)
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         """The loss, a scalar. Raises TrainingError without a teacher's scores, or where they are not what they say."""
         teacher, taught = taught_scores("kl", batch, self.probabilities)
         taught = taught & batch.valid
@@ -81,16 +80,16 @@ class MarginMSE:
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
         if not (self.in_batch >= 0 and isfinite(self.in_batch)):
-            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+            raise errors.PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
         if not (self.in_batch or self.in_batch_own):
-            raise PluginError("margin-mse: in_batch_own goes with in_batch: give one above 0, or leave it out")
+            raise errors.PluginError("margin-mse: in_batch_own goes with in_batch: give one above 0, or leave it out")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """A teacher, and a guide where that is the second one."""
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         """The loss, a scalar. Raises TrainingError without a teacher's scores, or where they are not what they say."""
         loss = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
@@ -99,7 +98,7 @@ class MarginMSE:
         taught = taught if self.in_batch_own else taught & ~batch.own
         return loss + self.in_batch * self._margins(batch, scores, taught)
 
-    def _margins(self, batch: ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
+    def _margins(self, batch: types.ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
         gaps = safe_scores(batch) / self.temperature - teacher
         positive, present = pairs.positive_scores(gaps, batch)
         known, _ = pairs.positive_scores(taught.to(gaps.dtype), batch)

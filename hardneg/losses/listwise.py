@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from hardneg.losses.pairs import lowered, safe_scores, taught_scores, weighted_mean
-from hardneg.records.errors import PluginError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,14 @@ class Listwise:
 
     def __post_init__(self) -> None:
         if self.labels not in ("judged", "teacher"):
-            raise PluginError(f"{self.name}: labels must be judged or teacher, not {self.labels!r}")
+            raise errors.PluginError(f"{self.name}: labels must be judged or teacher, not {self.labels!r}")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """A teacher's scores, where these are the labels."""
         return ("teacher",) if self.labels == "teacher" else ()
 
-    def _labelled(self, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Scores and labels, [B, M], 0 where a document does not count, and where one does, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
@@ -55,7 +54,7 @@ class ListNet(Listwise):
 
     name: ClassVar[str] = "listnet"
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
         terms = lowered(labels, counted).softmax(1) * lowered(scores, counted).log_softmax(1)
         return weighted_mean(-terms.masked_fill(~counted, 0.0).sum(1), counted.any(1), batch.weights)
@@ -73,7 +72,7 @@ class ListMLE(Listwise):
 
     name: ClassVar[str] = "listmle"
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
         order = scores.detach().argsort(dim=1, descending=True)
         order = order.gather(1, lowered(labels, counted).gather(1, order).argsort(dim=1, descending=True, stable=True))
@@ -104,9 +103,9 @@ class AdrMse(Listwise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.alpha > 0:
-            raise PluginError(f"{self.name}: alpha must be above 0, not {self.alpha}")
+            raise errors.PluginError(f"{self.name}: alpha must be above 0, not {self.alpha}")
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
         others = counted[:, None, :]
         above = ((labels[:, None, :] > labels[:, :, None]) & others).sum(2)

@@ -9,9 +9,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records.depths import LIST_DEPTH
+from hardneg.records import depths, types
 from hardneg.records.errors import MissingDependency, PluginError, UsageError
-from hardneg.records.types import RankedList
 from hardneg.runtime.seeding import generator
 
 Rows = NDArray[np.int64]
@@ -28,7 +27,7 @@ class TrainingQueries:
     query_ids: Sequence[str]
     positives: Mapping[str, Sequence[str]]
     vectors: NDArray[np.float32] | None = None
-    run: Iterable[RankedList] | None = None
+    run: Iterable[types.RankedList] | None = None
 
 
 class BatchOrder:
@@ -235,7 +234,7 @@ class HardestTogether(BatchOrder):
 
     needs: ClassVar[tuple[str, ...]] = ("run",)
 
-    depth: int = LIST_DEPTH
+    depth: int = depths.LIST_DEPTH
     neighbours: int = 16
 
     def __post_init__(self) -> None:

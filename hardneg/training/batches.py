@@ -13,13 +13,11 @@ from torch import Tensor, nn
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.representation import at_least_float32
 from hardneg.encoders.towers import placed
+from hardneg.formats import hash_index, segments
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import known_to
-from hardneg.formats.segments import Segments
 from hardneg.records.types import ScoreBatch
 from hardneg.runtime.distributed import world
-from hardneg.training.examples import Guide, SampledBatch
-from hardneg.training.sources import JoinedCorpora
+from hardneg.training import examples, sources
 
 Features = dict[str, Tensor]
 
@@ -43,7 +41,7 @@ class BatchColumns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
+    def of(cls, draw: examples.SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
@@ -54,7 +52,7 @@ class BatchColumns:
 
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
-        return known_to(self.contents, self.known, self.owner, self.queries)
+        return hash_index.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
         """bool [B, B]: the same query, or one of the two knows the other's positive."""
@@ -202,10 +200,10 @@ def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, 
 
 def make_batch(
     encoder: Encoder,
-    corpus: Corpus | JoinedCorpora,
-    draw: SampledBatch,
-    cut: Segments | None = None,
-    guide: Guide | None = None,
+    corpus: Corpus | sources.JoinedCorpora,
+    draw: examples.SampledBatch,
+    cut: segments.Segments | None = None,
+    guide: examples.Guide | None = None,
 ) -> Batch:
     """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`."""
     rows, column = np.unique(draw.documents, return_inverse=True)

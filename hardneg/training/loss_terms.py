@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import ConfigDict
 
 from hardneg.protocols import Regularizer
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.types import EncodedBatch, ScoreBatch, StoredPrecision
+from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
@@ -50,20 +49,20 @@ class GuidedMask:
         fine = isfinite(self.margin) and self.margin >= 0
         return [] if fine else [f"margin must be 0 or above, not {self.margin}"]
 
-    def __call__(self, batch: ScoreBatch) -> ScoreBatch:
+    def __call__(self, batch: types.ScoreBatch) -> types.ScoreBatch:
         """The batch with less that is valid.
 
         Raises:
             TrainingError: it has no guide's scores.
         """
         if batch.guide is None:
-            raise TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
+            raise errors.TrainingError("guided_mask: the batch has no guide's scores: name an encode stage as `guide`")
         highest = _lowest_positive(batch.guide, batch)
         highest = highest - self.margin * (highest.abs() if self.kind == "relative" else 1)
         return _without(batch, (batch.guide, batch.guide_query_query, batch.guide_document_document), highest)
 
 
-def self_masked(batch: ScoreBatch, margin: float) -> ScoreBatch:
+def self_masked(batch: types.ScoreBatch, margin: float) -> types.ScoreBatch:
     """The batch without what the model itself scores above s(positive) + margin: likely a positive nobody judged.
 
     No gradient goes through the comparison. Queries and documents with each other are masked likewise.
@@ -75,12 +74,12 @@ def self_masked(batch: ScoreBatch, margin: float) -> ScoreBatch:
     return _without(batch, scores, _lowest_positive(batch.scores.detach(), batch) + margin)
 
 
-def _lowest_positive(scores: "Tensor", batch: ScoreBatch) -> "Tensor":
+def _lowest_positive(scores: "Tensor", batch: types.ScoreBatch) -> "Tensor":
     """float [B, 1]: the lowest score of a row's positives; infinite where it has none."""
     return scores.masked_fill(~(batch.positive & batch.valid), inf).amin(1, keepdim=True)
 
 
-def _without(batch: ScoreBatch, by: "Sequence[Tensor | None]", highest: "Tensor") -> ScoreBatch:
+def _without(batch: types.ScoreBatch, by: "Sequence[Tensor | None]", highest: "Tensor") -> types.ScoreBatch:
     """The batch without what scores above `highest`, float [B, 1]; by: float [B, M], [B, B] or None, [M, M] or None."""
     scores, query_query, document_document = by
     assert scores is not None
@@ -98,7 +97,7 @@ Change = Callable[["Tensor"], "Tensor"]
 """Truncates encoded texts to fewer dimensions, or takes them as an index stores them."""
 
 
-def stored(vectors: "Tensor", precision: StoredPrecision) -> "Tensor":
+def stored(vectors: "Tensor", precision: types.StoredPrecision) -> "Tensor":
     """Vectors as an index of this precision decodes them; gradients pass as if they were unchanged.
 
     `int8` is the index `sq8`: 255 steps from the least to the largest number of each dimension. `binary` is the index
@@ -136,7 +135,7 @@ class LossTerms:
     regularizer: Regularizer | None = None
     guided_mask: GuidedMask | None = None
     self_mask: float | None = None
-    precisions: tuple[StoredPrecision, ...] = ()
+    precisions: tuple[types.StoredPrecision, ...] = ()
 
     def named_with(self, examples: str) -> str:
         """A digest of the examples' and these terms; that of the examples where there are no terms."""
@@ -154,7 +153,7 @@ class LossTerms:
             return named
         return named | {"guide", *(f"guide_{part}" for part in WITH_EACH_OTHER if part in named)}
 
-    def masked(self, batch: ScoreBatch) -> ScoreBatch:
+    def masked(self, batch: types.ScoreBatch) -> types.ScoreBatch:
         """The batch as the masks leave it."""
         batch = batch if self.guided_mask is None else self.guided_mask(batch)
         return batch if self.self_mask is None else self_masked(batch, self.self_mask)
@@ -171,7 +170,7 @@ class LossTerms:
         if not self.dims and not self.precisions:
             return
         if (most := max(self.dims, default=0)) > encoder.dimension:
-            raise UsageError(f"dims: {most} is more than the model's {encoder.dimension} dimensions: give fewer")
+            raise errors.UsageError(f"dims: {most} is more than the model's {encoder.dimension} dimensions: give fewer")
         encoder.truncated(torch.zeros(1, encoder.dimension), min(self.dims, default=encoder.dimension))
 
     def loss(self, encoder: "Encoder", loss_of: Callable[[Change, Change], "Tensor"]) -> "Tensor":
@@ -198,4 +197,4 @@ class LossTerms:
         if self.regularizer is None:
             return None
         counts = column.bincount(minlength=len(documents)).to(documents.device)
-        return self.regularizer(EncodedBatch(queries, documents, counts, done))
+        return self.regularizer(types.EncodedBatch(queries, documents, counts, done))

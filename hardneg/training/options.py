@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from hardneg.records.depths import TOP_DEPTH
-from hardneg.runtime.distributed import World
-from hardneg.runtime.seeding import SEED
+from hardneg.runtime import distributed, seeding
 from hardneg.store.identity import FREE, LATER, in_words_of_keys, options_in_key
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class LearningOptions(Options):
         None, "The step to end at; the learning rate goes on as if all steps were to come.", least=1, key=LATER
     )
     keep_every: int | None = option(None, "Steps between the models to keep beside the last one.", least=1, key=LATER)
-    seed: int = option(SEED, "All draws, and dropout, depend on it.")
+    seed: int = option(seeding.SEED, "All draws, and dropout, depend on it.")
     # negatives
     negatives_per_query: int = option(
         1,
@@ -293,7 +292,7 @@ class Devices(Options):
     trainer: int = option(1, "Of the process that trains.", least=1)
     inferencer: int = option(1, "Of the process that mines.", least=1)
 
-    def mining(self, trainer: "torch.device", here: World, gpus: int) -> Sequence[str]:
+    def mining(self, trainer: "torch.device", here: distributed.World, gpus: int) -> Sequence[str]:
         """The inferencer's devices; `trainer` is the device of one trainer, `gpus` the number of GPUs."""
         if trainer.type == "cpu":
             return ["cpu"]
@@ -301,7 +300,7 @@ class Devices(Options):
         free = range(here.local_size, gpus)[:wanted]
         return [f"cuda:{number}" for number in free] or [str(trainer)]
 
-    def threads(self, total: int, here: World) -> tuple[int, int]:
+    def threads(self, total: int, here: distributed.World) -> tuple[int, int]:
         """Divide `total` threads between a trainer process and the inferencer; at least one each."""
         together = total * self.trainer // (self.trainer + self.inferencer)
         return max(1, together // here.local_size), max(1, total - together)

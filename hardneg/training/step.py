@@ -11,13 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.records.errors import TrainingError
-from hardneg.runtime.distributed import world
-from hardneg.runtime.seeding import derive_seed
+from hardneg.runtime import distributed, seeding
+from hardneg.training import checkpoint, sources
 from hardneg.training.batches import ahead
-from hardneg.training.checkpoint import Record
 from hardneg.training.examples import SampledBatch
 from hardneg.training.options import LearningOptions
-from hardneg.training.sources import AnyExamples
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -38,7 +36,7 @@ class ExampleTraining:
     checkpoints hold them. forward_module: what makes a batch's vectors, in one forward pass a batch.
     """
 
-    examples: AnyExamples
+    examples: sources.AnyExamples
     encoder: Any
     trainable: Any
     forward_module: Any
@@ -87,7 +85,7 @@ class ExampleTraining:
         """
         return loss(self.scores(model, batch, half)), None
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         """Return values for the record after so many steps, besides the loss; empty where none are due."""
         return {}
 
@@ -110,10 +108,10 @@ class TakenStep:
     learning_rate: float
     norm: Tensor
     norms: Mapping[str, Tensor | float]
-    seen: Record
+    seen: checkpoint.Record
 
 
-def records(steps: Sequence[TakenStep]) -> Iterator[Record]:
+def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
     """The record of each step in order, all read at once.
 
     A record has the `step`, means over its batches (`loss`, and `penalty` where there is one), `learning_rate`,
@@ -162,12 +160,12 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     Dropout depends on the seed, the step and the batch's number in it, so a resumed run repeats it; each of
     several processes has its own.
     """
-    model, accelerator, here = learner.model, learner.accelerator, world()
+    model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.first else [here.rank]
     done = step / learner.options.total_steps(len(learner.method))
     figures: list[dict[str, Tensor | float]] = []
     for number, batch in enumerate(batches):
-        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, number, *process))
+        torch.manual_seed(seeding.derive_seed(learner.options.seed, "dropout", step, number, *process))
         last = number == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
             loss, penalty = learner.method.minimised(learner.loss, model, batch, learner.half, done)

@@ -7,18 +7,16 @@ import numpy as np
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.evaluation.metrics import ranked_metrics
+from hardneg.formats import hash_index, runs
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import known_to
-from hardneg.formats.runs import Run
 from hardneg.formats.segments import Segments
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
 from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.records.errors import TrainingError
 from hardneg.records.types import Encoded
+from hardneg.training import checkpoint, examples
 from hardneg.training.batch_orders import Rows
-from hardneg.training.checkpoint import Record
-from hardneg.training.examples import QueryRows
 
 _DEPTH, _QUERIES = 100, 256
 
@@ -34,7 +32,7 @@ class ValidationData:
     query_ids: Sequence[str]
     texts: Sequence[str]
     qrels: Mapping[str, Mapping[str, int]]
-    run: Run
+    run: runs.Run
     segments: Segments | None = None
 
 
@@ -136,21 +134,21 @@ class StalenessWatch:
     encoder: Encoder
     searcher: Searcher
     documents: int
-    batch: QueryRows
+    batch: examples.QueryRows
     lists: Callable[[Encoded], Rows]
     every: int
     depth: int
 
-    def __call__(self, step: int) -> Record:
+    def __call__(self, step: int) -> checkpoint.Record:
         """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between two measurements."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        hits = known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
+        hits = hash_index.known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
         metrics = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
         watched, age = self.lists(queries)[:, : self.depth], dict[str, float]()
-        watched = np.where(known_to(watched, self.batch.known, self.batch.owner, len(watched)), -1, watched)
+        watched = np.where(hash_index.known_to(watched, self.batch.known, self.batch.owner, len(watched)), -1, watched)
         if (some := (watched >= 0).any(axis=1)).any():
             age["overlap"] = float(overlap(watched[some], top[some, : self.depth]).mean())
             if isinstance(self.searcher, DenseSearcher) and isinstance(queries, np.ndarray):

@@ -19,23 +19,21 @@ from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
 from hardneg.mining.listing import search_queries
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import Encoded, ScoreBatch
+from hardneg.records import errors, types
 from hardneg.runtime.distributed import barrier, gather, world
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import generator
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
-from hardneg.training.batch_orders import Rows
+from hardneg.training import batch_orders, checkpoint
 from hardneg.training.batches import ahead, in_parts, own_share
-from hardneg.training.checkpoint import Record
 from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.training.step import ExampleTraining
 
 Forced = Literal["none_retrieved", "always", "never"]
 FORCED: Forced = "none_retrieved"
 """Which known positives are added to a list, where nothing else is chosen."""
-Blocks = Callable[[], Iterator[Rows]]
+Blocks = Callable[[], Iterator[batch_orders.Rows]]
 """Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
 _QUERIES = 4096
 QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
@@ -54,14 +52,14 @@ class NegativeSource:
     def prepare(self, step: int) -> None:
         """Called before training starts or continues at a step."""
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
         """int64 [B, K], rows of the corpus for the queries from position `start` on, -1 pads.
 
         vectors: of this process's share of the queries, for a live source.
         """
         raise NotImplementedError
 
-    def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
+    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
         """The current lists of B encoded queries."""
         return self.lists(batch, -1, None)
 
@@ -77,17 +75,17 @@ class Searched(NegativeSource):
 
     searcher: Searcher
     depth: int
-    collect: Callable[[Tensor], Encoded] = lambda queries: queries.float().cpu().numpy()
+    collect: Callable[[Tensor], types.Encoded] = lambda queries: queries.float().cpu().numpy()
 
     live = True
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
         """One search for the whole batch, each process for its share of the queries."""
         assert vectors is not None
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
 
-    def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
+    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
         return self.searcher.search(vectors, self.depth).rows
 
 
@@ -99,7 +97,7 @@ class Uniform(NegativeSource):
     depth: int
     seed: int
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
         draws = generator(self.seed, "random negatives", start)
         return draws.integers(0, self.documents, (len(batch.queries), self.depth))
 
@@ -134,13 +132,13 @@ class NegativeTable(NegativeSource):
                         file.write(np.ascontiguousarray(lists, "<i4").tobytes())
             if not path.exists():
                 gone = f"the lists of step {mined_at} are gone"
-                raise TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
+                raise errors.TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
             for other in {*self.folder.glob("lists-*.npy")} - {path}:
                 other.unlink()
         barrier()
         self.table = map_array(path, self.shape, np.int32)
 
-    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
         return self.table[batch.queries].astype(np.int64)
 
 
@@ -148,7 +146,7 @@ def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
     """The first `depth` negatives of each query in a file of negatives."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
-    def blocks() -> Iterator[Rows]:
+    def blocks() -> Iterator[batch_orders.Rows]:
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
@@ -173,13 +171,13 @@ class Listed:
     the query's own text.
     """
 
-    rows: Rows
-    ranks: Rows
+    rows: batch_orders.Rows
+    ranks: batch_orders.Rows
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_]
 
 
-def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
+def label(lists: batch_orders.Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
     """Labels lists from all known positives, and adds positives to them.
 
     lists: int64 [B, K], rows of the corpus, best first; -1 pads. content_hash: uint64 [N], by row of the corpus.
@@ -257,7 +255,7 @@ class AdoreTraining(ExampleTraining):
     source: NegativeSource
     forced: Forced = FORCED
     dropout: bool = True
-    watch: Callable[[int], Record] | None = None
+    watch: Callable[[int], checkpoint.Record] | None = None
 
     @cached_property
     def forward_module(self) -> nn.Module:
@@ -284,7 +282,7 @@ class AdoreTraining(ExampleTraining):
 
         return ahead(make, starts)
 
-    def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: QueryBatch, half: bool) -> types.ScoreBatch:
         """Each query against its own list; lists and vectors are those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
@@ -299,7 +297,7 @@ class AdoreTraining(ExampleTraining):
         scores = self._products(gather(vectors, len(lists)), listed, weights)
         return score_batch(scores, listed, lists.shape[1], self.source.live)
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         if self.watch is None or not world().first:
             return {}
         record = self.watch(step)
@@ -312,7 +310,7 @@ class AdoreTraining(ExampleTraining):
         return self.encoder.score_lists(queries, stored)
 
 
-def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:
+def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> types.ScoreBatch:
     """The lists' documents as a loss sees them, with the lists' own ranks where they are the model's as it is.
 
     Else ranks are those among the documents in play.
@@ -328,7 +326,7 @@ def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> Score
         order = scores.detach().masked_fill(~there, -torch.inf).argsort(dim=1, descending=True, stable=True)
         ranks = torch.where(there, order.argsort(dim=1) + 1, 0)
     from_list = torch.arange(scores.shape[1], device=scores.device) < width
-    return ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
+    return types.ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
 
 
 class JpqTower(QueryTower):
@@ -382,12 +380,12 @@ class JpqTraining(AdoreTraining):
         self.install()
         super().prepare(step)
 
-    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
+    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> types.ScoreBatch:
         """As in query-side training, with gradients to the centroids too."""
         self.install()
         return super().scores(model, batch, half)
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         if self.watch is not None:
             self.install()
         return super().log_metrics(step)

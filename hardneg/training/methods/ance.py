@@ -10,15 +10,12 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records.errors import ArtifactError, TrainingError, UsageError
 from hardneg.runtime.distributed import barrier, from_first, world
 from hardneg.store.digest import digest
+from hardneg.training import checkpoint, examples, loss_terms, sources
 from hardneg.training.batches import Batch, ahead
-from hardneg.training.checkpoint import Record
-from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
 from hardneg.training.options import RefreshOptions, TrainOptions
 from hardneg.training.refresh.folder import kept
 from hardneg.training.refresh.provider import RefreshProvider
-from hardneg.training.sources import AnyExamples
 
 
 class AnceTraining(DualEncoderTraining):
@@ -34,11 +31,11 @@ class AnceTraining(DualEncoderTraining):
     def __init__(
         self,
         encoder: Encoder,
-        data: TrainingData,
+        data: examples.TrainingData,
         options: TrainOptions,
         refreshing: RefreshOptions,
         provider: RefreshProvider,
-        terms: LossTerms = LossTerms(),  # noqa: B008
+        terms: loss_terms.LossTerms = loss_terms.LossTerms(),  # noqa: B008
     ) -> None:
         """data: its negatives, if any, are trained on until the first refresh.
 
@@ -53,8 +50,8 @@ class AnceTraining(DualEncoderTraining):
         self._all = self.examples
         self._first = None if data.negatives is None else data.examples(options)
         self._used: tuple[int, int] | None = None
-        self._uses: dict[int, Record] = {}
-        self._change: Record = {}
+        self._uses: dict[int, checkpoint.Record] = {}
+        self._change: checkpoint.Record = {}
         self._seen, self._began, self._waited = -1, 0.0, 0.0
 
     @property
@@ -93,7 +90,7 @@ class AnceTraining(DualEncoderTraining):
         self._take_up(step)
 
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
-        def planned() -> Iterator[tuple[int, AnyExamples]]:
+        def planned() -> Iterator[tuple[int, sources.AnyExamples]]:
             per_step = self._options.batch_size * self._options.accumulate
             for start in starts:
                 step, within = divmod(start, per_step)
@@ -107,7 +104,7 @@ class AnceTraining(DualEncoderTraining):
 
         return ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
 
         At the first step of a refresh also `kept`: the share of a query's negatives that the last refresh had too.
@@ -152,5 +149,5 @@ class AnceTraining(DualEncoderTraining):
         """Read a file whole: it may be removed or truncated while it is trained on."""
         return read_negatives(self._refreshes.negatives(number), whole=True)
 
-    def _mined(self, number: int) -> Examples:
+    def _mined(self, number: int) -> examples.Examples:
         return replace(self._data, negatives=self._read(number)).examples(self._options)

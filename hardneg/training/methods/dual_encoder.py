@@ -15,18 +15,16 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
 from hardneg.protocols import Loss
-from hardneg.records.errors import UsageError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 from hardneg.runtime.distributed import gather, world
 from hardneg.runtime.progress import Progress
-from hardneg.training import batches
+from hardneg.training import batches, step
 from hardneg.training.batches import Batch, Features, Parts
 from hardneg.training.examples import SampledBatch, TrainingData
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.options import TrainOptions
 from hardneg.training.sources import Mixture
-from hardneg.training.step import ExampleTraining, Objective
 
 Vectors = tuple[Tensor, ...]
 _Pass = Callable[[], Vectors]
@@ -46,7 +44,7 @@ class TwoTowers(nn.Module):
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
-class DualEncoderTraining(ExampleTraining):
+class DualEncoderTraining(step.ExampleTraining):
     """Draws documents for each query; both sides learn."""
 
     def __init__(
@@ -71,12 +69,12 @@ class DualEncoderTraining(ExampleTraining):
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
-    def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: Batch, half: bool) -> types.ScoreBatch:
         """Each query against each document of the batch, those of all processes."""
         return self._scored(*self._gathered(model, batch, half), batch)
 
     def minimised(
-        self, loss: Objective, model: Any, batch: Batch, half: bool, done: float
+        self, loss: step.Objective, model: Any, batch: Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
@@ -109,7 +107,7 @@ class DualEncoderTraining(ExampleTraining):
 
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
-    ) -> ScoreBatch:
+    ) -> types.ScoreBatch:
         column, of, score = placed(batch.column.numpy(), documents.device), batch.columns, self.encoder.score
         if batch.counts is None:
             scored = batches.masked(score(queries, documents, column), of)
@@ -124,7 +122,7 @@ class DualEncoderTraining(ExampleTraining):
             parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
             if batch.counts is not None:
-                raise UsageError("documents in segments have no scores with each other: take another loss")
+                raise errors.UsageError("documents in segments have no scores with each other: take another loss")
             scores = score(documents, documents, column)[column]
             parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)

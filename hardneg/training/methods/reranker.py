@@ -9,22 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.towers import evaluating
+from hardneg.encoders import protocol, towers
 from hardneg.evaluation.metrics import ranked_metrics
 from hardneg.formats.runs import EMPTY
 from hardneg.protocols import Loss
-from hardneg.records.errors import TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 from hardneg.rerankers.network import PairNetwork
 from hardneg.rerankers.pair_scoring import PairScorer
 from hardneg.runtime.distributed import gather, world
 from hardneg.store.digest import digest
-from hardneg.training.batches import BatchColumns, Features, in_parts, own_share
-from hardneg.training.examples import Examples, SampledBatch, TrainingData
+from hardneg.training import batches, examples, validation
 from hardneg.training.options import RerankerOptions
 from hardneg.training.step import ExampleTraining
-from hardneg.training.validation import ValidationData
 
 _PAIRS_A_PASS = 16  # on a CPU, where padding costs more than a second pass
 
@@ -38,7 +34,7 @@ class PairBatch:
     """
 
     query_ids: list[str]
-    features: Features
+    features: batches.Features
     valid: Tensor
     teacher: Tensor | None = None
 
@@ -51,9 +47,9 @@ class PairTower(nn.Module):
         self.module = network.module
         self._logits, self._cpu = network.logits, network.device.type == "cpu"
 
-    def forward(self, features: Features) -> Tensor:
+    def forward(self, features: batches.Features) -> Tensor:
         """float32 [n], the logit of each pair."""
-        return in_parts(features, _PAIRS_A_PASS).through(self._logits) if self._cpu else self._logits(features)
+        return batches.in_parts(features, _PAIRS_A_PASS).through(self._logits) if self._cpu else self._logits(features)
 
 
 class RerankerTraining(ExampleTraining):
@@ -64,39 +60,39 @@ class RerankerTraining(ExampleTraining):
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3, step 2.
     """
 
-    def __init__(self, network: PairNetwork, data: TrainingData, loss: Loss, options: RerankerOptions) -> None:
+    def __init__(self, network: PairNetwork, data: examples.TrainingData, loss: Loss, options: RerankerOptions) -> None:
         self.encoder = network
         self.trainable: nn.Module = network.module
         self.forward_module: nn.Module = PairTower(network)
         self._corpus, self._loss, self._size = data.corpus, loss, options.adversarial
-        self.examples = Examples(data, options.negatives_per_query, options.seed, options)
+        self.examples = examples.Examples(data, options.negatives_per_query, options.seed, options)
 
     def digest(self) -> str:
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
-    def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: PairBatch, half: bool) -> types.ScoreBatch:
         """Each query against its own documents, of all processes; by moved embeddings in adversarial training."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings
-        with evaluating(self.trainable):  # the step along which the loss, without dropout, grows fastest
+        with towers.evaluating(self.trainable):  # the step along which the loss, without dropout, grows fastest
             loss = self._loss(self._scores(self.forward_module, batch, half))
         with moved(layer, ascent(loss, next(layer.parameters()), self._size)):
             return self._scores(model, batch, half)
 
-    def make(self, drawn: SampledBatch) -> PairBatch:
+    def make(self, drawn: examples.SampledBatch) -> PairBatch:
         """The pairs of this process's share of what was drawn."""
-        own, width = own_share(len(drawn.texts)), drawn.documents.shape[1]
+        own, width = batches.own_share(len(drawn.texts)), drawn.documents.shape[1]
         documents = self._corpus.contents(drawn.documents[own].reshape(-1))
         queries = [text for text in drawn.texts[own] for _ in range(width)]
         teacher = None if drawn.teacher is None else torch.from_numpy(drawn.teacher)
         # a drawn document that is another known positive of its query, or a copy of one, is no negative
-        blocked = BatchColumns.of(drawn, self._corpus.content_hash).blocked()
+        blocked = batches.BatchColumns.of(drawn, self._corpus.content_hash).blocked()
         valid = ~torch.from_numpy(blocked.reshape(len(drawn.texts), -1, width)).diagonal().T
         valid[:, 0] = True
         return PairBatch(drawn.query_ids, self.encoder.features(queries, documents), valid, teacher)
 
-    def _scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
+    def _scores(self, model: Any, batch: PairBatch, half: bool) -> types.ScoreBatch:
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             logits = model(batch.features)
@@ -104,11 +100,11 @@ class RerankerTraining(ExampleTraining):
         positive = torch.zeros_like(scores, dtype=torch.bool)
         positive[:, 0] = True
         teacher = None if batch.teacher is None else batch.teacher.to(scores)
-        return ScoreBatch(scores, positive, ~positive, batch.valid.to(device), teacher=teacher)
+        return types.ScoreBatch(scores, positive, ~positive, batch.valid.to(device), teacher=teacher)
 
 
 def rerank_validation(
-    network: PairNetwork, data: ValidationData, depth: int, options: EncodeOptions
+    network: PairNetwork, data: validation.ValidationData, depth: int, options: protocol.EncodeOptions
 ) -> Callable[[], dict[str, float]]:
     """A function that measures `mrr@10`, `ndcg@10` and `recall@100` of the network as it is when called.
 
@@ -123,7 +119,7 @@ def rerank_validation(
     ]
     judged = [each for each in judged if each[2]]
     if not judged:
-        raise TrainingError("no dev query has a relevant document: check its qrels")
+        raise errors.TrainingError("no dev query has a relevant document: check its qrels")
     query_ids, texts, known = zip(*judged, strict=True)
     listed = [data.run.get(query_id, EMPTY).doc_ids[:depth] for query_id in query_ids]
     gains = np.array([gain for each in known for gain in each.values()], np.int64)

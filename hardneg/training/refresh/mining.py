@@ -25,10 +25,9 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
+from hardneg.formats import qrels, runs
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import with_positives, write_negatives
-from hardneg.formats.qrels import positives
-from hardneg.formats.runs import QueryLists
 from hardneg.formats.segments import Segments
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
 from hardneg.indexes.kernels.max_passage import pooled
@@ -38,10 +37,7 @@ from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside
 from hardneg.mining.filters import MiningTexts
 from hardneg.mining.miners.ranks import Sampled, TopK
 from hardneg.protocols import IndexBackend, NegativeMiner, Searcher
-from hardneg.records.errors import ArtifactError, HardnegError, TrainingError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Candidates, Negatives, PluginSetting, RankedList
-from hardneg.records.wording import counted
+from hardneg.records import errors, layout, types, wording
 from hardneg.registry import configure
 from hardneg.runtime.distributed import barrier, world
 from hardneg.runtime.progress import Seconds, Silent
@@ -66,11 +62,11 @@ class FirstOnes:
     miner: NegativeMiner
     count: int
 
-    def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
+    def mine(self, candidates: Iterable[types.Candidates], *, seed: int) -> Iterator[types.Negatives]:
         """The negatives of each query."""
         for query, mined in beside(self.miner, candidates, seed):
             first, scores = mined.negatives[: self.count], mined.scores[: self.count]
-            yield Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
+            yield types.Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
 
 
 @dataclass(frozen=True)
@@ -152,9 +148,9 @@ def mine_refresh(
     """
     if not mining.trainable(number):
         total = len(mining.data.query_ids)
-        queries = counted(len(chunk(total, number, mining.options.query_chunks)), "query")
+        queries = wording.counted(len(chunk(total, number, mining.options.query_chunks)), "query")
         message = f"none of its {queries}, of {total} in all, has a positive: give fewer query_chunks"
-        raise TrainingError(f"refresh {number}: nothing to train on: {message}")
+        raise errors.TrainingError(f"refresh {number}: nothing to train on: {message}")
     seconds, first, folder = Seconds(), world().first, refreshes.vectors(step)
     options = EncodeOptions(precision=mining.options.precision)
     if first:
@@ -179,13 +175,13 @@ def _published(
         searcher = mining.searcher(vectors, str(encoder.device))
     with seconds.of("write", without=("queries", "search")):
         lists = _listed(encoder, searcher, mining, planned.number, seconds)
-        write_negatives(folder / NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
+        write_negatives(folder / layout.NEGATIVES, mining.choosing(planned.number).negatives(lists, facts))
     counts = {name: count for name, count in facts.items() if name.startswith((LEFT_OUT, SEEN_BY))}
     refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, counts)
     if not refresh.negatives:
         refreshes.tidy(planned.step)  # the vectors stay for the next try
         top = f"the top {mining.options.depth} of each of its {refresh.queries} queries is relevant or dropped"
-        raise TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
+        raise errors.TrainingError(f"refresh {refresh.number}: nothing to train on: {top}: raise depth, or drop less")
     refreshes.publish(refresh)
     shutil.rmtree(vectors)
     return refresh
@@ -193,7 +189,7 @@ def _published(
 
 def _listed(
     encoder: Encoder, searcher: Searcher, mining: Mining, number: int, seconds: Seconds
-) -> Iterator[QueryLists]:
+) -> Iterator[runs.QueryLists]:
     """Yield the hits of each query that has positives."""
     data, queries, depth = mining.data, mining.trainable(number), mining.options.depth
     texts, options = [data.texts[position] for position in queries], EncodeOptions(precision=mining.options.precision)
@@ -206,7 +202,7 @@ def _listed(
             with seconds.of("search"):
                 tops = iter([*listing.with_positives(hits, searcher, vectors, known, data.corpus)])
         for query_id, (rows, scores) in zip(query_ids, tops, strict=True):
-            yield query_id, {"dense": RankedList(data.corpus.ids(rows), scores)}
+            yield query_id, {"dense": types.RankedList(data.corpus.ids(rows), scores)}
 
 
 @dataclass(frozen=True)
@@ -232,9 +228,9 @@ class Settings:
     threads: int
     segments: Segments | None = None
     pseudo_positives: str | None = None
-    miner: PluginSetting | None = None
-    filters: tuple[PluginSetting, ...] = ()
-    backend: PluginSetting | None = None
+    miner: types.PluginSetting | None = None
+    filters: tuple[types.PluginSetting, ...] = ()
+    backend: types.PluginSetting | None = None
 
     def write(self, path: Path) -> None:
         replace_text(path, TypeAdapter(Settings).dump_json(self, indent=1).decode() + "\n")
@@ -247,7 +243,7 @@ class Settings:
         """What a refresh mines, and how."""
         collection = StoredCollection.open(Path(self.collection))
         queries, options = collection.queries(self.split), self.options
-        known: Mapping[str, Sequence[str]] = positives(collection.all_qrels())
+        known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
         if self.pseudo_positives is not None:
             known = with_positives(known, Path(self.pseudo_positives))
         relevant = known_to_be_relevant(known, options)
@@ -282,7 +278,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
         try:
             for encoder in encoders if step else ():
                 checkpoints.load_weights(encoder.module, step)
-        except ArtifactError:
+        except errors.ArtifactError:
             if max(checkpoints.steps(), default=0) == step:
                 raise
             continue  # a newer one has replaced it meanwhile
@@ -294,7 +290,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
                 report(f"negatives of step {step} cannot be written ({error.strerror or error}); trying again later")
             complained = True
             wait(AGAIN)
-        except TrainingError as error:
+        except errors.TrainingError as error:
             if mined is None and settings.first == 0:
                 raise
             report(f"{error}; training goes on with what it has")
@@ -323,7 +319,7 @@ def main(path: str) -> None:
     with RefreshFolder(Path(settings.refreshes)).alone():
         try:
             serve(settings, wait, to_trainer)
-        except HardnegError as error:
+        except errors.HardnegError as error:
             to_trainer(str(error))
             sys.exit(error.exit_code)
 

@@ -43,10 +43,10 @@ def test_java_is_started_first_where_pyserini_would_start_none_that_fits(first, 
     first("17.0.9")
     started = with_java(LINES)
     assert started.startswith("from hardneg.plugin import start_java\n\nstart_java()  # Java 25 in ")
-    assert "Pyserini alone would start 17\n" in started and started.endswith(LINES)
+    assert started.endswith(LINES)
     assert with_java("# Pyserini does not open it") == "# Pyserini does not open it"
     first("21.0.8", "java.se")
-    assert "would start 21 without jdk.incubator.vector" in with_java(LINES)
+    assert with_java(LINES).startswith("from hardneg.plugin import start_java")
     first("21.0.9")
     assert with_java(LINES) == LINES
 

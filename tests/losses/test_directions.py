@@ -1,13 +1,15 @@
 """InfoNCE in more directions and with hardness, and margins of two teachers: hand-computed numbers."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from hardneg.losses.distillation import MarginMSE
+from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.losses.infonce import InfoNCE
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
@@ -172,17 +174,21 @@ def test_keys_of_what_was_there_stay() -> None:
     assert more == {"temperature": 1.0, "negatives": "all", "hardness": 9, "hardness_of": "others"}
 
 
-def test_options_that_make_no_sense() -> None:
-    for directions in ((), ("query-query",), ("query-document", "query-document")):
-        with pytest.raises(PluginError, match="directions must have query-document, and each one once, not: "):
-            InfoNCE(directions=directions)  # type: ignore[arg-type]
-    with pytest.raises(PluginError, match="hardness must be 0 or above, not -1"):
-        InfoNCE(hardness=-1)
-    with pytest.raises(PluginError, match="hardness_of others has none to weigh where negatives are own"):
-        InfoNCE(negatives="own", hardness=9, hardness_of="others")
-    with pytest.raises(PluginError, match="hardness_of goes with hardness: give a hardness above 0, or leave"):
-        InfoNCE(hardness_of="others")
-    with pytest.raises(PluginError, match="in_batch must be 0 or above, not -1"):
-        MarginMSE(in_batch=-1)
-    with pytest.raises(PluginError, match="in_batch_own goes with in_batch: give an in_batch above 0, or leave"):
-        MarginMSE(in_batch_own=False)
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (lambda: InfoNCE(directions=()), "directions must have query-document, and each one once, not: none"),
+        (lambda: InfoNCE(directions=("query-query",)), "directions must have query-document"),
+        (lambda: InfoNCE(directions=("query-document",) * 2), "directions must have query-document"),
+        (lambda: InfoNCE(hardness=-1), "hardness must be 0 or above, not -1"),
+        (lambda: InfoNCE(negatives="own", hardness=9, hardness_of="others"), "hardness_of others has none to weigh"),
+        (lambda: InfoNCE(hardness_of="others"), "hardness_of goes with hardness: give one above 0, or leave"),
+        (lambda: MarginMSE(in_batch=-1), "in_batch must be 0 or above, not -1"),
+        (lambda: MarginMSE(in_batch_own=False), "in_batch_own goes with in_batch: give one above 0, or leave"),
+        (lambda: MarginMSE(temperature=0), "margin-mse: temperature must be above 0, not 0"),
+        (lambda: KL(teacher_temperature=0), "kl: temperature must be above 0, not 0"),
+    ],
+)
+def test_options_that_make_no_sense(made: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(PluginError, match=problem):
+        made()

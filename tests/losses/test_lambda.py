@@ -12,15 +12,6 @@ from hardneg.losses.pairwise import LambdaLoss
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import PluginSetting, ScoreBatch
 from hardneg.registry import configure
-from hardneg.testing import LossTests
-
-
-class TestPublished(LossTests):
-    plugin = LambdaLoss(cut=10)
-
-
-class TestExactSum(LossTests):
-    plugin = LambdaLoss(cut=3, weight="exact", normalise="sum", temperature=0.5)
 
 
 def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> ScoreBatch:

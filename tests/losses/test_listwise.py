@@ -6,30 +6,9 @@ import pytest
 import torch
 from sentence_transformers.cross_encoder import losses as published
 
-from hardneg.losses.listwise import AdrMse, ListMLE, ListNet, PListMLE
+from hardneg.losses.listwise import AdrMse, ListMLE, ListNet
 from hardneg.records.errors import PluginError, TrainingError
 from hardneg.records.types import ScoreBatch
-from hardneg.testing import LossTests
-
-
-class TestListNet(LossTests):
-    plugin = ListNet()
-
-
-class TestListNetOfATeacher(LossTests):
-    plugin = ListNet(labels="teacher")
-
-
-class TestListMLE(LossTests):
-    plugin = ListMLE()
-
-
-class TestPListMLE(LossTests):
-    plugin = PListMLE(labels="teacher")
-
-
-class TestAdrMse(LossTests):
-    plugin = AdrMse(alpha=2.0)
 
 
 def listed(scores: Any, labels: Any = None) -> ScoreBatch:
@@ -48,8 +27,6 @@ def test_by_hand() -> None:
     assert float(ListNet()(batch)) == pytest.approx(-(0.576117 * -0.551445 + 2 * 0.211942 * -1.551445), abs=1e-5)
     # ListMLE: -log(e / (e + 2)) - log(1 / 2)
     assert float(ListMLE()(batch)) == pytest.approx(0.551445 + 0.693147, abs=1e-5)
-    # weights 3, 1, 0 over 4
-    assert float(PListMLE()(batch)) == pytest.approx(0.75 * 0.551445 + 0.25 * 0.693147, abs=1e-5)
     # ranks 1, 2.5, 2.5; approximately 1 + 2 sigmoid(-1) = 1.537883 and 1 + sigmoid(1) + 1/2 = 2.231059
     expected = (0.537883**2 / 1 + 2 * (2.5 - 2.231059) ** 2 / 1.807355) / 3
     assert float(AdrMse()(batch)) == pytest.approx(expected, abs=1e-5)
@@ -82,7 +59,6 @@ def theirs(name: str, scores: torch.Tensor, labels: torch.Tensor, **options: Any
     [
         (ListNet, "ListNetLoss", {}),
         (ListMLE, "ListMLELoss", {"respect_input_order": False}),
-        (PListMLE, "PListMLELoss", {"respect_input_order": False}),
         (AdrMse, "ADRMSELoss", {}),
     ],
 )
@@ -104,13 +80,8 @@ def test_values_and_gradients_are_those_of_sentence_transformers(loss: Any, name
     torch.testing.assert_close(ours.grad[mask], other.grad[mask], atol=1e-5, rtol=1e-4)
 
 
-def test_long_lists_have_finite_weights() -> None:
-    value = PListMLE()(listed(torch.linspace(1, 0, 3000, dtype=torch.float64)[None]))
-    assert value.isfinite() and value > 0
-
-
 def test_a_document_alone_teaches_nothing() -> None:
-    for loss in (ListNet(), ListMLE(), PListMLE(), AdrMse()):
+    for loss in (ListNet(), ListMLE(), AdrMse()):
         assert float(loss(listed([[3.0, torch.nan]]))) == 0.0
 
 

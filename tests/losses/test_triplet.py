@@ -10,15 +10,6 @@ from torch.nn.functional import normalize
 from hardneg.losses.pairwise import Triplet, angular
 from hardneg.records.errors import PluginError
 from hardneg.records.types import ScoreBatch
-from hardneg.testing import LossTests
-
-
-class TestTriplet(LossTests):
-    plugin = Triplet()
-
-
-class TestTripletOfAWideMargin(LossTests):
-    plugin = Triplet(margin=0.9)
 
 
 def bools(rows: list[list[int]]) -> Tensor:

@@ -41,7 +41,7 @@ def test_sparse(tmp_path, data):
 
     model = SparseEncoder(str(tiny_sparse_encoder(tmp_path / "model")), device="cpu")
     arguments = SparseEncoderTrainingArguments(output_dir=str(tmp_path / "output"), **QUIET, **STEPS)
-    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, form="triplet", negatives=2, depth=10)
+    negatives = RefreshedNegatives(f"beir:{data}", arguments, every=2, negatives=2, depth=10)
     loss = SpladeLoss(
         model, SparseMultipleNegativesRankingLoss(model), document_regularizer_weight=0.01, query_regularizer_weight=0.1
     )
@@ -154,7 +154,7 @@ def test_a_dataset_in_memory(tmp_path, data):
     corpus, qrels = {"a": "one", "b": {"title": "two", "text": "more"}}, {"x": {"b": 1}}
     given = {"corpus": corpus, "queries": {"x": "which"}, "qrels": qrels}
     arguments = SimpleNamespace(output_dir=tmp_path, device="cpu", seed=0)
-    rows = RefreshedNegatives(given, arguments, form="triplet").dataset
+    rows = RefreshedNegatives(given, arguments).dataset
     assert rows[:] == {"anchor": ["which"], "positive": ["two more"], "negative": [""]}
 
 

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store.identity import plugin_identity
 
@@ -24,11 +23,11 @@ def logs(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).log()
 
 
-def batch_of(valid: list[list[int]] | None = None) -> ScoreBatch:
+def batch_of(valid: list[list[int]] | None = None) -> types.ScoreBatch:
     """Columns p0 n0 p1 n1; what a softmax adds up is written."""
     positive = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
     own = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.bool)
-    return ScoreBatch(
+    return types.ScoreBatch(
         logs([[4, 2, 1, 3], [5, 1, 2, 6]]),
         positive,
         own,
@@ -113,7 +112,7 @@ def test_hardness_has_no_gradient_and_no_temperature() -> None:
     """s = ln 3 against ln 2: at T = 1/2 the logits are ln 9 and ln 4 + 2 ln 2 = ln 16; the slope is that of s / T."""
     scores = logs([[3, 2]]).requires_grad_()
     sides = [torch.tensor([[side, not side]]) for side in (True, False)]
-    batch = ScoreBatch(scores, sides[0], sides[1], torch.ones(1, 2, dtype=torch.bool))
+    batch = types.ScoreBatch(scores, sides[0], sides[1], torch.ones(1, 2, dtype=torch.bool))
     value = InfoNCE(temperature=0.5, hardness=2)(batch)
     value.backward()
     assert value.item() == pytest.approx(math.log(25 / 9))
@@ -124,14 +123,14 @@ def test_margins_of_two_teachers_by_hand() -> None:
     """Own pairs: ((2-1)-(4-1))^2 = 4; in the batch: ((2-1)-(5-4))^2 = 0 and ((2-0)-(5-2))^2 = 1, of which 3/4."""
     sides = [torch.tensor([row], dtype=torch.bool) for row in ([1, 0, 0], [0, 1, 0], [1, 1, 1])]
     given = {"teacher": [[4, 1, math.nan]], "guide": [[5, 4, 2]]}
-    batch = ScoreBatch(
+    batch = types.ScoreBatch(
         torch.tensor([[2.0, 1, 0]], dtype=torch.float64), *sides,
         **{name: torch.tensor(rows, dtype=torch.float64) for name, rows in given.items()},
     )  # fmt: skip
     assert MarginMSE(in_batch=0.75)(batch).item() == pytest.approx(4 + 0.75 * (0 + 1) / 2)
     assert MarginMSE()(batch).item() == pytest.approx(4)
     assert MarginMSE()(replace(batch, teacher=batch.guide)).item() == pytest.approx(1 / 2)
-    with pytest.raises(TrainingError, match="margin-mse: the batch has no"):
+    with pytest.raises(errors.TrainingError, match="margin-mse: the batch has no"):
         MarginMSE(in_batch=0.75)(replace(batch, guide=None))
 
 
@@ -146,7 +145,7 @@ def test_the_second_teacher_without_own_pairs_by_hand() -> None:
     scores = torch.tensor([[2.0, 1, 0, 3], [1, 0, 4, 2]], dtype=torch.float64, requires_grad=True)
     teacher = torch.full_like(scores, math.nan).masked_scatter(sides[0] | sides[1], torch.zeros(4, dtype=torch.float64))
     guide = torch.tensor([[5.0, 4, 2, 9], [1, 3, 6, 0]], dtype=torch.float64)
-    batch = ScoreBatch(scores, *sides, teacher=teacher.detach(), guide=guide)
+    batch = types.ScoreBatch(scores, *sides, teacher=teacher.detach(), guide=guide)
     own = ((2 - 1) ** 2 + (4 - 2) ** 2) / 2
     assert MarginMSE(in_batch=0.5)(batch).item() == pytest.approx(own + 0.5 * 31 / 6)
     value = MarginMSE(in_batch=0.5, in_batch_own=False)(batch)
@@ -163,7 +162,7 @@ def test_needs_follow_the_options() -> None:
     assert needs_of(InfoNCE(directions=("query-document", "document-query"))) == ("query_query",)
     assert needs_of(InfoNCE(directions=EVERY)) == ("document_document", "query_query")
     assert needs_of(MarginMSE()) == ("teacher",) and needs_of(MarginMSE(in_batch=1)) == ("teacher", "guide")
-    with pytest.raises(TrainingError, match="direction query-query: the batch has no such scores"):
+    with pytest.raises(errors.TrainingError, match="direction query-query: the batch has no such scores"):
         InfoNCE(directions=("query-document", "query-query"))(replace(batch_of(), query_query=None))
 
 
@@ -190,5 +189,5 @@ def test_keys_of_what_was_there_stay() -> None:
     ],
 )
 def test_options_that_make_no_sense(made: Callable[[], Any], problem: str) -> None:
-    with pytest.raises(PluginError, match=problem):
+    with pytest.raises(errors.PluginError, match=problem):
         made()

@@ -7,18 +7,17 @@ import torch
 from sentence_transformers.cross_encoder import losses as published
 
 from hardneg.losses.listwise import AdrMse, ListMLE, ListNet
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import ScoreBatch
+from hardneg.records import errors, types
 
 
-def listed(scores: Any, labels: Any = None) -> ScoreBatch:
+def listed(scores: Any, labels: Any = None) -> types.ScoreBatch:
     """Rows of a query's own documents, nan where a row is shorter; the first document is the positive."""
     scores = torch.as_tensor(scores, dtype=torch.float64)
     valid = scores.isfinite()
     positive = torch.zeros_like(valid)
     positive[:, 0] = True
     teacher = None if labels is None else torch.as_tensor(labels, dtype=torch.float64)
-    return ScoreBatch(scores.nan_to_num(), positive, valid & ~positive, valid, teacher=teacher)
+    return types.ScoreBatch(scores.nan_to_num(), positive, valid & ~positive, valid, teacher=teacher)
 
 
 def test_by_hand() -> None:
@@ -70,7 +69,7 @@ def test_values_and_gradients_are_those_of_sentence_transformers(loss: Any, name
     scores[1, 4:], labels[1, 4:] = torch.nan, torch.nan  # a shorter list
     ours, other = scores.clone().requires_grad_(), scores.clone().requires_grad_()
     mask = scores.isfinite()
-    batch = ScoreBatch(ours.nan_to_num(), mask & (torch.arange(6) == 0), mask, mask, teacher=labels)
+    batch = types.ScoreBatch(ours.nan_to_num(), mask & (torch.arange(6) == 0), mask, mask, teacher=labels)
     value = loss(labels="teacher")(batch)
     expected = theirs(name, other, labels, **options)
     torch.testing.assert_close(value, expected, atol=1e-5, rtol=1e-5)
@@ -86,9 +85,9 @@ def test_a_document_alone_teaches_nothing() -> None:
 
 
 def test_what_is_wrong_is_told() -> None:
-    with pytest.raises(PluginError, match="listnet: labels must be judged or teacher, not 'ranks'"):
+    with pytest.raises(errors.PluginError, match="listnet: labels must be judged or teacher, not 'ranks'"):
         ListNet(labels="ranks")  # type: ignore[arg-type]
-    with pytest.raises(PluginError, match="adr-mse: alpha must be above 0"):
+    with pytest.raises(errors.PluginError, match="adr-mse: alpha must be above 0"):
         AdrMse(alpha=0.0)
-    with pytest.raises(TrainingError, match="listmle: the batch has no teacher's scores"):
+    with pytest.raises(errors.TrainingError, match="listmle: the batch has no teacher's scores"):
         ListMLE(labels="teacher")(listed([[1.0, 2.0]]))

@@ -16,20 +16,19 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairs import positive_scores
 from hardneg.losses.pairwise import LambdaLoss, Triplet, angular
-from hardneg.records.errors import PluginError, TrainingError
-from hardneg.records.types import PluginSetting, ScoreBatch
+from hardneg.records import errors, types
 from hardneg.registry import configure
 from hardneg.runtime.progress import Silent
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
 
-def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> ScoreBatch:
+def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> types.ScoreBatch:
     """One query whose documents rank in the order given."""
     positive = torch.tensor([labels], dtype=torch.bool)
     values = torch.tensor([scores], dtype=dtype, requires_grad=True)
     ranks = torch.arange(1, len(scores) + 1)[None]
-    return ScoreBatch(values, positive, ~positive, torch.ones_like(positive), ranks)
+    return types.ScoreBatch(values, positive, ~positive, torch.ones_like(positive), ranks)
 
 
 A1 = [3.0, 2.0, 1.0, 0.0], [0, 0, 1, 0]
@@ -72,18 +71,18 @@ def by_hand(scores: list[float], labels: list[int], cut: int) -> list[float]:
 
 @pytest.mark.parametrize("options", [{}, {"cut": None}])
 def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
-    with pytest.raises(PluginError, match="lambda: cut is missing: give the number of ranks"):
-        configure("losses", PluginSetting("lambda", options))
-    with pytest.raises(PluginError, match="cut must be 1 or above, not 0"):
+    with pytest.raises(errors.PluginError, match="lambda: cut is missing: give the number of ranks"):
+        configure("losses", types.PluginSetting("lambda", options))
+    with pytest.raises(errors.PluginError, match="cut must be 1 or above, not 0"):
         LambdaLoss(cut=0)
-    with pytest.raises(PluginError, match="temperature must be above 0, not 0"):
+    with pytest.raises(errors.PluginError, match="temperature must be above 0, not 0"):
         LambdaLoss(cut=1, temperature=0)
 
 
 def test_without_ranks_it_says_what_to_do() -> None:
     batch = ranked(*A1)
-    bare = ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
-    with pytest.raises(TrainingError, match="lambda: the batch has no ranks: use it in stage train-queries"):
+    bare = types.ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
+    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks: use it in stage train-queries"):
         LambdaLoss(cut=4)(bare)
 
 
@@ -144,11 +143,11 @@ def test_large_differences_stay_finite_in_32_bits() -> None:
 
 
 def test_the_batch_is_the_mean_of_its_queries() -> None:
-    def both(*parts: ScoreBatch) -> ScoreBatch:
+    def both(*parts: types.ScoreBatch) -> types.ScoreBatch:
         def joined(name: str) -> Tensor:
             return torch.cat([getattr(part, name) for part in parts])
 
-        return ScoreBatch(*(joined(name) for name in ("scores", "positive", "own", "valid", "ranks")))
+        return types.ScoreBatch(*(joined(name) for name in ("scores", "positive", "own", "valid", "ranks")))
 
     first, second = ranked(*A1), ranked([0.0, 1.0, 2.0, 3.0], [1, 0, 0, 1])
     nothing = ranked([1.0, 1.0, 1.0, 1.0], [1, 1, 1, 1])
@@ -173,10 +172,10 @@ def cosines() -> Tensor:
     return (normalize(queries) @ normalize(documents).T).clone()
 
 
-def batch(scores: Tensor, valid: list[list[int]] | None = None) -> ScoreBatch:
+def batch(scores: Tensor, valid: list[list[int]] | None = None) -> types.ScoreBatch:
     everything = valid or [[1, 1, 1, 1], [1, 1, 1, 1]]
     positive, own = [[1, 0, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 1]]
-    return ScoreBatch(scores, *map(bools, (positive, own, everything)))
+    return types.ScoreBatch(scores, *map(bools, (positive, own, everything)))
 
 
 def test_angular_scores():
@@ -208,7 +207,7 @@ def test_a_known_positive_is_no_negative():
 def test_a_sum_and_no_mean():
     one = batch(cosines())
     parts = {name: getattr(one, name) for name in ("scores", "positive", "own", "valid")}
-    two = ScoreBatch(**{name: torch.block_diag(part, part).to(part.dtype) for name, part in parts.items()})
+    two = types.ScoreBatch(**{name: torch.block_diag(part, part).to(part.dtype) for name, part in parts.items()})
     assert Triplet()(two).item() == pytest.approx(0.9)
 
 
@@ -222,7 +221,7 @@ def test_the_ends_of_the_cosine_have_finite_gradients(dtype: torch.dtype):
 
 @pytest.mark.parametrize("margin", [-0.1, 1.5, float("nan")])
 def test_a_margin_is_one_of_scores(margin: float):
-    with pytest.raises(PluginError, match="margin must be between 0 and 1"):
+    with pytest.raises(errors.PluginError, match="margin must be between 0 and 1"):
         Triplet(margin=margin)
 
 

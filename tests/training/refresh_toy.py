@@ -11,9 +11,7 @@ from toy import BagEncoder, options, toy_data
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.losses.pairwise import RankNet
-from hardneg.records.errors import ArtifactError, HardnegError
-from hardneg.records.layout import NEGATIVES
-from hardneg.records.types import Negatives
+from hardneg.records import errors, layout, types
 from hardneg.runtime.progress import Silent
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
@@ -36,17 +34,17 @@ class Scripted:
             publish(self.refreshes, len(self.refreshes.records()), self.script.pop(place))
         return self.refreshes.newest()
 
-    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+    def refuse(self, refresh: Refresh, error: errors.HardnegError) -> None:
         """Training may go on; what is damaged is made again."""
         self.refused.append((refresh.number, type(error).__name__))
-        if isinstance(error, ArtifactError):
+        if isinstance(error, errors.ArtifactError):
             publish(self.refreshes, refresh.number, refresh.step)
 
 
 def publish(place: RefreshFolder, number: int, step: int) -> None:
     """Refresh n has documents n<n> and n<n+1> for every query."""
-    rows = [Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
-    write_negatives(place.partial(number) / NEGATIVES, rows)
+    rows = [types.Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
+    write_negatives(place.partial(number) / layout.NEGATIVES, rows)
     place.publish(Refresh(number, step, 12, 24))
 
 

@@ -9,21 +9,16 @@ import pytest
 import torch
 from toy import options, toy_data
 
+from hardneg.encoders import protocol, spec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
-from hardneg.formats.corpus import Corpus, write_corpus
-from hardneg.formats.segments import Segments
+from hardneg.formats import corpus, segments
 from hardneg.losses.pairwise import Star
 from hardneg.records.types import Document
-from hardneg.runtime.distributed import World, gather
-from hardneg.runtime.progress import Silent
-from hardneg.training import batches
+from hardneg.runtime import distributed, progress
+from hardneg.training import batches, examples, validation
 from hardneg.training.batches import BatchColumns, apart, best_segments, in_parts, in_slots, masked, own_share
-from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
-from hardneg.training.validation import Pool, pool_metrics
 
 
 def test_the_order_is_that_of_the_features_and_no_pass_is_padded_more_than_its_longest_text() -> None:
@@ -71,7 +66,7 @@ def test_each_of_four_processes_has_one_thing_at_least(
     total: int, shares: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for rank, share in enumerate(shares):
-        monkeypatch.setattr(batches, "world", lambda rank=rank: World(rank, 4))
+        monkeypatch.setattr(batches, "world", lambda rank=rank: distributed.World(rank, 4))
         assert own_share(total) == slice(*share)
 
 
@@ -140,7 +135,7 @@ def test_slots_hold_each_documents_segments() -> None:
         [[-1, -1, 1], [0, 0, 0], [0, 0, 0]],
         [[3, 0, 1], [0, 1, 1], [0, 0, 0]],
     ]
-    assert gather(slots, 3).equal(slots)
+    assert distributed.gather(slots, 3).equal(slots)
 
 
 def test_an_empty_slot_never_wins() -> None:
@@ -168,17 +163,17 @@ def test_one_of_two_equal_segments_gets_the_whole_gradient() -> None:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(spec.ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) -> None:
     """Six tokens a segment are four of text; documents have several."""
-    cut = Segments(length=6, stride=3, count=3)
+    cut = segments.Segments(length=6, stride=3, count=3)
     data = replace(toy_data(toy_folder), segments=cut)
     way = DualEncoderTraining(encoder, data, options(batch_size=3))
     found = way.scores(way.forward_module, next(way.batches(range(0, 3, 3), 3)), half=False)
-    draw = Examples(data, 2, options().seed).draw(0, 3)
-    fp32 = EncodeOptions(precision="fp32")
+    draw = examples.Examples(data, 2, options().seed).draw(0, 3)
+    fp32 = protocol.EncodeOptions(precision="fp32")
     vectors, counts = encoder.encode_segments(data.corpus.contents(draw.documents.reshape(-1)), cut, fp32)
     assert counts.max() == 3
     products = encoder.encode(draw.texts, "query", fp32) @ vectors.T
@@ -188,14 +183,14 @@ def test_a_batch_scores_by_the_best_segment(encoder: Encoder, toy_folder: Path) 
     assert way.digest() != plain.digest()
 
 
-def long_data(folder: Path) -> TrainingData:
+def long_data(folder: Path) -> examples.TrainingData:
     """What tells documents apart is behind the first segment of each."""
     words = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heath"]
     filler = "on the whole and in the main "
     documents = [Document(f"d{i}", f"{filler * 2}{word}") for i, word in enumerate(words)]
-    write_corpus(documents, folder, Silent())
+    corpus.write_corpus(documents, folder, progress.Silent())
     ids = [f"q{i}" for i in range(8)]
-    return TrainingData(Corpus.open(folder), ids, words, {f"q{i}": [f"d{i}"] for i in range(8)})
+    return examples.TrainingData(corpus.Corpus.open(folder), ids, words, {f"q{i}": [f"d{i}"] for i in range(8)})
 
 
 def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_path: Path) -> None:
@@ -203,15 +198,15 @@ def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_
     data = long_data(tmp_path / "corpus")
     settings: dict[str, Any] = {"negatives_per_query": 0, "batch_size": 8, "accumulate": 1, "max_steps": 12}
     losses = {}
-    for cut in (Segments(length=12, count=1), Segments(length=12, count=3)):
-        encoder = load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
+    for cut in (segments.Segments(length=12, count=1), segments.Segments(length=12, count=3)):
+        encoder = load_learner(spec.ModelSpec(str(tiny_model), query_length=16, document_length=12), "cpu")
         result = train(
             encoder,
             replace(data, segments=cut),
             Star(temperature=0.1),
             options(learning_rate=5e-3, **settings),
             tmp_path / str(cut.count),
-            progress=Silent(),
+            progress=progress.Silent(),
         )
         losses[cut.count] = [record["loss"] for record in result.history]
     assert losses[3][-1] < 0.5 * losses[3][0]
@@ -220,8 +215,8 @@ def test_training_learns_what_is_behind_the_first_segment(tiny_model: Path, tmp_
 
 def test_dev_metrics_count_the_best_segment() -> None:
     """The relevant document is second by its first segment, first by its second."""
-    pool = Pool(np.arange(2), ["a"], np.array([1]), np.array([0]), np.array([1]))
+    pool = validation.Pool(np.arange(2), ["a"], np.array([1]), np.array([0]), np.array([1]))
     vectors = np.array([[2], [1], [3]], np.float32)
     query = np.ones((1, 1), np.float32)
-    assert pool_metrics(query, vectors, pool, np.array([0, 1]))["mrr@10"] == 1
-    assert pool_metrics(query, vectors[:2], pool)["mrr@10"] == 0.5
+    assert validation.pool_metrics(query, vectors, pool, np.array([0, 1]))["mrr@10"] == 1
+    assert validation.pool_metrics(query, vectors[:2], pool)["mrr@10"] == 0.5

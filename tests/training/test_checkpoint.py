@@ -15,8 +15,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.runtime.progress import Progress, Silent
-from hardneg.training.checkpoint import History
-from hardneg.training.loop import TrainingResult
+from hardneg.training import checkpoint, loop
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 
@@ -24,7 +23,7 @@ FIRST, SECOND, THIRD = ({"step": step, "text": "x" * 20} for step in (1, 2, 3))
 
 
 def test_records_come_back(tmp_path: Path) -> None:
-    history = History(tmp_path / "history.jsonl")
+    history = checkpoint.History(tmp_path / "history.jsonl")
     assert history.read() == []
     for record in (FIRST, SECOND):
         history.add(record)
@@ -44,7 +43,7 @@ class HalfFull(FileIO):
 
 def test_what_a_full_disk_cuts_off_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "made.jsonl"
-    history = History(path)
+    history = checkpoint.History(path)
     history.add(FIRST)
     whole = path.read_bytes()
     with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
@@ -62,7 +61,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)], check=False).returncode:
         pytest.skip("no file system can be mounted here: that takes root")
     try:
-        history, added = History(disk / "made.jsonl"), 0
+        history, added = checkpoint.History(disk / "made.jsonl"), 0
         with pytest.raises(OSError, match="No space left"):
             while True:
                 history.add(FIRST)
@@ -79,15 +78,15 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
 def test_what_a_kill_cuts_off_is_removed_by_the_next_record(tmp_path: Path, left: str) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text(json.dumps(FIRST) + "\n" + left)
-    assert History(path).read() == [FIRST]
-    History(path).add(THIRD)
+    assert checkpoint.History(path).read() == [FIRST]
+    checkpoint.History(path).add(THIRD)
     assert [json.loads(line) for line in path.read_text().splitlines()] == [FIRST, THIRD]
 
 
 def test_a_line_of_two_torn_records_is_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "made.jsonl"
     path.write_text(f'{json.dumps(FIRST)}\n{{"step": 2, "te{json.dumps(SECOND)}\n{json.dumps(THIRD)}\n')
-    assert History(path).read() == [FIRST, THIRD]
+    assert checkpoint.History(path).read() == [FIRST, THIRD]
     assert "made.jsonl:2: not a whole record; left out" in caplog.text
 
 
@@ -98,7 +97,7 @@ def spec(tiny_model: Path) -> ModelSpec:
 
 def run(
     toy: Path, folder: Path, chosen: TrainOptions, encoder: Encoder, progress: Progress | None = None
-) -> TrainingResult:
+) -> loop.TrainingResult:
     return train(encoder, toy_data(toy), Star(), chosen, folder, progress=progress or Silent())
 
 
@@ -107,7 +106,7 @@ def equal(one: Encoder, other: Encoder) -> bool:
     return all(torch.equal(tensor, there[name]) for name, tensor in one.module.state_dict().items())
 
 
-def rates(result: TrainingResult) -> list[float]:
+def rates(result: loop.TrainingResult) -> list[float]:
     return [record["learning_rate"] for record in result.history]
 
 

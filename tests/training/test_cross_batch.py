@@ -14,18 +14,14 @@ from test_distributed import Watched
 from toy import Squares, options, toy_data
 
 from hardneg.formats.segments import Segments
-from hardneg.losses.distillation import MarginMSE
+from hardneg.losses import distillation, pairwise
 from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.pairwise import Star
 from hardneg.records.types import ScoreBatch
 from hardneg.registry import needs_of
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, leave, world
 from hardneg.runtime.progress import Silent
-from hardneg.training import loop
-from hardneg.training.examples import Examples
-from hardneg.training.loss_terms import GUIDES, GuidedMask, LossTerms
-from hardneg.training.methods import dual_encoder
+from hardneg.training import examples, loop, loss_terms, methods
 from hardneg.training.options import TrainOptions
 
 CASES: dict[str, dict[str, Any]] = {
@@ -47,24 +43,24 @@ CASES: dict[str, dict[str, Any]] = {
     "guided-dims": {"batch_size": 6},
     "taught-by-a-guide": {"batch_size": 5, "chunk": 2},
 }
-MASKS = LossTerms(guided_mask=GuidedMask(0.1), self_mask=0.3)
+MASKS = loss_terms.LossTerms(guided_mask=loss_terms.GuidedMask(0.1), self_mask=0.3)
 TERMS = {
     "guided": MASKS,
     "guided-in-chunks": MASKS,
     "guided-tokens": MASKS,
     "guided-dims": replace(MASKS, dims={6: 1.0, 2: 0.5}),
-    "dims": LossTerms({6: 1.0, 2: 0.5}),
-    "precisions": LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
-    "dims-of-segments": LossTerms({6: 1.0, 2: 0.5}),
-    "penalty": LossTerms({}, Squares(0.5, 0.25)),
+    "dims": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
+    "precisions": loss_terms.LossTerms({6: 1.0, 2: 0.5}, precisions=("float32", "int8", "binary")),
+    "dims-of-segments": loss_terms.LossTerms({6: 1.0, 2: 0.5}),
+    "penalty": loss_terms.LossTerms({}, Squares(0.5, 0.25)),
 }
 EVERY = InfoNCE(0.5, directions=("query-document", "query-query", "document-query", "document-document"), hardness=0.5)
 LOSSES: dict[str, Any] = {
-    "accumulated": Star(),
+    "accumulated": pairwise.Star(),
     **dict.fromkeys(("guided", "guided-in-chunks", "guided-tokens", "guided-dims"), EVERY),
-    "taught-by-a-guide": MarginMSE(),
+    "taught-by-a-guide": distillation.MarginMSE(),
 }
-SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *GUIDES)
+SHOWN = ("scores", "positive", "own", "valid", "teacher", "query_query", "document_document", *loss_terms.GUIDES)
 BROKEN = ("without-gradients", "own-gradients-alone")
 
 
@@ -109,7 +105,9 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(LOSSES.get(name, InfoNCE()))
     data = replace(data, guide=toy_guide(data) if "guide" in name else None)
-    dual_encoder.train(encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, LossTerms()))
+    methods.dual_encoder.train(
+        encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, loss_terms.LossTerms())
+    )
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
     for place, batch in enumerate(loss.batches):
@@ -130,11 +128,11 @@ def main(toy: str, out: str, number: str) -> None:
     folder.mkdir(exist_ok=True)
     for name, more in CASES.items():
         learn(Path(toy), folder, name, settings(**more))
-    right = dual_encoder.gather
+    right = methods.dual_encoder.gather
     for name in BROKEN:
-        dual_encoder.gather = broken(name)
+        methods.dual_encoder.gather = broken(name)
         learn(Path(toy), folder, name, settings(batch_size=6))
-    dual_encoder.gather = right
+    methods.dual_encoder.gather = right
     leave()
 
 
@@ -181,7 +179,7 @@ def test_each_rows_label_is_its_querys_positive(learnt, toy_folder):
     """By the vectors of the texts; 5 queries in shares of 2 and 3, and of 1, 2 and 2."""
     encoder: Any = PreciseEncoder()
     data = toy_data(toy_folder)
-    draw = Examples(data, 2, options().seed).draw(0, 5)
+    draw = examples.Examples(data, 2, options().seed).draw(0, 5)
 
     def vectors(texts: Any, side: str) -> torch.Tensor:
         return encoder.embed(encoder.features(list(texts), side), side).detach()

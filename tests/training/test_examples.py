@@ -8,8 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toy import toy_data
-from training.toy import BagEncoder, options, toy_data, write_toy
+from toy import BagEncoder, options, toy_data, write_toy
 
 from hardneg.formats.corpus import Corpus
 from hardneg.formats.negatives import read_negatives, write_negatives

@@ -14,13 +14,10 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.families.adapters.adapter_spec import AdapterSpec
 from hardneg.encoders.open.resolved import load_learner, resolve
 from hardneg.encoders.spec import ModelSpec
-from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.pairwise import Star
-from hardneg.records.errors import RecipeError
-from hardneg.records.types import PluginSetting
+from hardneg.losses import infonce, pairwise
+from hardneg.records import errors, types
 from hardneg.runtime.progress import Silent
-from hardneg.training.checkpoint import load_learning, save_learning
-from hardneg.training.loop import TrainingResult
+from hardneg.training import checkpoint, loop
 from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.options import usual_rate
@@ -108,7 +105,7 @@ def their_loss(encoder: Encoder, lambdas: tuple[float, float] = (0.0, 0.0), **mo
 
 def test_infonce_is_their_multiple_negatives_ranking_loss(encoder: Encoder, toy_folder: Path) -> None:
     way = training(encoder, toy_folder, LossTerms(), false_negative_mask=False)
-    found = learnt(way, InfoNCE(temperature=1 / SCALES[kind_of(encoder)]))
+    found = learnt(way, infonce.InfoNCE(temperature=1 / SCALES[kind_of(encoder)]))
     encoder.module.zero_grad()
     value = their_loss(encoder)(columns(way), None)
     expected = sum(value.values()) if isinstance(value, dict) else value
@@ -139,7 +136,7 @@ def their_scores(encoder: Encoder, features: list[dict[str, Any]]) -> torch.Tens
 
 def test_star_learns_through_their_modules(encoder: Encoder, toy_folder: Path) -> None:
     """Value and gradients of STAR's loss over the scores that sentence-transformers computes."""
-    loss = Star(alpha=0.5, temperature=1 / SCALES[kind_of(encoder)])
+    loss = pairwise.Star(alpha=0.5, temperature=1 / SCALES[kind_of(encoder)])
     way = training(encoder, toy_folder, LossTerms())
     found, shown = (learnt(way, loss), way.scores(way.forward_module, next(way.batches(range(0, 1, 1), 5)), False))
     encoder.module.zero_grad()
@@ -148,7 +145,7 @@ def test_star_learns_through_their_modules(encoder: Encoder, toy_folder: Path) -
     assert_same(found, (expected.item(), gradients(encoder)))
 
 
-@pytest.mark.parametrize("loss", [Star(temperature=0.1), InfoNCE(temperature=0.1)])
+@pytest.mark.parametrize("loss", [pairwise.Star(temperature=0.1), infonce.InfoNCE(temperature=0.1)])
 def test_gradient_caching_is_the_plain_batch(encoder: Encoder, toy_folder: Path, loss: Any) -> None:
     plain, cached = (learnt(training(encoder, toy_folder, LossTerms(), chunk=chunk), loss) for chunk in (None, 2))
     assert_same(cached, plain)
@@ -170,7 +167,7 @@ def test_each_kind_has_its_rate(tmp_path):
     whole, table = (str(tiny_encoder(tmp_path / "whole")), str(tiny_static(tmp_path / "table")))
     assert usual_rate(resolve(whole)) == 2e-5
     assert usual_rate(resolve(ModelSpec(whole, adapter=AdapterSpec()))) == 2e-4
-    derived = resolve(ModelSpec(whole, encoder=PluginSetting("static")))
+    derived = resolve(ModelSpec(whole, encoder=types.PluginSetting("static")))
     assert usual_rate(derived) == usual_rate(resolve(table)) == 0.01
     assert usual_rate(resolve("org/not-here")) is None
 
@@ -188,7 +185,7 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
 
 def test_a_tables_rate_is_refused_for_a_transformer(tmp_path, tree):
     tree["stages"]["star"]["options"]["learning_rate"] = 0.03
-    with pytest.raises(RecipeError) as refused:
+    with pytest.raises(errors.RecipeError) as refused:
         recipe_in(tmp_path, tree)
     assert refused.value.problems == (
         "stages.star.options.learning_rate: 0.03 is a rate for a static table, under which any other model gives "
@@ -205,9 +202,9 @@ def loaded(folder: Path, **adapter: Any) -> Encoder:
     )
 
 
-def run(toy: Path, folder: Path, encoder: Encoder, progress: Any = None, **more: Any) -> TrainingResult:
+def run(toy: Path, folder: Path, encoder: Encoder, progress: Any = None, **more: Any) -> loop.TrainingResult:
     chosen = options(**{"max_steps": 6, "learning_rate": 3e-2, **more})
-    return train(encoder, toy_data(toy), Star(), chosen, folder, progress=progress or Silent())
+    return train(encoder, toy_data(toy), pairwise.Star(), chosen, folder, progress=progress or Silent())
 
 
 def test_a_stopped_training_of_an_adapter_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
@@ -258,11 +255,11 @@ def test_a_kept_model_of_an_adapter_opens_as_a_plain_one(toy_folder, tmp_path, t
 def test_weights_of_another_model_are_no_checkpoint(tmp_path):
     module, other = (torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)) for _ in range(2))
     module[0].requires_grad_(False)
-    save_learning(module, tmp_path / "weights")
+    checkpoint.save_learning(module, tmp_path / "weights")
     other[0].requires_grad_(False)
-    load_learning(other, tmp_path / "weights")
+    checkpoint.load_learning(other, tmp_path / "weights")
     assert torch.equal(other[1].weight, module[1].weight) and not torch.equal(other[0].weight, module[0].weight)
     other[1].requires_grad_(False)
     other[0].requires_grad_(True)
     with pytest.raises(RuntimeError, match=r"not the weights of this model: 0\."):
-        load_learning(other, tmp_path / "weights")
+        checkpoint.load_learning(other, tmp_path / "weights")

@@ -15,13 +15,10 @@ import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.pairwise import RankNet, Star
-from hardneg.records.errors import TrainingError, UsageError
-from hardneg.records.types import ScoreBatch
+from hardneg.losses import infonce, pairwise
+from hardneg.records import errors, types
 from hardneg.runtime.progress import Silent
-from hardneg.training import loop
-from hardneg.training.checkpoint import Checkpoints
+from hardneg.training import checkpoint, loop
 from hardneg.training.loop import TrainingResult
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
@@ -33,14 +30,14 @@ def run(
     toy: Path, folder: Path, chosen: TrainOptions, encoder: Any = None, loss: Any = None, validate: Any = None
 ) -> TrainingResult:
     encoder = encoder or BagEncoder()
-    return train(encoder, toy_data(toy), loss or Star(), chosen, folder, progress=Silent(), validate=validate)
+    return train(encoder, toy_data(toy), loss or pairwise.Star(), chosen, folder, progress=Silent(), validate=validate)
 
 
 def weights(encoder: BagEncoder) -> list[np.ndarray]:
     return [tensor.detach().numpy().copy() for tensor in encoder.module.state_dict().values()]
 
 
-@pytest.mark.parametrize("loss", [Star(), RankNet(), InfoNCE()], ids=repr)
+@pytest.mark.parametrize("loss", [pairwise.Star(), pairwise.RankNet(), infonce.InfoNCE()], ids=repr)
 def test_the_loss_goes_down(toy_folder, tmp_path, loss):
     result = run(toy_folder, tmp_path, options(max_steps=40, checkpoint_every=None), loss=loss)
     losses = [record["loss"] for record in result.history]
@@ -120,16 +117,16 @@ def test_the_seconds_of_stopped_runs_are_known(toy_folder, tmp_path):
 def test_where_steps_are_slow_a_stop_costs_what_the_clock_says(toy_folder, tmp_path, monkeypatch):
     whole, killed, chosen = BagEncoder(), BagEncoder(), options(max_steps=6, checkpoint_every=None)
     run(toy_folder, tmp_path / "whole", chosen, whole)
-    saved, save = list[int](), Checkpoints.save
+    saved, save = list[int](), checkpoint.Checkpoints.save
 
-    def dying(self: Checkpoints, module: Any, optimizer: Any, state: Any) -> None:
+    def dying(self: checkpoint.Checkpoints, module: Any, optimizer: Any, state: Any) -> None:
         saved.append(state.step)
         save(self, module, optimizer, state)
         if saved == [1, 2, 3]:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(Checkpoints, "save", dying)
+    monkeypatch.setattr(checkpoint.Checkpoints, "save", dying)
     with pytest.raises(KeyboardInterrupt):
         run(toy_folder, tmp_path / "killed", chosen)
     run(toy_folder, tmp_path / "killed", chosen, killed)
@@ -155,14 +152,14 @@ def test_checkpoints_of_another_run_are_refused(toy_folder, tmp_path):
     run(toy_folder, tmp_path, options(max_steps=2))
     run(toy_folder, tmp_path, options(max_steps=2, checkpoint_every=1))
     for other in (options(max_steps=2, seed=7), options(max_steps=3)):
-        with pytest.raises(TrainingError, match="another model, other data or other options"):
+        with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
             run(toy_folder, tmp_path, other)
-    with pytest.raises(TrainingError, match="another model, other data or other options"):
-        run(toy_folder, tmp_path, options(max_steps=2), loss=RankNet())
+    with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
+        run(toy_folder, tmp_path, options(max_steps=2), loss=pairwise.RankNet())
     changed = BagEncoder()
     with torch.no_grad():
         changed.module.head.bias += 1
-    with pytest.raises(TrainingError, match="another model, other data or other options"):
+    with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
         run(toy_folder, tmp_path, options(max_steps=2), changed)
 
 
@@ -189,7 +186,7 @@ def test_patience_stops_and_the_best_weights_come_back(toy_folder, tmp_path):
 
 
 def test_an_unknown_metric_is_named(toy_folder, tmp_path):
-    with pytest.raises(UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
+    with pytest.raises(errors.UsageError, match="'map' is not measured; there are: mrr@10, ndcg@10"):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
 
@@ -201,18 +198,18 @@ class Broken:
 
     calls: list[int]
 
-    def __call__(self, batch: ScoreBatch) -> torch.Tensor:
+    def __call__(self, batch: types.ScoreBatch) -> torch.Tensor:
         self.calls.append(1)
         return batch.scores.sum() * (math.nan if len(self.calls) > 2 else 1.0)
 
 
 def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder, tmp_path):
-    with pytest.raises(TrainingError, match=r"step 2: the loss is nan, with queries q\d+, q\d+, q\d+, q\d+:"):
+    with pytest.raises(errors.TrainingError, match=r"step 2: the loss is nan, with queries q\d+, q\d+, q\d+, q\d+:"):
         run(toy_folder, tmp_path, options(), loss=Broken([]))
 
 
 def test_options_are_checked_first(toy_folder, tmp_path):
-    with pytest.raises(UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
+    with pytest.raises(errors.UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
     assert options(clip_norm=0).problems() == []
     assert options(clip_norm=-1).problems() == ["clip_norm must be 0 or above, not -1"]
@@ -243,7 +240,7 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
     run(toy_folder, tmp_path / "whole", chosen, whole)
     with pytest.raises(KeyboardInterrupt):
         stopped = load_learner(spec, "cpu")
-        train(stopped, toy_data(toy_folder), Star(), chosen, tmp_path / "broken", progress=Interrupted(5))
+        train(stopped, toy_data(toy_folder), pairwise.Star(), chosen, tmp_path / "broken", progress=Interrupted(5))
     encoder = load_learner(spec, "cpu")
     run(toy_folder, tmp_path / "broken", chosen, encoder)
     found = encoder.module.state_dict()
@@ -266,7 +263,7 @@ def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path,
         monkeypatch.setattr(precision, "has_bf16_units", lambda _: way == "bf16")
         encoder = load_learner(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
-        train(encoder, toy_data(toy_folder), Star(), chosen, tmp_path / folder, progress=progress)
+        train(encoder, toy_data(toy_folder), pairwise.Star(), chosen, tmp_path / folder, progress=progress)
         return encoder.module.state_dict()
 
     half, full = learning("bf16", "half"), learning("fp32", "full")

@@ -20,8 +20,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatWriter
-from hardneg.indexes.backends.compressed import Sq8
-from hardneg.indexes.backends.product import Binary
+from hardneg.indexes.backends import compressed, product
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError, UsageError
@@ -182,7 +181,7 @@ def test_gradients_pass_through_as_if_vectors_were_whole(precision):
     assert vectors.grad is not None and torch.equal(vectors.grad, factors)
 
 
-@pytest.mark.parametrize(("precision", "backend"), [("int8", Sq8()), ("binary", Binary())])
+@pytest.mark.parametrize(("precision", "backend"), [("int8", compressed.Sq8()), ("binary", product.Binary())])
 def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp_path):
     pytest.importorskip("faiss")
     vectors = torch.nn.functional.normalize(torch.randn(40, 16, generator=torch.Generator().manual_seed(3)), dim=1)

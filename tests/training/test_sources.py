@@ -18,8 +18,7 @@ from toy import BagEncoder, options
 
 from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError
-from hardneg.runtime.distributed import World
-from hardneg.runtime.progress import Silent
+from hardneg.runtime import distributed, progress
 from hardneg.training.examples import Examples
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.sources import Mixture, SourceOrder, source_shares
@@ -122,7 +121,7 @@ def test_a_source_without_anything_to_learn_from_is_named(folder):
 
 def weights_after(data: Any, loss: Any, out: Path, **more: Any) -> list[np.ndarray]:
     encoder: Any = BagEncoder()
-    train(encoder, data, loss, options(**{**STEPS, **more}), out, progress=Silent())
+    train(encoder, data, loss, options(**{**STEPS, **more}), out, progress=progress.Silent())
     return [tensor.detach().numpy().copy() for tensor in encoder.module.state_dict().values()]
 
 
@@ -145,7 +144,7 @@ def test_two_processes_have_together_what_one_draws(folder, one_source, monkeypa
     whole = list(DualEncoderTraining(bag, mixture, chosen).batches(range(0, 60, 5), 5))
     shares = []
     for rank in range(2):
-        monkeypatch.setattr("hardneg.training.batches.world", lambda rank=rank: World(rank, 2))
+        monkeypatch.setattr("hardneg.training.batches.world", lambda rank=rank: distributed.World(rank, 2))
         shares.append(list(DualEncoderTraining(BagEncoder(), mixture, chosen).batches(range(0, 60, 5), 5)))
     for one, first, second in zip(whole, *shares, strict=True):
         assert one.query_ids == first.query_ids == second.query_ids

@@ -17,12 +17,10 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.records.errors import TrainingError
 from hardneg.records.layout import HISTORY
-from hardneg.runtime import distributed
+from hardneg.runtime import distributed, progress
 from hardneg.runtime.distributed import World, join
-from hardneg.runtime.progress import Silent
-from hardneg.training import loop
+from hardneg.training import checkpoint, loop
 from hardneg.training import step as step_values
-from hardneg.training.checkpoint import History
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
 from hardneg.training.step import (
@@ -115,7 +113,7 @@ def test_reading_later_changes_no_history(toy_folder, tmp_path, monkeypatch):
     for most in (1, 3):
         monkeypatch.setattr(step_values, "AHEAD", {"cpu": most})
         folder = tmp_path / str(most)
-        train(BagEncoder(), toy_data(toy_folder), Star(), chosen, folder, progress=Silent())
+        train(BagEncoder(), toy_data(toy_folder), Star(), chosen, folder, progress=progress.Silent())
         found.append((folder / "history.jsonl").read_bytes())
     assert found[0] == found[1] and found[0].count(b"\n") == 7
 
@@ -132,7 +130,7 @@ def test_nothing_bad_is_saved(toy_folder, tmp_path, monkeypatch):
             return super().__call__(batch) * (torch.nan if len(calls) == 3 else 1.0)  # type: ignore[arg-type]
 
     with pytest.raises(TrainingError, match="step 3: the loss is nan"):
-        train(encoder, toy_data(toy_folder), Bad(), chosen, tmp_path, progress=Silent())
+        train(encoder, toy_data(toy_folder), Bad(), chosen, tmp_path, progress=progress.Silent())
     assert len(calls) == 4
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == ["seconds", "step-000000002"]
 
@@ -368,8 +366,8 @@ def test_the_norms_are_over_all_gradients_of_a_group_in_float32():
 
 def test_a_training_notes_them_before_clipping(toy_folder, tmp_path):
     chosen = options(max_steps=3, accumulate=2, clip_norm=1e-3)
-    train(BagEncoder(), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent())  # type: ignore[arg-type]
-    records = History(tmp_path / HISTORY).read()
+    train(BagEncoder(), toy_data(toy_folder), Star(), chosen, tmp_path, progress=progress.Silent())  # type: ignore[arg-type]
+    records = checkpoint.History(tmp_path / HISTORY).read()
     assert len(records) == 3
     for record in records:
         assert record["gradient_norms"] == {"all": pytest.approx(record["gradient_norm"], rel=1e-6)}

@@ -11,8 +11,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.integrations.rows import CarryingBatchSampler, RefreshSchedule, first_ones, plan_rows, table_of
-from hardneg.records.errors import DataError, TrainingError, UsageError
-from hardneg.records.types import Document, Negatives
+from hardneg.records import errors, types
 from hardneg.runtime.progress import Silent
 
 
@@ -60,9 +59,9 @@ def test_one_negative_has_no_number(collection: StoredCollection) -> None:
 
 
 def test_what_cannot_be(collection: StoredCollection) -> None:
-    with pytest.raises(UsageError, match="form 'pairs': one of n-tuple, labeled-pair, labeled-list"):
+    with pytest.raises(errors.UsageError, match="form 'pairs': one of n-tuple, labeled-pair, labeled-list"):
         plan_rows(collection, "train", "pairs", 1)
-    with pytest.raises(DataError, match="no split 'dev'"):
+    with pytest.raises(errors.DataError, match="no split 'dev'"):
         plan_rows(collection, "dev", "n-tuple", 1)
 
 
@@ -116,12 +115,12 @@ def test_what_is_asked_of_it_is_asked_of_the_one_it_holds() -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    write_corpus((Document(f"d{i}", f"text {i}") for i in range(6)), tmp_path / "corpus", Silent())
+    write_corpus((types.Document(f"d{i}", f"text {i}") for i in range(6)), tmp_path / "corpus", Silent())
     return Corpus.open(tmp_path / "corpus")
 
 
 def mined(folder: Path, **lists: list[str]) -> NegativesFile:
-    rows = (Negatives(name, ["d0"], ids, np.zeros(len(ids), np.float32)) for name, ids in lists.items())
+    rows = (types.Negatives(name, ["d0"], ids, np.zeros(len(ids), np.float32)) for name, ids in lists.items())
     write_negatives(folder / "negatives.arrow", rows)
     return read_negatives(folder / "negatives.arrow")
 
@@ -137,7 +136,7 @@ def test_short_lists_are_repeated(tmp_path: Path, corpus: Corpus) -> None:
 
 
 def test_a_query_without_negatives_is_told(tmp_path: Path, corpus: Corpus) -> None:
-    with pytest.raises(TrainingError, match=r"^2 queries without a negative, such as b: take a miner"):
+    with pytest.raises(errors.TrainingError, match=r"^2 queries without a negative, such as b: take a miner"):
         table_of(mined(tmp_path, a=["d1"], b=[]), ["a", "b", "c"], corpus, 1)
 
 

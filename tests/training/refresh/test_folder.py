@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from hardneg.records.errors import ArtifactError, TrainingError
-from hardneg.records.layout import NEGATIVES
+from hardneg.records import errors, layout
 from hardneg.runtime.distributed import World
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.options import Devices, RefreshOptions
@@ -154,7 +153,7 @@ def test_facts_of_a_run():
 
 
 NAMED = "refresh 3, by the model of step 15"
-ERRORS = (ArtifactError("cannot be read"), TrainingError("no query can be trained on"))
+ERRORS = (errors.ArtifactError("cannot be read"), errors.TrainingError("no query can be trained on"))
 
 
 class Woken:
@@ -168,7 +167,7 @@ class Woken:
 
 def published(folder: Path) -> tuple[RefreshFolder, Refresh]:
     place, refresh = RefreshFolder(folder / "refreshes"), Refresh(3, 15, 1, 1)
-    (place.partial(3) / NEGATIVES).write_text("none")
+    (place.partial(3) / layout.NEGATIVES).write_text("none")
     place.publish(refresh)
     return place, refresh
 
@@ -178,7 +177,7 @@ def test_training_that_waits_ends_and_what_is_damaged_is_made_again_by_the_next_
     place, refresh = published(tmp_path)
     nothing: Any = None
     supply: RefreshProvider = SynchronousProvider(nothing, nothing, place, Checkpoints(tmp_path, ""), 0, 5, print)
-    with pytest.raises(TrainingError, match=f"{NAMED}: {error}$"):
+    with pytest.raises(errors.TrainingError, match=f"{NAMED}: {error}$"):
         supply.refuse(refresh, error)
     assert place.numbers() == ([] if error is ERRORS[0] else [3])
 

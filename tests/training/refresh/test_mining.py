@@ -13,10 +13,9 @@ from mining_toy import mining
 from processes import codes, launch
 from toy import toy_data
 
+from hardneg.encoders import protocol, spec
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.open.resolved import load_learner
-from hardneg.encoders.protocol import EncodeOptions
-from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.answer_matching import PassageAnswers
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import NegativesFile, read_negatives
@@ -35,7 +34,7 @@ MINING = Path(__file__).parents[1] / "mining_toy.py"
 
 @pytest.fixture(scope="module")
 def encoder(tiny_model: Path) -> Encoder:
-    return load_learner(ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
+    return load_learner(spec.ModelSpec(str(tiny_model), query_length=16, document_length=24), "cpu")
 
 
 def mine(
@@ -218,13 +217,13 @@ def test_processes_share_the_corpus_and_come_to_the_same(tiny_model, stored, tmp
 
 def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, tmp_path):
     """Six tokens a segment are four of text, of which most documents have more."""
-    encoder, cut = (load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3))
+    encoder, cut = (load_learner(spec.ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3))
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     options = RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top", precision="fp32")
     place = RefreshFolder(tmp_path)
     mine_refresh([encoder], Mining(data, options, 42), place, 0, 0)
     mined = read_negatives(place.negatives(0))
-    fp32 = EncodeOptions(precision="fp32")
+    fp32 = protocol.EncodeOptions(precision="fp32")
     vectors, counts = encoder.encode_segments(data.corpus.contents(np.arange(len(data.corpus))), cut, fp32)
     assert len(vectors) > 1.5 * len(counts)
     products = encoder.encode(data.texts, "query", fp32) @ vectors.T
@@ -238,7 +237,7 @@ def test_negatives_are_documents_by_their_best_segment(tiny_model, toy_folder, t
 
 
 def test_segments_are_counted_once_for_all_refreshes(tiny_model, toy_folder, tmp_path, monkeypatch):
-    encoder, cut = (load_learner(ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3))
+    encoder, cut = (load_learner(spec.ModelSpec(str(tiny_model), query_length=16), "cpu"), Segments(length=6, count=3))
     data = replace(toy_data(toy_folder), negatives=None, segments=cut)
     mining = Mining(data, RefreshOptions("synchronous", every=5, depth=10, negatives=3, choice="top"), 42)
     place = RefreshFolder(tmp_path)

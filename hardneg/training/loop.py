@@ -28,7 +28,7 @@ from hardneg.store.identity import options_in_key
 from hardneg.training import step as steps
 from hardneg.training.checkpoint import Checkpoints, History, Record, TrainState, forget_kept, weights_digest
 from hardneg.training.options import LearningOptions
-from hardneg.training.step import ExampleTraining, Learner, Objective
+from hardneg.training.step import ExampleTraining, Learner, Objective, make_optimizer, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
@@ -96,7 +96,7 @@ def learn(
     ):
         accelerator = accelerated(method.encoder.device)
         model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)  # not shared once more
-        optimizer = accelerator.prepare_optimizer(steps.make_optimizer(method.forward_module, options))
+        optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
         half, groups = takes_bf16(options.precision, method.trainable, "training"), steps.layer_groups(method.trainable)
         learner = Learner(accelerator, method, model, optimizer, loss, options, half, groups)
         run = _TrainingRun(learner, checkpoints, folder, validate, choices)
@@ -181,7 +181,7 @@ class _TrainingRun:
         stream = self.method.batches(starts, options.batch_size)
         for step in range(start, stop):
             rate = options.learning_rate * steps.schedule_factor(step, self.total, options)
-            waiting.append(steps.update(self.learner, list(islice(stream, options.accumulate)), step, rate))
+            waiting.append(update(self.learner, list(islice(stream, options.accumulate)), step, rate))
             task.advance()
             late = world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
             if late or len(waiting) >= most or step + 1 == stop:

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hardneg.encoders import open, protocol
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.open.pyserini_lines import ModelReference, Program, dense_encoder
+from hardneg.encoders.open.resolved import load_learner, resolve
+from hardneg.encoders.protocol import EncodeOptions
 from hardneg.encoders.spec import ModelSpec
 from hardneg.integrations.pyserini import model_location
 from tests.tiny import tiny_encoder
@@ -32,25 +34,25 @@ _OTHERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _made(program: open.pyserini_lines.Program | None) -> Any:
+def _made(program: Program | None) -> Any:
     assert program is not None
     space: dict[str, Any] = {}
     exec(compile(program.text(), "lines", "exec"), space)
     return space["encoder"]
 
 
-def _check(program: open.pyserini_lines.Program | None, encoder: Encoder) -> None:
+def _check(program: Program | None, encoder: Encoder) -> None:
     made = _made(program)
-    wanted = encoder.encode(_TEXTS, "query", protocol.EncodeOptions(precision="fp32"))
+    wanted = encoder.encode(_TEXTS, "query", EncodeOptions(precision="fp32"))
     np.testing.assert_allclose([made.encode(text) for text in _TEXTS], wanted, atol=2e-5)
 
 
 @pytest.mark.parametrize("said", [*_PLAIN, *_OTHERS])
 def test_a_saved_model_is_opened_by_its_folder(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
-    open.resolved.load_learner(spec, "cpu").save(tmp_path / "saved")
-    encoder = open.resolved.load_learner(tmp_path / "saved", "cpu")
-    program = open.pyserini_lines.dense_encoder(encoder, open.pyserini_lines.ModelReference(str(tmp_path / "saved")))
+    load_learner(spec, "cpu").save(tmp_path / "saved")
+    encoder = load_learner(tmp_path / "saved", "cpu")
+    program = dense_encoder(encoder, ModelReference(str(tmp_path / "saved")))
     assert program is not None and ("AutoQueryEncoder" in program.text()) == (said in _PLAIN)
     _check(program, encoder)
 
@@ -58,13 +60,13 @@ def test_a_saved_model_is_opened_by_its_folder(tmp_path, said):
 @pytest.mark.parametrize("said", [*_PLAIN, "a prompt without a blank", "a prompt of a blank", "cut"])
 def test_a_model_of_others_is_told_what_the_recipe_says(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **(_PLAIN | _OTHERS)[said])
-    encoder = open.resolved.load_learner(spec, "cpu", "fp32")
-    _check(open.pyserini_lines.dense_encoder(encoder, model_location(open.resolved.resolve(spec, fetch=True))), encoder)
+    encoder = load_learner(spec, "cpu", "fp32")
+    _check(dense_encoder(encoder, model_location(resolve(spec, fetch=True))), encoder)
 
 
 @pytest.mark.parametrize("said", ["a head", "two sides", "token types", "last token"])
 def test_a_network_that_no_folder_has_is_told(tmp_path, said):
     spec = ModelSpec(str(tiny_encoder(tmp_path / "model")), **_OTHERS[said])
-    place = model_location(open.resolved.resolve(spec, fetch=True))
+    place = model_location(resolve(spec, fetch=True))
     assert "which the folder of the model" in place.lacking
-    assert open.pyserini_lines.dense_encoder(open.resolved.load_learner(spec, "cpu", "fp32"), place) is None
+    assert dense_encoder(load_learner(spec, "cpu", "fp32"), place) is None

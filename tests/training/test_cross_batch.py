@@ -21,7 +21,8 @@ from hardneg.registry import needs_of
 from hardneg.runtime import distributed
 from hardneg.runtime.distributed import World, leave, world
 from hardneg.runtime.progress import Silent
-from hardneg.training import examples, loop, loss_terms, methods
+from hardneg.training import examples, loop, loss_terms
+from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
 
 CASES: dict[str, dict[str, Any]] = {
@@ -105,7 +106,7 @@ def learn(toy: Path, out: Path, name: str, chosen: TrainOptions) -> dict[str, to
     data = replace(toy_data(toy), segments=Segments(length=2, count=3) if "segments" in name else None)
     loss = Seen(LOSSES.get(name, InfoNCE()))
     data = replace(data, guide=toy_guide(data) if "guide" in name else None)
-    methods.dual_encoder.train(
+    dual_encoder.train(
         encoder, data, loss, chosen, out / name, progress=Silent(), terms=TERMS.get(name, loss_terms.LossTerms())
     )
     found = {f"step {step} {name}": tensor for step, tensors in enumerate(seen) for name, tensor in tensors.items()}
@@ -128,11 +129,11 @@ def main(toy: str, out: str, number: str) -> None:
     folder.mkdir(exist_ok=True)
     for name, more in CASES.items():
         learn(Path(toy), folder, name, settings(**more))
-    right = methods.dual_encoder.gather
+    right = dual_encoder.gather
     for name in BROKEN:
-        methods.dual_encoder.gather = broken(name)
+        dual_encoder.gather = broken(name)
         learn(Path(toy), folder, name, settings(batch_size=6))
-    methods.dual_encoder.gather = right
+    dual_encoder.gather = right
     leave()
 
 

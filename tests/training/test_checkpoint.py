@@ -156,24 +156,3 @@ def test_dev_metrics_are_measured_where_it_stops(toy_folder, tmp_path, spec):
         load_learner(spec, "cpu"), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), validate=validate
     )
     assert (result.best_step, result.best) == (3, 0.3)
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
-        ({"stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
-        ({"keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
-        ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
-    ],
-)
-def test_steps_that_never_come_are_refused(given, problem):
-    assert options(**given).problems() == [problem]
-
-
-def test_they_count_in_the_key_where_they_are_given():
-    plain = options().identity()
-    assert not {"stop_at", "keep_every"} & set(plain)
-    assert options(stop_at=3).identity() == {**plain, "stop_at": 3}
-    assert options(keep_every=3).identity() == {**plain, "keep_every": 3}
-    assert TrainOptions(epochs=1, batch_size=10, stop_at=50).last_step(100) == 10

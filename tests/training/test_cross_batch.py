@@ -208,9 +208,5 @@ def test_wrong_gathers_are_caught(learnt, alone):
         assert differences(first, {name: plain[name] for name in gradients}) == set()
 
 
-def test_a_chunk_has_queries():
-    assert TrainOptions(chunk=0).problems() == ["chunk must be 1 or above, not 0"]
-
-
 if __name__ == "__main__":
     main(*sys.argv[1:])

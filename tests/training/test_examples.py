@@ -17,6 +17,7 @@ from hardneg.records.errors import DataError, TrainingError
 from hardneg.records.types import Negatives, RankedList
 from hardneg.runtime.progress import Silent
 from hardneg.runtime.seeding import generator
+from hardneg.training.batch_orders import Clustered, TopicBalanced
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import (
     Examples,
@@ -102,11 +103,6 @@ def test_a_short_list_has_one_turn_and_begins_again(toy_folder, tmp_path):
     draw = examples.draw(0, len(examples))
     found = {q: data.corpus.ids(row) for q, row in zip(draw.query_ids, draw.documents[:, 1:], strict=True)}
     assert found == {"q0": ["n1", "n2"], "q1": ["n5", "n5"]}
-
-
-def test_an_option_that_came_later_counts_where_it_is_not_the_default():
-    assert "positive" not in TrainOptions().identity()
-    assert TrainOptions(positive="first").identity() == {**TrainOptions().identity(), "positive": "first"}
 
 
 def test_short_lists_repeat_and_empty_ones_are_counted(toy_folder, tmp_path):
@@ -227,17 +223,9 @@ def test_examples_draw_by_margin(toy_folder: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.draw(600, 600).documents[:, 1], drawn[600:])
 
 
-def test_nothing_of_it_is_in_the_identity_unless_it_is_said() -> None:
-    plain = TrainOptions().identity()
-    assert "negatives_drawn" not in plain
-    assert TrainOptions(negatives_drawn="margin_bins").identity() == {**plain, "negatives_drawn": "margin_bins"}
-
-
 @pytest.mark.parametrize("size", [4, 5])
 def test_batches_keep_to_the_order_from_epoch_to_epoch(toy_folder: Path, size: int) -> None:
     """Twelve queries in groups of three: with replacement each time again, and negatives that differ."""
-    from hardneg.training.batch_orders import Clustered, TopicBalanced
-
     groups = np.arange(12) % 2
     data = replace(toy_data(toy_folder), order=QueryOrder(TopicBalanced(2), groups, size))
     examples = Examples(data, 1, seed=0)

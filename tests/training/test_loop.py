@@ -1,12 +1,11 @@
 """The loop: it learns, it can be killed, it stops early, and it says what is wrong."""
 
-import math
 import os
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import forked
 import numpy as np
@@ -14,9 +13,11 @@ import pytest
 import torch
 from toy import BagEncoder, Interrupted, options, toy_data
 
+from hardneg.encoders import precision as precisions
 from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses import infonce, pairwise
-from hardneg.records import errors, types
+from hardneg.records import errors
 from hardneg.runtime.progress import Silent
 from hardneg.training import checkpoint, loop
 from hardneg.training.loop import TrainingResult
@@ -190,35 +191,13 @@ def test_an_unknown_metric_is_named(toy_folder, tmp_path):
         run(toy_folder, tmp_path, options(max_steps=1, metric="map"), validate=scripted([0.1]))
 
 
-@dataclass(frozen=True)
-class Broken:
-    """A loss that is not finite from its third batch on."""
-
-    version: ClassVar[int] = 1
-
-    calls: list[int]
-
-    def __call__(self, batch: types.ScoreBatch) -> torch.Tensor:
-        self.calls.append(1)
-        return batch.scores.sum() * (math.nan if len(self.calls) > 2 else 1.0)
-
-
-def test_a_loss_that_is_not_finite_names_step_and_queries(toy_folder, tmp_path):
-    with pytest.raises(errors.TrainingError, match=r"step 2: the loss is nan, with queries q\d+, q\d+, q\d+, q\d+:"):
-        run(toy_folder, tmp_path, options(), loss=Broken([]))
-
-
 def test_options_are_checked_first(toy_folder, tmp_path):
     with pytest.raises(errors.UsageError, match="batch_size must be 1 or above, not 0; accumulate"):
         run(toy_folder, tmp_path, options(batch_size=0, accumulate=0))
-    assert options(clip_norm=0).problems() == []
-    assert options(clip_norm=-1).problems() == ["clip_norm must be 0 or above, not -1"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
-    from hardneg.encoders.spec import ModelSpec
-
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     found = []
     for checkpointing in (False, True):
@@ -232,8 +211,6 @@ def test_a_transformer_learns(toy_folder, tmp_path, tiny_model, precision):
 
 
 def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, tiny_model):
-    from hardneg.encoders.spec import ModelSpec
-
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="bf16")
     whole = load_learner(spec, "cpu")
@@ -251,16 +228,13 @@ def test_a_transformer_with_dropout_goes_on_bit_for_bit(toy_folder, tmp_path, ti
 
 
 def test_a_training_goes_on_in_the_precision_it_began_with(toy_folder, tmp_path, tiny_model, monkeypatch):
-    from hardneg.encoders import precision
-    from hardneg.encoders.spec import ModelSpec
-
-    monkeypatch.setattr(precision, "LARGE", 1)
+    monkeypatch.setattr(precisions, "LARGE", 1)
     spec = ModelSpec(str(tiny_model), similarity="dot", query_length=16, document_length=24)
     chosen = options(max_steps=6, precision="auto")
 
     def learning(way: str, folder: str, after: int | None = None) -> dict[str, torch.Tensor]:
         """The weights of a training on a machine whose own way this is."""
-        monkeypatch.setattr(precision, "has_bf16_units", lambda _: way == "bf16")
+        monkeypatch.setattr(precisions, "has_bf16_units", lambda _: way == "bf16")
         encoder = load_learner(spec, "cpu")
         progress = Silent() if after is None else Interrupted(after)
         train(encoder, toy_data(toy_folder), pairwise.Star(), chosen, tmp_path / folder, progress=progress)

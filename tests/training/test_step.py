@@ -242,15 +242,6 @@ def test_the_learning_rate_of_rocketqas_program() -> None:
     assert rates([0, 1, 3, 4, 5, 20], 20, **program) == pytest.approx([0, 1 / 4, 3 / 4, 16 / 20, 15 / 20, 0])
     cosine = rates([4, 10, 20], 20, warmup_steps=4, decay="cosine", decay_from_start=True)
     assert cosine == pytest.approx([0.9045085, 0.5, 0])
-    assert TrainOptions(decay="constant", decay_from_start=True).problems() == [
-        "decay_from_start goes with decay linear or cosine: leave decay_from_start out"
-    ]
-
-
-def test_rates_of_programs_count_where_they_are_asked_for() -> None:
-    known = TrainOptions().identity()
-    assert not {"warmup_from_zero", "decay_from_start"} & {*known}
-    assert TrainOptions(warmup_from_zero=True).identity() == {**known, "warmup_from_zero": True}
 
 
 def test_warm_up_in_steps_goes_before_its_ratio() -> None:
@@ -265,17 +256,42 @@ def test_steps_are_full_batches() -> None:
     assert TrainOptions(max_steps=7).total_steps(20) == 7
 
 
-def test_options_that_make_no_sense_are_all_named() -> None:
-    assert TrainOptions().problems() == []
-    found = TrainOptions(batch_size=0, learning_rate=0, warmup_ratio=2, epochs=None).problems()
-    assert [line.split()[0] for line in found] == ["batch_size", "learning_rate", "warmup_ratio", "give"]
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"batch_size": 0}, "batch_size must be 1 or above, not 0"),
+        ({"chunk": 0}, "chunk must be 1 or above, not 0"),
+        ({"clip_norm": -1}, "clip_norm must be 0 or above, not -1"),
+        ({"learning_rate": 0}, "learning_rate must be above 0, not 0"),
+        ({"warmup_ratio": 2}, "warmup_ratio must be between 0 and 1, not 2"),
+        ({"epochs": None}, "give epochs or max_steps"),
+        ({"decay": "constant", "decay_from_start": True}, "decay_from_start goes with decay linear or"),
+        ({"negatives_drawn": "margin_bins", "negatives_per_query": 0}, "negatives_drawn: nothing is drawn by iterate"),
+        ({"negatives_drawn": "margin_bins", "iterate_negatives": True}, "negatives_drawn: nothing is drawn by iterate"),
+        ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
+        ({"max_steps": 12, "stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
+        ({"max_steps": 12, "keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
+        ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(given: Any, problem: str) -> None:
+    (found,) = TrainOptions(**given).problems()
+    assert found.startswith(problem)
 
 
-def test_how_negatives_are_drawn_needs_some_that_are() -> None:
-    assert TrainOptions(negatives_per_query=0).problems() == []
-    for more in ({"negatives_per_query": 0}, {"iterate_negatives": True}):
-        (problem,) = TrainOptions(negatives_drawn="margin_bins", **more).problems()
-        assert problem.startswith("negatives_drawn: nothing is drawn by iterate_negatives, or for 0")
+def test_options_that_make_sense() -> None:
+    assert TrainOptions().problems() == TrainOptions(negatives_per_query=0, clip_norm=0).problems() == []
+    assert TrainOptions(epochs=1, batch_size=10, stop_at=50).last_step(100) == 10
+
+
+LATER = {"positive": "first", "negatives_drawn": "margin_bins", "iterate_negatives": True, "epsilon": 1e-6}
+LATER |= {"warmup_from_zero": True, "decay_from_start": True, "stop_at": 3, "keep_every": 3, "chunk": 2, "tf32": True}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_an_option_that_came_later_counts_where_it_is_not_the_default(name: str) -> None:
+    known = TrainOptions().identity()
+    assert name not in known and TrainOptions(**{name: LATER[name]}).identity() == {**known, name: LATER[name]}
 
 
 def test_identity_leaves_out_what_cannot_change_the_weights() -> None:
@@ -298,7 +314,6 @@ def test_epsilon_counts_where_moments_are_small(name: Any) -> None:
         moved[epsilon] = 1.0 - layer.weight.item()
     assert moved[1e-12] == pytest.approx(0.1, rel=1e-3)
     assert moved[1e-3] == pytest.approx(0.05 if name == "adamw" else 0.1, rel=1e-3)
-    assert "epsilon" not in TrainOptions().identity() and TrainOptions(epsilon=1e-6).identity()["epsilon"] == 1e-6
 
 
 class Tower(nn.Module):

@@ -11,7 +11,7 @@ from toy import BagEncoder, options, toy_data
 from hardneg.losses.pairwise import Star
 from hardneg.records import errors, types
 from hardneg.runtime.progress import Silent
-from hardneg.training import checkpoint, validation
+from hardneg.training import validation
 from hardneg.training.methods.dual_encoder import train
 
 
@@ -93,16 +93,3 @@ def test_training_raises_the_dev_metric(toy_folder: Path, tmp_path: Path) -> Non
     assert result.best > before["mrr@10"] + 0.2
     assert validate()["mrr@10"] == result.best
     assert sum("dev" in record for record in result.history) == 4
-
-
-def test_history_forgets_what_came_after_a_step_and_cut_off_lines(tmp_path: Path) -> None:
-    history = checkpoint.History(tmp_path / "history.jsonl")
-    assert history.read() == []
-    for step in (1, 2, 3):
-        history.add({"step": step, "loss": 0.5})
-    with (tmp_path / "history.jsonl").open("a") as file:
-        file.write('{"step": 4, "lo')
-    assert [record["step"] for record in history.read()] == [1, 2, 3]
-    history.truncate(2)
-    history.add({"step": 3, "loss": 0.25})
-    assert [record["loss"] for record in history.read()] == [0.5, 0.5, 0.25]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from processes import codes, free_port
 from query_toy import DEPTH, TwinBags, approach, joint, open_index, run, write_index
-from toy import options, toy_data
+from toy import Interrupted, options, toy_data
 
 from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import OpqPq, Pq
@@ -215,7 +215,7 @@ def test_several_processes_learn_what_one_does(learnt, case):
             torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-pytest.importorskip("faiss", reason="product quantisation needs faiss")
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="product quantisation needs faiss")
 
 
 def test_products_of_codes_are_those_of_the_vectors_and_have_gradients() -> None:
@@ -237,6 +237,7 @@ def made(toy: Path, folder: Path, kind: str) -> JpqTraining:
     return joint(index, "dynamic", data, folder, forced="always")
 
 
+@needs_faiss
 @pytest.mark.parametrize("kind", ["pq", "opq-pq"])
 def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path, tmp_path: Path, kind: str) -> None:
     way = made(toy_folder, tmp_path, kind)
@@ -252,6 +253,7 @@ def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path,
     assert found.scores[:, :DEPTH].detach().numpy() == pytest.approx(hits.scores, abs=1e-4)
 
 
+@needs_faiss
 def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, tmp_path: Path) -> None:
     way = made(toy_folder, tmp_path, "pq")
     *others, own = make_optimizer(way.forward_module, options()).param_groups
@@ -260,26 +262,13 @@ def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, t
     assert sum(len(group["params"]) for group in others) == len(list(way.encoder.module.parameters()))
 
 
+@needs_faiss
 def test_a_stopped_run_goes_on_with_the_same_centroids(toy_folder: Path, tmp_path: Path) -> None:
     whole = made(toy_folder, tmp_path, "pq")
     run(whole, tmp_path / "whole", max_steps=6, checkpoint_every=None)
     broken = made(toy_folder, tmp_path, "pq")
-
-    class Stop(Silent):
-        def task(self, *args: Any, **kwargs: Any) -> Any:
-            from contextlib import nullcontext
-            from types import SimpleNamespace
-
-            steps = iter(range(6))
-
-            def advance(count: int = 1) -> None:
-                if next(steps) == 4:
-                    raise KeyboardInterrupt
-
-            return nullcontext(SimpleNamespace(advance=advance, describe=lambda text: None))
-
     with pytest.raises(KeyboardInterrupt):
-        run(broken, tmp_path / "broken", max_steps=6, progress=Stop())
+        run(broken, tmp_path / "broken", max_steps=6, progress=Interrupted(5))
     again = made(toy_folder, tmp_path, "pq")
     run(again, tmp_path / "broken", max_steps=6)
     assert np.array_equal(again.centroids, whole.centroids)

@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from math import inf, isfinite
-from typing import TYPE_CHECKING, ClassVar, Literal
-
-from pydantic import ConfigDict
+from math import inf
+from typing import TYPE_CHECKING, Literal
 
 from hardneg.protocols import Regularizer
 from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
+from hardneg.training.options import Options, option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,7 +25,7 @@ GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
 
 
 @dataclass(frozen=True)
-class GuidedMask:
+class GuidedMask(Options):
     """What a guide scores above g(positive) - margin is no negative; nor so a query or a document of its positive.
 
     Each of guide [B, M], guide_query_query and guide_document_document is compared with the guide's score of the row's
@@ -39,15 +38,8 @@ class GuidedMask:
         kind: the margin is `absolute`, or `relative`: times the size of the positive's score.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-
-    margin: float = 0.0
+    margin: float = option(0.0, "How far below the positive's score a negative must be, at least.", least=0)
     kind: Literal["absolute", "relative"] = "absolute"
-
-    def problems(self) -> list[str]:
-        """One line for each option that makes no sense."""
-        fine = isfinite(self.margin) and self.margin >= 0
-        return [] if fine else [f"margin must be 0 or above, not {self.margin}"]
 
     def __call__(self, batch: types.ScoreBatch) -> types.ScoreBatch:
         """The batch with less that is valid.

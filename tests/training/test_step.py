@@ -284,7 +284,7 @@ def test_options_that_make_sense() -> None:
     assert TrainOptions(epochs=1, batch_size=10, stop_at=50).last_step(100) == 10
 
 
-LATER = {"positive": "first", "negatives_drawn": "margin_bins", "iterate_negatives": True, "epsilon": 1e-6}
+LATER = {"positive": "first", "negatives_drawn": "margin_bins", "epsilon": 1e-6}
 LATER |= {"warmup_from_zero": True, "decay_from_start": True, "stop_at": 3, "keep_every": 3, "chunk": 2, "tf32": True}
 
 

@@ -22,7 +22,7 @@ from hardneg.integrations.rows import judged_queries
 from hardneg.protocols import DenseSearcher
 from hardneg.records import depths, errors, named_plugins, types
 from hardneg.registry import configure, needs_of
-from hardneg.runtime.distributed import barrier, world
+from hardneg.runtime.distributed import barrier
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 
@@ -74,17 +74,15 @@ class AdoreLoss(nn.Module):
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", types.PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
-            raise errors.UsageError(
-                f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss"
-            )
+            needs = f"needs {', '.join(lacking)}, which it has not"
+            raise errors.UsageError(f"AdoreLoss: loss {name} {needs}: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(dataset_argument.named_dataset(dataset, session.store), split=split)
         plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = session.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model
-        if world().first:
-            shutil.rmtree(folder / "model", ignore_errors=True)
+        shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
         searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):

@@ -11,7 +11,7 @@ from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store.digest import digest
 from hardneg.store.identity import plugin_identity
-from hardneg.training.options import Options, option
+from hardneg.training.options import CheckedOptions, option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +25,7 @@ GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
 
 
 @dataclass(frozen=True)
-class GuidedMask(Options):
+class GuidedMask(CheckedOptions):
     """What a guide scores above g(positive) - margin is no negative; nor so a query or a document of its positive.
 
     Each of guide [B, M], guide_query_query and guide_document_document is compared with the guide's score of the row's

@@ -42,7 +42,7 @@ def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class Options:
+class CheckedOptions:
     """Options with bounds; the hook `mistakes` of a class yields lines on those that do not go together."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -60,7 +60,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class LearningOptions(Options):
+class LearningOptions(CheckedOptions):
     """The options of every training run; a step is one update of the weights."""
 
     # data and steps
@@ -220,7 +220,7 @@ class RerankerOptions(LearningOptions):
 
 
 @dataclass(frozen=True)
-class RefreshOptions(Options):
+class RefreshOptions(CheckedOptions):
     """When negatives are mined again, and which are kept.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
@@ -282,7 +282,7 @@ class RefreshOptions(Options):
 
 
 @dataclass(frozen=True)
-class Devices(Options):
+class Devices(CheckedOptions):
     """The share of each of the two.
 
     On a CPU shares divide the threads. On GPUs the trainer's is its processes, one GPU each; the inferencer has in

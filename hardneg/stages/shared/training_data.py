@@ -28,11 +28,11 @@ from hardneg.store.artifacts import SCRATCH
 from hardneg.store.atomic_write import replacing
 from hardneg.store.digest import digest
 from hardneg.training.batch_orders import BatchOrder, TrainingQueries
-from hardneg.training.examples import QueryOrder, TrainingData
+from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
+from hardneg.training.loss_terms import LossTerms
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.loss_terms import LossTerms
 
 _TEACHER_BLOCK = 4096
 
@@ -82,7 +82,6 @@ def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> Train
         ModelError: its model makes more than one vector of a text.
     """
     from hardneg.protocols import DenseSearcher, StoredSearcher
-    from hardneg.training.examples import Guide
 
     source = context.inputs.get("guide")
     if source is None:
@@ -114,10 +113,8 @@ def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
     return {name: value for name, value in facts.items() if value}
 
 
-def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
+def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> LossTerms:
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
-    from hardneg.training.loss_terms import LossTerms
-
     spec = context.spec
     if spec.dims and encoder.dimension not in spec.dims:
         whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
@@ -163,8 +160,6 @@ def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[T
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
-    from hardneg.training.examples import Teacher, write_teacher
-
     source = context.inputs.get("teacher")
     if source is None:
         return data, {}

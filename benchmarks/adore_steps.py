@@ -38,8 +38,7 @@ from hardneg.losses.pairwise import LambdaLoss
 from hardneg.runtime import Silent
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import learn
-from hardneg.training.methods.adore import AdoreTraining
-from hardneg.training.negative_sources import Searched
+from hardneg.training.methods.adore import AdoreTraining, Searched
 from hardneg.training.options import TrainOptions
 
 SPEC = ModelSpec("packaged:all-MiniLM-L6-v2", query_length=64, document_length=128)

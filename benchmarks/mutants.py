@@ -35,15 +35,12 @@ PARTS = {
     "evaluation": ("hardneg/evaluation/*.py", ["tests/evaluation"]),
     "data": ("hardneg/formats/**/*.py", ["tests/formats"]),
     "training": ("hardneg/training/**/*.py", ["tests/training"]),
-    "masks": ("hardneg/training/masks.py", ["tests/training/test_masks.py"]),
+    "masks": ("hardneg/training/loss_terms.py", ["tests/training/test_loss_terms.py"]),
     "scoring": (
         "hardneg/training/batches.py",
-        [f"tests/training/test_{name}.py" for name in ("scoring", "segment_scores", "loss_terms")],
+        [f"tests/training/test_{name}.py" for name in ("batches", "loss_terms")],
     ),
-    "drawing": (
-        "hardneg/training/examples.py",
-        ["tests/training/test_negative_draws.py", "tests/training/test_examples.py"],
-    ),
+    "drawing": ("hardneg/training/examples.py", ["tests/training/test_examples.py"]),
     "blocks": ("hardneg/store/blocks.py", ["tests/store/test_blocks.py", "tests/encoders/test_stream.py"]),
 }
 """Of each part: its sources, and the tests that have to notice."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hardneg.integrations.adore_loss import AdoreLoss
-    from hardneg.integrations.refreshed import RefreshedNegatives
+    from hardneg.integrations.refresher import RefreshedNegatives
 
 __all__ = ["AdoreLoss", "RefreshedNegatives"]
 
@@ -15,5 +15,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = "adore_loss" if name == "AdoreLoss" else "refreshed"
+    home = "adore_loss" if name == "AdoreLoss" else "refresher"
     return getattr(import_module(f"hardneg.integrations.{home}"), name)

@@ -24,8 +24,8 @@ from hardneg.records import ScoreBatch
 from hardneg.training.batches import BatchColumns, masked
 from hardneg.training.examples import QueryRows
 from hardneg.training.methods.adore import label
-from hardneg.training.optimizers import make_optimizer, schedule_factor
 from hardneg.training.options import TrainOptions
+from hardneg.training.step import make_optimizer, schedule_factor
 
 STEPS = 20
 SCHEDULE = {"get_linear_schedule_with_warmup": get_linear_schedule_with_warmup}

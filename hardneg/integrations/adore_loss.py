@@ -13,17 +13,16 @@ from torch import Tensor, nn
 
 from hardneg.encoders.towers import list_products
 from hardneg.formats.collection import StoredCollection
-from hardneg.functions.argument_values import at_least_one
-from hardneg.functions.dataset_argument import named_dataset
+from hardneg.functions import argument_values, dataset_argument
 from hardneg.functions.session import Session, usual_store
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.indexes.open_store import open_store
 from hardneg.integrations.refresher import ENCODED, RefreshRecipe, saved
 from hardneg.integrations.rows import judged_queries
 from hardneg.protocols import DenseSearcher
-from hardneg.records import LAMBDA, TOP_DEPTH, PluginSetting, UsageError
+from hardneg.records import depths, errors, named_plugins, types
 from hardneg.registry import configure, needs_of
-from hardneg.runtime import barrier, world
+from hardneg.runtime import barrier
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.methods.adore import FORCED, Forced, label, score_batch
 
@@ -45,8 +44,8 @@ class AdoreLoss(nn.Module):
         dataset: Any,
         arguments: Any,
         *,
-        depth: int = TOP_DEPTH,
-        loss: str | Mapping[str, Any] = LAMBDA,
+        depth: int = depths.TOP_DEPTH,
+        loss: str | Mapping[str, Any] = named_plugins.LAMBDA,
         forced: Forced = FORCED,
         split: str = "train",
     ) -> None:
@@ -65,29 +64,29 @@ class AdoreLoss(nn.Module):
         """
         super().__init__()
         if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
-            raise UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
-        at_least_one("depth", depth)
+            raise errors.UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
+        argument_values.at_least_one("depth", depth)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
         named = {"name": loss} if isinstance(loss, str) else dict(loss)
-        name = str(named.pop("name", LAMBDA))
-        chosen = {**({"cut": depth} if name == LAMBDA else {}), **named}
+        name = str(named.pop("name", named_plugins.LAMBDA))
+        chosen = {**({"cut": depth} if name == named_plugins.LAMBDA else {}), **named}
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
-        self._loss = configure("losses", PluginSetting(name, chosen))
+        self._loss = configure("losses", types.PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
-            raise UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}, which it has not: take another loss")
+            needs = f"needs {', '.join(lacking)}, which it has not"
+            raise errors.UsageError(f"AdoreLoss: loss {name} {needs}: take another loss")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
-        recipe = RefreshRecipe(named_dataset(dataset, session.store), split=split)
+        recipe = RefreshRecipe(dataset_argument.named_dataset(dataset, session.store), split=split)
         plan = recipe.plan(str(saved(model, folder / "model")), seed=0)
         artifacts = session.execute(plan, ENCODED).artifacts
         barrier()  # one that finds all in the store may be done before another has read the model
-        if world().first:
-            shutil.rmtree(folder / "model", ignore_errors=True)
+        shutil.rmtree(folder / "model", ignore_errors=True)
         self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
         searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
-            raise UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
+            raise errors.UsageError("AdoreLoss: needs one vector a text: give a SentenceTransformer")
         self._searcher = searcher
 
     @cached_property

@@ -22,10 +22,10 @@ from hardneg.encoders.open.model_files import sides
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
-from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
+from hardneg.indexes.kernels.lucene.java import find_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
-from hardneg.records import HUB_ID, INDEX_FOLDER, LOCK, SHARDS, SPEC_FILE, TERMS, ArtifactError, counted
+from hardneg.records import errors, layout, types, wording
 from hardneg.store import Store
 
 if TYPE_CHECKING:
@@ -70,14 +70,16 @@ def form_of(folder: Path) -> str:
         ArtifactError: it holds no index.
     """
     if any(folder.glob("segments_*")):
-        return "impacts" if (folder / TERMS).exists() else "lucene"
-    if (folder / SHARDS).exists():
+        return "impacts" if (folder / layout.TERMS).exists() else "lucene"
+    if (folder / layout.SHARDS).exists():
         return "shards"
     if form := form_in(folder):
         return form
     if any(folder.glob("*.npy")):
         return "token-vectors"
-    raise ArtifactError(f"{folder}: no index; name a run folder, or a folder of `hardneg encode` or `hardneg index`")
+    raise errors.ArtifactError(
+        f"{folder}: no index; name a run folder, or a folder of `hardneg encode` or `hardneg index`"
+    )
 
 
 def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, segments: bool = False) -> str:
@@ -111,9 +113,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 _OF_SEGMENTS = (
-    'segments = searcher.search("a question", k=100)  # ids such as D1'
-    + DELIMITER
-    + "0; a document counts by its best",
+    f'segments = searcher.search("a question", k=100)  # ids such as D1{DELIMITER}0; a document counts by its best',
     "hits = {}",
     "for segment in segments:",
     f'    hits.setdefault(segment.docid.rpartition("{DELIMITER}")[0], segment.score)',
@@ -125,11 +125,11 @@ def model_location(model: ResolvedModel) -> ModelReference:
     spec, full, folder, family = model.spec, model.full, model.folder, model.family
     if folder is None or not isinstance(family, FolderFamily):
         return ModelReference(spec.name, lacking=f"no files of the model {spec.name!r} are here")
-    on_hub = HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
+    on_hub = types.HUB_ID.fullmatch(spec.name) and spec.revision is None and not Path(spec.name).expanduser().is_dir()
     name = spec.name if on_hub else str(folder)
     first = sides(folder)["query"][0]
     transformer = name if first == folder else str(first)
-    if (folder / SPEC_FILE).is_file():
+    if (folder / layout.SPEC_FILE).is_file():
         return ModelReference(name, transformer)
     others = overrides(full, model.contract)
     if not family.opens_alone(folder, others.keys()):
@@ -162,15 +162,15 @@ def openings(
         DataError, RecipeError: the lock file of the run folder is damaged, or no recipe of this hardneg's.
         ModelError: a model cannot be opened.
     """
-    run = folder.parent if folder.name == INDEX_FOLDER and not (folder / LOCK).exists() else folder
-    if not (run / LOCK).exists():
+    run = folder.parent if folder.name == layout.INDEX_FOLDER and not (folder / layout.LOCK).exists() else folder
+    if not (run / layout.LOCK).exists():
         yield folder.name, opening(folder, options, QuerySide() if model is None else query_side(model))
         return
     laid_out = laid_indexes(run, store)
     if run != folder:
         laid_out = [laid for laid in laid_out if laid.folder == folder]
     if not laid_out:
-        raise ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
+        raise errors.ArtifactError(f"{folder}: none of its indexes is there: name the right {{store}}", "store")
     opened = {repr(None): QuerySide(reason="it is searched with vectors of another program")}
     for laid in laid_out:
         if laid.model is not None and repr(laid.model) not in opened:
@@ -200,14 +200,8 @@ def with_java(text: str) -> str:
     """
     if "searcher = " not in text or starts_alone():
         return text
-    chosen, first = find_java(), first_java()
-    why = f"Java {chosen.version} in {chosen.home}"
-    if first is None:
-        why = f"{why}: none is on the PATH"
-    else:
-        lacks = "" if first.version < OLDEST else " without jdk.incubator.vector"
-        why = f"{why}; Pyserini alone would start {first.version}{lacks}"
-    return f"from hardneg.plugin import start_java\n\nstart_java()  # {why}\n\n{text}"
+    java = find_java()
+    return f"from hardneg.plugin import start_java\n\nstart_java()  # Java {java.version} in {java.home}\n\n{text}"
 
 
 def check(text: str) -> str | None:
@@ -221,4 +215,4 @@ def check(text: str) -> str | None:
         messages = [line for line in done.stderr.splitlines() if line.strip()]
         return f"fails: {messages[-1].strip() if messages else f'exit code {done.returncode}'}"
     *_, last = done.stdout.split() or [""]
-    return f"runs: {counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"
+    return f"runs: {wording.counted(int(last), 'hit')}" if last else "opens; not searched, as it takes vectors"

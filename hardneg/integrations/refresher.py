@@ -1,4 +1,4 @@
-"""Refreshes inside a trainer: the recipe of one, mined with the model as it is, and the callback that has them made."""
+"""Refreshes inside trainers of sentence-transformers: a recipe, mined with the model as it is; `RefreshedNegatives`."""
 
 import json
 import os
@@ -6,8 +6,7 @@ import random
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,16 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler
 from transformers import TrainerCallback
 
+from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives
+from hardneg.functions import content_store, dataset_argument, run_argument
 from hardneg.functions.adhoc_recipe import AdhocRecipe, list_options, mining_stage
-from hardneg.functions.content_store import make_dataset, make_from
-from hardneg.functions.session import Session
-from hardneg.integrations.rows import ENDED, LISTS, RefreshedRows, kept_share, table_of
-from hardneg.records import BM25, CROSS_ENCODER, MINED_DEPTH, MINER, NEGATIVES, RANDOM, RUN
-from hardneg.records.errors import ArtifactError, TrainingError
+from hardneg.functions.argument_values import at_least_one, plugin_setting, plugin_settings
+from hardneg.functions.arguments import Setting
+from hardneg.functions.session import Session, setting_texts, usual_store
+from hardneg.integrations.rows import (
+    ENDED,
+    LISTS,
+    CarryingBatchSampler,
+    RefreshedRows,
+    RefreshSchedule,
+    plan_rows,
+    table_of,
+)
+from hardneg.records import depths, errors, layout, named_plugins
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import Artifact, digest, file_digest, link_file, replace_text, replacing
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
@@ -49,9 +57,9 @@ class RefreshRecipe:
 
     dataset: str
     split: str = "train"
-    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": MINER})
+    miner: Mapping[str, Any] = field(default_factory=lambda: {"name": named_plugins.MINER})
     filters: Sequence[Mapping[str, Any]] = ()
-    depth: int = MINED_DEPTH
+    depth: int = depths.MINED_DEPTH
     index: Mapping[str, Any] | None = None
     candidates: str | None = None
     run: Path | None = None
@@ -60,7 +68,6 @@ class RefreshRecipe:
 
     @property
     def reranks(self) -> bool:
-        """Whether a reranker mines."""
         return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, seed: int) -> "Plan":
@@ -70,30 +77,29 @@ class RefreshRecipe:
             RecipeError: the recipe has mistakes; all of them.
         """
         stages: dict[str, Any] = {ENCODED: {"stage": "encode"}}
-        named: str | None = model
-        listed, index = SEARCHED, ENCODED
+        listed, index, named = SEARCHED, ENCODED, model
         if self.reranks:  # with a given run the index only stands for it
-            lexical = self.candidates in (None, BM25)
+            lexical = self.candidates in (None, named_plugins.BM25)
             listed, index = RERANKED, INDEXED
-            named = None if lexical else self.candidates
-            stages = {INDEXED: {"stage": "index", "backend": BM25} if lexical else {"stage": "encode"}}
+            named = "" if lexical else str(self.candidates)
+            stages = {INDEXED: {"stage": "index", "backend": named_plugins.BM25} if lexical else {"stage": "encode"}}
         elif self.index is not None:
             index = INDEXED
             stages[INDEXED] = {"stage": "index", "backend": dict(self.index), "vectors": ENCODED}
         stages[SEARCHED] = {"stage": "search", "index": index, "split": self.split, "depth": self.depth}
         if self.reranks:
-            scored = {"run": SEARCHED, "plugin": {"name": CROSS_ENCODER, "source": model}}
+            scored = {"run": SEARCHED, "plugin": {"name": named_plugins.CROSS_ENCODER, "source": model}}
             stages[RERANKED] = {"stage": "rerank", **scored, "split": self.split, "depth": self.depth}
         mining = {**mining_stage(self.miner, self.split), "seed": seed, "runs": {"dense": listed}}
         mining |= {"filters": [*self.filters]} if self.filters else {}
         mining |= {} if self.fill_to is None else {"fill_to": self.fill_to}
         stages[listed] |= list_options(mining)
-        return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named, self.settings, seed).plan()
+        return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
     def read(self, session: Session) -> "Artifact":
         """The stored collection, read now unless it is in the store; several processes each call this."""
-        stages = {MINED: mining_stage(RANDOM, self.split)}
-        return make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
+        stages = {MINED: mining_stage(named_plugins.RANDOM, self.split)}
+        return content_store.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan(), session)
 
 
 def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["Artifact", Sequence[str]] | None:
@@ -110,9 +116,9 @@ def mine_with(recipe: RefreshRecipe, plan: "Plan", session: Session) -> tuple["A
     if world().first:
         os.environ.pop("RANK", None)
         try:
-            dataset = make_dataset(plan, session)
-            scored, _ = make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
-            mined, _ = make_from(plan, MINED, dataset, {"runs.dense": scored.path / RUN}, session)
+            dataset = content_store.make_dataset(plan, session)
+            scored, _ = content_store.make_from(plan, RERANKED, dataset, {"run": recipe.run}, session)
+            mined, _ = content_store.make_from(plan, MINED, dataset, {"runs.dense": scored.path / layout.RUN}, session)
         finally:
             os.environ |= {} if rank is None else {"RANK": rank}
         refresh = mined, (scored.key, mined.key)
@@ -131,7 +137,7 @@ def saved(model: Any, folder: Path) -> Path:
         try:
             model.save_pretrained(str(folder), create_model_card=False)
         except OSError as error:
-            raise ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
+            raise errors.ArtifactError(f"{folder}: the model cannot be written ({error.strerror or error})") from error
     barrier()
     return folder
 
@@ -140,8 +146,8 @@ def saved(model: Any, folder: Path) -> Path:
 class Refresher:
     """Makes the refreshes of one training run; of several processes each calls the same.
 
-    recipe: of a refresh. rows: the training data. session: the store of vectors and lists, the device
-    and the seed; refresh n draws with the seed + n. every: the steps between two of them.
+    recipe: of a refresh. rows: the training data. session: the store of vectors and lists, the device and the seed;
+    refresh n draws with the seed + n. every: the steps between two of them.
     """
 
     recipe: RefreshRecipe
@@ -149,9 +155,8 @@ class Refresher:
     session: Session
     every: int | None = None
 
-    @property
-    def refreshes(self) -> RefreshFolder:
-        return self.rows.refreshes
+    def __post_init__(self) -> None:
+        self.refreshes = self.rows.refreshes
 
     def begin(self, step: int) -> None:
         """Remove the refreshes of an earlier run, or in a resumed run those after its step.
@@ -164,21 +169,14 @@ class Refresher:
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise TrainingError(f"{self.refreshes.folder}: mined with other settings: start the training afresh")
+                raise errors.TrainingError(
+                    f"{self.refreshes.folder}: mined with other settings: start the training afresh"
+                )
             for number in [] if step else self.refreshes.numbers():
                 self.refreshes.remove(number)
             self.refreshes.forget_after(step)
             replace_text(settings, json.dumps(self._identity) + "\n")
         barrier()
-
-    def end(self) -> None:
-        """Tells workers that are ahead that there will be no more refreshes."""
-        if world().first:
-            (self.refreshes.folder / ENDED).touch()
-
-    def has(self, number: int) -> bool:
-        """Whether a refresh is there, as the first process sees it."""
-        return bool(from_first(world().first and (self.refreshes.negatives(number).parent / LISTS).exists()))
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
         """Mine with the model as it is and publish refresh `number`; return its metrics for the log.
@@ -204,18 +202,14 @@ class Refresher:
         return {**metrics, "refresh_seconds": round(time.monotonic() - began, 3)}
 
     def _publish(self, mined: "Artifact", number: int, step: int, oldest: int) -> dict[str, float]:
-        plan, file = self.rows.plan, read_negatives(mined.path / NEGATIVES)
+        plan, file = self.rows.plan, read_negatives(mined.path / layout.NEGATIVES)
         table = table_of(file, plan.query_ids, self.rows.corpus, plan.negatives)
-        folder, kept = self.refreshes.partial(number), dict[str, float]()
-        link_file(mined.path / NEGATIVES, folder / NEGATIVES)
+        folder = self.refreshes.partial(number)
+        link_file(mined.path / layout.NEGATIVES, folder / layout.NEGATIVES)
         with replacing(folder / LISTS) as lists:
             np.lib.format.write_array(lists, table, allow_pickle=False)
-        with suppress(OSError, ValueError):  # there is none before, or it is damaged
-            path = self.refreshes.negatives(number - 1).parent / LISTS
-            before = np.load(path, mmap_mode="r", allow_pickle=False)
-            kept = {"refresh_kept": round(kept_share(table, before, plan.negatives), 4)}
         self.refreshes.publish(Refresh(number, step, len(file), int(mined.facts["negatives"])), oldest)
-        return {"refresh": number, **kept, "refresh_filled": int(mined.facts.get("queries with random negatives", 0))}
+        return {"refresh": number, "refresh_filled": int(mined.facts.get("queries with random negatives", 0))}
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
@@ -230,71 +224,6 @@ class Refresher:
             "every": self.every,
             "mining": digest({**of_all, "dataset": None, "run": recipe.run and file_digest(recipe.run)}),
         }
-
-
-@dataclass
-class RefreshSchedule:
-    """The steps at which refreshes are mined and used.
-
-    Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The batch of a step has been fetched
-    before the step in front of it ends: the trainer reads one batch ahead, with or without workers. So a refresh is
-    used from the second step after it, or from the first one of an epoch.
-
-    every: steps between refreshes; None makes one each epoch. batches_a_step: those of all processes and of gradient
-    accumulation. epoch: the one that is read. first_step: how many steps there were before it.
-    """
-
-    every: int | None
-    batches_a_step: int = 1
-    epoch: int = 0
-    first_step: int = 0
-
-    def number(self, batch: int) -> int:
-        """The refresh of a batch, counted from 0 in its epoch."""
-        return self.number_at(self.first_step + batch // self.batches_a_step)
-
-    def number_at(self, step: int) -> int:
-        """The refresh that is used when there have been so many steps."""
-        return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
-
-
-class CarryingBatchSampler(BatchSampler):
-    """The trainer's own batch sampler, whose indices carry the number of their refresh: row + number * rows.
-
-    Its attributes, such as a seeded sampler, are those of the sampler that it holds.
-    """
-
-    def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
-        self.held, self.schedule, self.rows = held, schedule, rows
-        self.batch_size, self.drop_last = held.batch_size, held.drop_last
-
-    def __iter__(self) -> Iterator[list[int]]:
-        parts: tuple[Any, ...] = (self.held, getattr(self.held, "sampler", None))
-        for part in parts:
-            if hasattr(part, "set_epoch"):  # the trainer does not reach it where a resumed run skips what it has seen
-                part.set_epoch(self.schedule.epoch)
-        for batch, indices in enumerate(self.held):
-            offset = self.schedule.number(batch) * self.rows
-            yield [index + offset for index in indices]
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def set_epoch(self, epoch: int) -> None:
-        if hasattr(self.held, "set_epoch"):
-            self.held.set_epoch(epoch)
-
-    @property
-    def sampler(self) -> Any:
-        """The sampler of the batch sampler; accelerate replaces it by a seeded one."""
-        return self.held.sampler
-
-    @sampler.setter
-    def sampler(self, sampler: Any) -> None:
-        self.held.sampler = sampler
-
-
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
@@ -312,7 +241,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
-            raise TrainingError("ignore_data_skip: leave it out, or rows get the negatives of other steps")
+            raise errors.TrainingError("ignore_data_skip: leave it out, or rows get the negatives of other steps")
         batches = len(self._trainer.callback_handler.train_dataloader)
         self._steps_an_epoch = max(1, -(-batches // args.gradient_accumulation_steps))
         accelerator = self._trainer.accelerator
@@ -341,17 +270,19 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._make(state.global_step // every, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """No worker waits any longer."""
-        self._refresher.end()
+        """Tell workers that are ahead that there will be no more refreshes."""
+        if world().first:
+            (self._refresher.refreshes.folder / ENDED).touch()
 
     def _ensure(self, number: int, mined_at: int, step: int) -> None:
         """Makes a refresh that is not there; `mined_at` is the step of the model that mines it."""
-        if self._refresher.has(number):
+        refreshes = self._refresher.refreshes
+        if from_first(world().first and (refreshes.negatives(number).parent / LISTS).exists()):
             return
         if mined_at != step:
-            where = f"{self._refresher.refreshes.folder}: refresh {number}, which step {step + 1} is trained on"
+            where = f"{refreshes.folder}: refresh {number}, which step {step + 1} is trained on"
             advice = f"resume from a checkpoint of step {mined_at}, or start afresh"
-            raise TrainingError(f"{where}, is gone, and so is the model that mined it: {advice}")
+            raise errors.TrainingError(f"{where}, is gone, and so is the model that mined it: {advice}")
         self._make(number, step)
 
     def _make(self, number: int, step: int) -> None:
@@ -364,10 +295,142 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
     def _oldest(self, step: int) -> int:
         """The first refresh that this epoch or a checkpoint may still ask for."""
-        folder = Path(self._trainer.args.output_dir)
-        matches = (_CHECKPOINT.fullmatch(path.name) for path in folder.glob("checkpoint-*"))
-        steps = [int(match[1]) for match in matches if match]
+        names = (path.name for path in Path(self._trainer.args.output_dir).glob("checkpoint-*"))
+        steps = [int(match[1]) for match in map(re.compile(r"checkpoint-(\d+)").fullmatch, names) if match]
         firsts = [each - each % self._steps_an_epoch for each in steps]
         if self._schedule.every is None:
             return min([self._schedule.epoch, *(first // self._steps_an_epoch for first in firsts)])
         return min([self._schedule.first_step, *firsts]) // self._schedule.every
+
+
+class RefreshedNegatives:
+    """Training data whose negatives the model mines again as it trains, for sentence-transformers' trainers.
+
+    `dataset` goes into the trainer, `attach` adds mining to it. The training waits meanwhile. The negatives of a step
+    depend on the seeds and the step alone. A refresh mined after step n is used from step n + 2, as the batch of step
+    n + 1 has been read by then, or from the first step of an epoch.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), section 4, where another process mines meanwhile.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        arguments: Any,
+        *,
+        every: int | None = None,
+        negatives: int = 1,
+        form: str = "n-tuple",
+        miner: Setting = named_plugins.MINER,
+        filters: Sequence[Setting] = (),
+        split: str | None = None,
+        depth: int = depths.MINED_DEPTH,
+        index: Setting | None = None,
+        candidates: str | None = None,
+        run: Any = None,
+        settings: Sequence[str] | Mapping[str, Any] = (),
+        store: str | Path | None = None,
+    ) -> None:
+        """Set what is mined, and when; nothing is read yet.
+
+        Args:
+            dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
+            arguments: those of the trainer; the refreshes go to `negatives/` in its `output_dir`.
+            every: steps between refreshes; None makes one as each epoch begins.
+            negatives: how many each query has at a time; a short list gets random documents of the corpus.
+            form: `n-tuple`, `labeled-pair` or `labeled-list`: the columns of the rows.
+            miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
+            filters: leave candidates out before the miner selects: names, or dicts of options with their `name`.
+            split: whose queries are trained on; `train`, or the only one in memory.
+            depth: how many documents are searched for each query, or scored.
+            index: a backend to search in place of exact search.
+            candidates: of a reranker, what retrieves its candidates: `bm25` or a model.
+            run: of a reranker, the ranked lists of its candidates instead: a TREC run, or scores in a dict.
+            settings: anything else of the recipe, as `settings` of the functions.
+            store: a folder for vectors and lists; else one beside the refreshes.
+
+        Raises:
+            UsageError: an argument makes no sense.
+        """
+        for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
+            at_least_one(name, value)
+        if candidates is not None and run is not None:
+            raise errors.UsageError("RefreshedNegatives: candidates: goes without run; leave one of them out")
+        self._dataset, self._arguments, self._every = dataset, arguments, every
+        self._negatives, self._form, self._candidates, self._run = negatives, form, candidates, run
+        self._miner, self._filters = plugin_setting("miner", miner), plugin_settings("filters", filters)
+        self._split, self._depth, self._index = split, depth, None if index is None else plugin_setting("index", index)
+        self._settings, self.folder = settings, Path(arguments.output_dir) / "negatives"
+        self._store = store or self.folder / "store"
+
+    @cached_property
+    def dataset(self) -> RefreshedRows:
+        """The rows, a `datasets.Dataset`: one for each positive of each query; the collection is read now."""
+        read = self.recipe.read(self.session)
+        collection = StoredCollection.open(read.path)
+        plan = plan_rows(collection, self.recipe.split, self._form, self._negatives)
+        rows = RefreshedRows.of(plan, collection.corpus, RefreshFolder(self.folder))
+        rows.key = read.key
+        return rows
+
+    @cached_property
+    def session(self) -> Session:
+        """The store, device and seed of mining, by the trainer's arguments."""
+        device = str(self._arguments.device)  # by this the processes that a launcher started have met
+        return Session(usual_store(self._store), device, self._arguments.seed)
+
+    @cached_property
+    def recipe(self) -> RefreshRecipe:
+        """What each refresh runs."""
+        store = self.session.store
+        return RefreshRecipe(
+            dataset=dataset_argument.named_dataset(self._dataset, store),
+            split=dataset_argument.split_of(self._dataset, self._split, "train"),
+            miner=self._miner,
+            filters=self._filters,
+            depth=self._depth,
+            index=self._index,
+            candidates=self._candidates,
+            run=None if self._run is None else run_argument.run_file(self._run, store),
+            fill_to=self._negatives,
+            settings=setting_texts(self._settings),
+        )
+
+    def attach(self, trainer: Any) -> None:
+        """Has a trainer, whose training data is `dataset`, mine.
+
+        Raises:
+            UsageError: it trains on something else, evaluates on the same, mines already, or its model cannot be taken
+                as it is.
+        """
+        rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
+        if trainer.train_dataset is not rows:
+            problems.append("train_dataset must be this object's `dataset` itself, neither shuffled nor one of several")
+        if any(each is rows for each in (held.values() if isinstance(held, Mapping) else [held])):
+            problems.append("eval_dataset must be other data: its negatives change with training")
+        if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
+            problems.append("this trainer mines already: attach once")
+        if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+            problems.append("the model is in parts on several devices: train without DeepSpeed and FSDP")
+        reranks = type(trainer).__name__ == "CrossEncoderTrainer"
+        if reranks and not self.recipe.reranks:
+            problems.append("a reranker scores what something else has found: give candidates, or a run")
+        if not reranks and self.recipe.reranks:
+            problems.append("candidates and a run are for a CrossEncoder: leave them out")
+        if problems:
+            raise errors.UsageError("RefreshedNegatives.attach: " + "; ".join(problems))
+        schedule, sampler_of = RefreshSchedule(self._every), trainer.get_batch_sampler
+        rows.attached = True
+
+        def carrying(dataset: Any, *options: Any, **named: Any) -> Any:
+            """Indices of training carry their refresh; other datasets stay as they are."""
+            if dataset is not rows:
+                return sampler_of(dataset, *options, **named)
+            inner = sampler_of(rows.fixed(), *options, **named)
+            rows.distinct = "NoDuplicates" in type(inner).__name__
+            return CarryingBatchSampler(inner, schedule, len(rows))
+
+        trainer.get_batch_sampler = carrying
+        refresher = Refresher(self.recipe, rows, self.session, self._every)
+        trainer.add_callback(RefreshCallback(trainer, refresher, schedule))

@@ -1,8 +1,8 @@
-"""The training data: rows, their columns in the forms of trainers, and the negatives of their refresh."""
+"""The training data: rows, their columns in the forms of trainers, and the negatives of the refresh that they carry."""
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,6 +12,7 @@ import pyarrow as pa
 from datasets import Dataset
 from datasets.table import InMemoryTable
 from numpy.typing import NDArray
+from torch.utils.data import BatchSampler, get_worker_info
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.corpus import Corpus
@@ -20,7 +21,7 @@ from hardneg.formats.qrels import positives
 from hardneg.records import DataError, TrainingError, UsageError, counted
 from hardneg.training.refresh.folder import MANIFEST, RefreshFolder
 
-Form = Literal["n-tuple", "triplet", "labeled-pair", "labeled-list"]
+Form = Literal["n-tuple", "labeled-pair", "labeled-list"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 
@@ -28,8 +29,8 @@ FORMS: tuple[Form, ...] = get_args(Form)
 class RowPlan:
     """The rows, in the order of the queries and of their positives.
 
-    `n-tuple` and `labeled-list` have one for each positive, with all negatives; `triplet` one for each positive and
-    negative; `labeled-pair` one for each positive and one for each negative of a query.
+    `n-tuple` and `labeled-list` have one for each positive, with all negatives; `labeled-pair` one for each positive
+    and one for each negative of a query.
 
     texts: of all Q queries. query: int32 [n], which of them. positive: int64 [n], rows of the corpus; -1 where the
     row has none. number: int32 [n], which of the query's negatives the row has; -1 for none, or all.
@@ -49,19 +50,16 @@ class RowPlan:
     @property
     def columns(self) -> tuple[str, ...]:
         """In the order of trainers."""
-        if self.form == "labeled-pair":
-            return ("anchor", "passage", "label")
-        if self.form == "labeled-list":
-            return ("anchor", "positive", "labels")
-        many = self.form == "n-tuple" and self.negatives > 1
-        names = [f"negative_{number + 1}" for number in range(self.negatives)] if many else ["negative"]
-        return ("anchor", "positive", *names)
+        numbered = [f"negative_{number + 1}" for number in range(self.negatives)]
+        others = {"labeled-pair": ["passage", "label"], "labeled-list": ["positive", "labels"]}
+        negatives = numbered if self.negatives > 1 else ["negative"]
+        return ("anchor", *others.get(self.form, ["positive", *negatives]))
 
     def wanted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 [B], how many of its query's negatives each row takes."""
-        if self.form in ("n-tuple", "labeled-list"):
-            return np.full(len(rows), self.negatives)
-        return (self.number[rows] >= 0).astype(np.int64)
+        if self.form == "labeled-pair":
+            return (self.number[rows] >= 0).astype(np.int64)
+        return np.full(len(rows), self.negatives)
 
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
@@ -96,17 +94,13 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
     rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
     counts = np.array([len(known[query_id]) for query_id in ids])
     owner = np.repeat(np.arange(len(ids)), counts)
-    if form == "triplet":
-        query, positive = np.repeat(owner, negatives), np.repeat(rows, negatives)
-        number = np.tile(np.arange(negatives), len(owner))
-    elif form == "labeled-pair":
+    query, positive, number = owner, rows, np.full(len(owner), -1)
+    if form == "labeled-pair":
         added = np.repeat(np.arange(len(ids)), negatives)
         order = np.argsort(np.concatenate([owner, added]), stable=True)
         query = np.concatenate([owner, added])[order]
         positive = np.concatenate([rows, np.full(len(added), -1)])[order]
-        number = np.concatenate([np.full(len(owner), -1), np.tile(np.arange(negatives), len(ids))])[order]
-    else:
-        query, positive, number = owner, rows, np.full(len(owner), -1)
+        number = np.concatenate([number, np.tile(np.arange(negatives), len(ids))])[order]
     return RowPlan(form, negatives, ids, texts, query.astype(np.int32), positive, number.astype(np.int32))
 
 
@@ -147,18 +141,6 @@ def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, cou
     return table
 
 
-_QUERIES = 10_000  # compared: the first ones, so that the time does not grow with their number
-
-
-def kept_share(table: NDArray[np.int64], before: NDArray[np.int64], count: int) -> float:
-    """The share of the first `count` negatives that a query had among these before: the mean over queries.
-
-    table: int64 [Q, at least count], rows of the corpus. before: the same of the refresh before.
-    """
-    now, had = table[:_QUERIES, :count], before[:_QUERIES, :count]
-    return float((now[:, :, None] == had[:, None, :]).any(axis=2).mean())
-
-
 def first_ones(
     table: NDArray[np.int64],
     positions: NDArray[np.int32],
@@ -197,9 +179,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     ahead. Rows that are looked at by hand have those of the newest refresh; before the first one they are empty texts.
     So they are in the table below, which copies of it show, such as a selection.
 
-    Attributes:
-        plan: what each row is made of. corpus: the documents. refreshes: their folder. attached: whether a trainer
-            has it. distinct: whether a batch takes no document twice. key: that of the collection.
+    plan: what each row is made of. attached: whether a trainer has it. distinct: whether a batch takes no document
+    twice. key: that of the collection.
     """
 
     plan: RowPlan
@@ -221,9 +202,8 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
     def fixed(self) -> Dataset:
         """The columns that no refresh changes, for batch samplers: anchors, and each row's positive or label."""
-        beside = {"n-tuple": ["positive"], "triplet": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
-        columns = ["anchor", *beside[self.plan.form]]
-        return Dataset(InMemoryTable(self.data.table.select(columns)))
+        beside = {"n-tuple": ["positive"], "labeled-pair": ["label"], "labeled-list": []}
+        return Dataset(InMemoryTable(self.data.table.select(["anchor", *beside[self.plan.form]])))
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -273,8 +253,6 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         Raises:
             TrainingError: it is not there, and cannot come while this process waits for it.
         """
-        from torch.utils.data import get_worker_info
-
         folder, parent = self.refreshes.negatives(number).parent, os.getppid()
         while not (folder / MANIFEST).exists():
             if (self.refreshes.folder / ENDED).exists() and (newest := self.refreshes.newest()):
@@ -289,3 +267,65 @@ def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
     """The texts of rows of the corpus, without those of -1."""
     there = rows[rows >= 0]
     return dict(zip(there.tolist(), corpus.contents(there), strict=True))
+
+
+@dataclass
+class RefreshSchedule:
+    """The steps at which refreshes are mined and used.
+
+    Refresh n is mined by the model after n * `every` steps, or as epoch n begins. The batch of a step has been fetched
+    before the step in front of it ends: the trainer reads one batch ahead, with or without workers. So a refresh is
+    used from the second step after it, or from the first one of an epoch.
+
+    every: steps between refreshes; None makes one each epoch. batches_a_step: those of all processes and of gradient
+    accumulation. epoch: the one that is read. first_step: how many steps there were before it.
+    """
+
+    every: int | None
+    batches_a_step: int = 1
+    epoch: int = 0
+    first_step: int = 0
+
+    def number(self, batch: int) -> int:
+        """The refresh of a batch, counted from 0 in its epoch."""
+        return self.number_at(self.first_step + batch // self.batches_a_step)
+
+    def number_at(self, step: int) -> int:
+        """The refresh that is used when there have been so many steps."""
+        return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
+
+
+class CarryingBatchSampler(BatchSampler):
+    """The trainer's own batch sampler, whose indices carry the number of their refresh: row + number * rows.
+
+    Its attributes, such as a seeded sampler, are those of the sampler that it holds.
+    """
+
+    def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
+        self.held, self.schedule, self.rows = held, schedule, rows
+        self.batch_size, self.drop_last = held.batch_size, held.drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        parts: tuple[Any, ...] = (self.held, getattr(self.held, "sampler", None))
+        for part in parts:
+            if hasattr(part, "set_epoch"):  # the trainer does not reach it where a resumed run skips what it has seen
+                part.set_epoch(self.schedule.epoch)
+        for batch, indices in enumerate(self.held):
+            offset = self.schedule.number(batch) * self.rows
+            yield [index + offset for index in indices]
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def set_epoch(self, epoch: int) -> None:
+        if hasattr(self.held, "set_epoch"):
+            self.held.set_epoch(epoch)
+
+    @property
+    def sampler(self) -> Any:
+        """The sampler of the batch sampler; accelerate replaces it by a seeded one."""
+        return self.held.sampler
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self.held.sampler = sampler

@@ -4,18 +4,11 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
-from hardneg.losses.pairs import (
-    check_temperature,
-    negatives,
-    positive_scores,
-    safe_scores,
-    taught_scores,
-    weighted_mean,
-)
-from hardneg.records import PluginError, ScoreBatch
+from hardneg.losses import pairs
+from hardneg.losses.pairs import check_temperature, lowered, safe_scores, taught_scores, weighted_mean
+from hardneg.records import errors, types
 
 
 @dataclass(frozen=True)
@@ -45,24 +38,14 @@ class KL:
         check_temperature("kl", self.temperature)
         check_temperature("kl", self.teacher_temperature)
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar.
-
-        Raises:
-            TrainingError: the batch has no teacher's scores, or they are not what they should be.
-        """
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
+        """The loss, a scalar. Raises TrainingError without a teacher's scores, or where they are not what they say."""
         teacher, taught = taught_scores("kl", batch, self.probabilities)
         taught = taught & batch.valid
-        taught_log = _log_softmax(teacher / self.teacher_temperature, taught)
-        student = _log_softmax(safe_scores(batch) / self.temperature, taught)
+        taught_log = lowered(teacher / self.teacher_temperature, taught).log_softmax(1)
+        student = lowered(safe_scores(batch) / self.temperature, taught).log_softmax(1)
         terms = (taught_log.exp() * (taught_log - student)).masked_fill(~taught, 0.0)
         return weighted_mean(terms.sum(1), taught.sum(1) > 1, batch.weights)
-
-
-def _log_softmax(scores: Tensor, counted: Tensor) -> Tensor:
-    """The logarithms of a distribution over the counted cells of each row; far below the others elsewhere."""
-    lowest = torch.finfo(scores.dtype).min / 4
-    return scores.masked_fill(~counted, lowest).log_softmax(1)
 
 
 @dataclass(frozen=True)
@@ -97,23 +80,17 @@ class MarginMSE:
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
         if not (self.in_batch >= 0 and isfinite(self.in_batch)):
-            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+            raise errors.PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
         if not (self.in_batch or self.in_batch_own):
-            raise PluginError(
-                "margin-mse: in_batch_own goes with in_batch: give an in_batch above 0, or leave in_batch_own out"
-            )
+            raise errors.PluginError("margin-mse: in_batch_own goes with in_batch: give one above 0, or leave it out")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """A teacher, and a guide where that is the second one."""
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar.
-
-        Raises:
-            TrainingError: the batch has no teacher's scores, or they are not what they should be.
-        """
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
+        """The loss, a scalar. Raises TrainingError without a teacher's scores, or where they are not what they say."""
         loss = self._margins(batch, *taught_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
             return loss
@@ -121,10 +98,10 @@ class MarginMSE:
         taught = taught if self.in_batch_own else taught & ~batch.own
         return loss + self.in_batch * self._margins(batch, scores, taught)
 
-    def _margins(self, batch: ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
+    def _margins(self, batch: types.ScoreBatch, teacher: Tensor, taught: Tensor) -> Tensor:
         gaps = safe_scores(batch) / self.temperature - teacher
-        positive, present = positive_scores(gaps, batch)
-        known, _ = positive_scores(taught.to(gaps.dtype), batch)
-        pairs = (present & known.bool())[:, :, None] & (negatives(batch) & taught)[:, None, :]
-        squares = (positive[:, :, None] - gaps[:, None, :]).masked_fill(~pairs, 0.0).square()
-        return weighted_mean(squares, pairs, batch.weights)
+        positive, present = pairs.positive_scores(gaps, batch)
+        known, _ = pairs.positive_scores(taught.to(gaps.dtype), batch)
+        paired = (present & known.bool())[:, :, None] & (pairs.negatives(batch) & taught)[:, None, :]
+        squares = (positive[:, :, None] - gaps[:, None, :]).masked_fill(~paired, 0.0).square()
+        return weighted_mean(squares, paired, batch.weights)

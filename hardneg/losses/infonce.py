@@ -61,9 +61,7 @@ class InfoNCE:
         if not (self.hardness >= 0 and isfinite(self.hardness)):
             raise PluginError(f"infonce: hardness must be 0 or above, not {self.hardness}")
         if not self.hardness and self.hardness_of != "all":
-            raise PluginError(
-                "infonce: hardness_of goes with hardness: give a hardness above 0, or leave hardness_of out"
-            )
+            raise PluginError("infonce: hardness_of goes with hardness: give one above 0, or leave hardness_of out")
         if self.negatives == "own" and self.hardness_of == "others":
             raise PluginError("infonce: hardness_of others has none to weigh where negatives are own: leave one out")
         if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
@@ -72,15 +70,14 @@ class InfoNCE:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What of a batch its directions look at."""
-        return needed(self.directions)
+        """What of a batch its directions look at.
+
+        `document-query` reads other rows' scores: a batch with `query_query` is one whose rows share their columns.
+        """
+        return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar.
-
-        Raises:
-            TrainingError: the batch lacks the scores of a direction.
-        """
+        """The loss, a scalar. Raises TrainingError where the batch lacks the scores of a direction."""
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         allowed = {
@@ -90,7 +87,11 @@ class InfoNCE:
         }
         chosen = negatives(batch) & allowed[self.negatives]
         lowest = torch.finfo(scores.dtype).min / 2
-        logits = [self._weighted(scores, batch).masked_fill(~chosen, lowest)]
+        weighted = scores
+        if self.hardness:
+            which = {"all": torch.ones_like(batch.own), "own": batch.own, "others": ~batch.own}[self.hardness_of]
+            weighted = scores + (self.hardness * safe_scores(batch).detach()).masked_fill(~which, 0.0)
+        logits = [weighted.masked_fill(~chosen, lowest)]
         for direction in self.directions:
             if direction != "query-document":
                 more, there, against = side_scores(direction, batch)
@@ -99,13 +100,6 @@ class InfoNCE:
         all_logits = torch.cat(logits, dim=1).logsumexp(1, keepdim=True)
         counted = present & chosen.any(1, keepdim=True)
         return weighted_mean(softplus(all_logits - positive), counted, batch.weights)
-
-    def _weighted(self, scores: Tensor, batch: ScoreBatch) -> Tensor:
-        """The logits with the hardness of those that have it."""
-        if not self.hardness:
-            return scores
-        which = {"all": torch.ones_like(batch.own), "own": batch.own, "others": ~batch.own}[self.hardness_of]
-        return scores + (self.hardness * safe_scores(batch).detach()).masked_fill(~which, 0.0)
 
 
 @dataclass(frozen=True)
@@ -130,7 +124,6 @@ class Nll:
         check_temperature("nll", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         return InfoNCE(self.temperature, "own")(batch)
 
 
@@ -156,21 +149,12 @@ class Hardest:
         check_temperature("hardest", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         others = negatives(batch)
         column = scores.masked_fill(~others, -torch.inf).argmax(1, keepdim=True)
         counted = present & others.any(1, keepdim=True)
         return weighted_mean(softplus(scores.gather(1, column) - positive), counted, batch.weights)
-
-
-def needed(directions: tuple[Direction, ...]) -> tuple[str, ...]:
-    """The parts of a `ScoreBatch` that directions look at.
-
-    `document-query` reads other rows' scores: a batch with `query_query` is one whose rows share their columns.
-    """
-    return tuple(sorted({part for direction in directions for part in _PARTS.get(direction, ())}))
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from hardneg.losses.pairs import safe_scores, taught_scores, weighted_mean
-from hardneg.records import PluginError, ScoreBatch
+from hardneg.losses.pairs import lowered, safe_scores, taught_scores, weighted_mean
+from hardneg.records import errors, types
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Listwise:
 
     def __post_init__(self) -> None:
         if self.labels not in ("judged", "teacher"):
-            raise PluginError(f"{self.name}: labels must be judged or teacher, not {self.labels!r}")
+            raise errors.PluginError(f"{self.name}: labels must be judged or teacher, not {self.labels!r}")
 
     @property
     def needs(self) -> tuple[str, ...]:
         """A teacher's scores, where these are the labels."""
         return ("teacher",) if self.labels == "teacher" else ()
 
-    def _labelled(self, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
+    def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Scores and labels, [B, M], 0 where a document does not count, and where one does, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
@@ -54,10 +54,9 @@ class ListNet(Listwise):
 
     name: ClassVar[str] = "listnet"
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
-        terms = _lowered(labels, counted).softmax(1) * _lowered(scores, counted).log_softmax(1)
+        terms = lowered(labels, counted).softmax(1) * lowered(scores, counted).log_softmax(1)
         return weighted_mean(-terms.masked_fill(~counted, 0.0).sum(1), counted.any(1), batch.weights)
 
 
@@ -73,35 +72,14 @@ class ListMLE(Listwise):
 
     name: ClassVar[str] = "listmle"
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
         order = scores.detach().argsort(dim=1, descending=True)
-        order = order.gather(1, _lowered(labels, counted).gather(1, order).argsort(dim=1, descending=True, stable=True))
+        order = order.gather(1, lowered(labels, counted).gather(1, order).argsort(dim=1, descending=True, stable=True))
         scores, placed = scores.gather(1, order), counted.gather(1, order)
-        after = _lowered(scores, placed).flip(1).logcumsumexp(1).flip(1)
-        terms = (after - scores).masked_fill(~placed, 0.0) * self._weights(placed)
+        after = lowered(scores, placed).flip(1).logcumsumexp(1).flip(1)
+        terms = (after - scores).masked_fill(~placed, 0.0)
         return weighted_mean(terms.sum(1), counted.any(1), batch.weights)
-
-    def _weights(self, placed: Tensor) -> Tensor:
-        return torch.ones_like(placed, dtype=torch.float32)
-
-
-@dataclass(frozen=True)
-class PListMLE(ListMLE):
-    """ListMLE with a weight of each rank i of n, 2^(n - i) - 1, which sum to 1: the first ranks count most.
-
-    Source: Lan et al., Position-Aware ListMLE: A Sequential Learning Process for Ranking (UAI 2014), with
-    alpha(i) = 2^(n - i) - 1. That the weights sum to 1 is of sentence-transformers' `PListMLELoss`.
-    """
-
-    name: ClassVar[str] = "plistmle"
-
-    def _weights(self, placed: Tensor) -> Tensor:
-        count = placed.sum(1, keepdim=True).to(torch.float64)
-        ranks = torch.arange(1, placed.shape[1] + 1, device=placed.device, dtype=torch.float64)
-        weights = (torch.exp2(-ranks) - torch.exp2(-count)).masked_fill(~placed, 0.0)  # over 2^n: no overflow
-        return (weights / weights.sum(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)).float()
 
 
 @dataclass(frozen=True)
@@ -125,10 +103,9 @@ class AdrMse(Listwise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.alpha > 0:
-            raise PluginError(f"{self.name}: alpha must be above 0, not {self.alpha}")
+            raise errors.PluginError(f"{self.name}: alpha must be above 0, not {self.alpha}")
 
-    def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
+    def __call__(self, batch: types.ScoreBatch) -> Tensor:
         scores, labels, counted = self._labelled(batch)
         others = counted[:, None, :]
         above = ((labels[:, None, :] > labels[:, :, None]) & others).sum(2)
@@ -138,8 +115,3 @@ class AdrMse(Listwise):
         near = 0.5 + (beaten * others).sum(2)  # a document's sigmoid with itself is a half
         terms = (ranks - near) ** 2 / torch.log2(ranks + 1)
         return weighted_mean(terms.masked_fill(~counted, 0.0), counted, batch.weights)
-
-
-def _lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """The values, far below the others where nothing counts."""
-    return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)

@@ -25,7 +25,6 @@ class Bce:
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         scores = safe_scores(batch)
         counted = batch.valid & negatives(batch).any(1, keepdim=True)
         return weighted_mean(softplus(scores.where(~batch.positive, -scores)), counted, batch.weights)
@@ -44,7 +43,6 @@ class TwoClass:
     outputs: ClassVar[int] = 2
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         return Bce()(batch)
 
 
@@ -69,7 +67,6 @@ class RankNet:
         check_temperature("ranknet", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
         of_pairs = {"all": batch.valid, "own": batch.own, "mined": batch.own.any(0)}
         return pairs.pair_mean(losses, present, negatives(batch) & of_pairs[self.pairs], batch.weights)
@@ -107,7 +104,6 @@ class Star:
         check_temperature("star", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
         hard = negatives(batch) & batch.own
         columns = batch.positive.any(0)  # that every row may use, whoever they were drawn for
@@ -155,11 +151,7 @@ class LambdaLoss:
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar.
-
-        Raises:
-            TrainingError: the batch has no ranks.
-        """
+        """The loss, a scalar. Raises TrainingError where the batch has no ranks."""
         if batch.ranks is None:
             raise TrainingError("lambda: the batch has no ranks: use it in stage train-queries, or take loss ranknet")
         losses, present = pairs.pair_losses(safe_scores(batch) / self.temperature, batch)
@@ -215,7 +207,6 @@ class Triplet:
             raise PluginError(f"triplet: margin must be between 0 and 1, not {self.margin}")
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar."""
         scores = angular(safe_scores(batch))
         positive, present = positive_scores(scores, batch)
         losses = relu(scores[:, None, :] - positive[:, :, None] + self.margin)

@@ -237,10 +237,7 @@ def _model(models: ResolvedModels, spec: ModelSpec) -> Lookup:
         raise ModelError(f"model {spec.name}: not there yet: make it with `{command}`") from error
 
 
-_MODULES = {
-    "analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",),
-    "lucene": ("pyserini", "jnius"),
-}  # fmt: skip
+_MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "lucene": ("pyserini", "jnius")}
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:

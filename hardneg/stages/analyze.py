@@ -28,7 +28,7 @@ from hardneg.runtime import SEED
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_encoder, open_searcher
 from hardneg.stages.shared.stage_spec import RecipeView, StageSpec
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 _FIELD = "analysis"
 

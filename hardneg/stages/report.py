@@ -21,7 +21,7 @@ from hardneg.report.table import Section, Table
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label
 from hardneg.stages.shared.stage_spec import RecipeView, Row, Sizes, StageSpec
-from hardneg.training.history import History, Record
+from hardneg.training.checkpoint import History, Record
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _Rows = Mapping[str, BySeed]

@@ -17,8 +17,8 @@ from hardneg.runtime import Progress, generator
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.inputs import open_learner, open_searcher
 from hardneg.stages.shared.stage_spec import IndexSpec, RecipeView, Row, Sizes
-from hardneg.stages.shared.train_config import EncoderOptions, GuideOptions, Told
-from hardneg.stages.shared.training_data import data_facts, encoder_training, guide_facts, training_data, with_guide
+from hardneg.stages.shared.train_config import EncoderOptions, Told
+from hardneg.stages.shared.training_data import data_facts, encoder_training, training_data
 from hardneg.store import SCRATCH
 from hardneg.training.examples import Examples, TrainingData
 
@@ -42,12 +42,12 @@ class WatchOptions(BaseModel):
     queries: int = Field(default=200, gt=0)
 
 
-class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
-    """Trains the query encoder alone, on a fixed index; a guide scores each query's list."""
+class TrainQueries(EncoderOptions, IndexSpec):
+    """Trains the query encoder alone, on a fixed index."""
 
     version = 3
     purpose = "teach the query side alone, against the passages as they are in the index"
-    gives = ("ranks", "teacher", "guide")
+    gives = ("ranks",)
     inherits = ("seed",)
     stage: Literal["train-queries"]
     index: Annotated[Name, Reference(("index",), refuses={Trait.SEGMENTS: "name one without `segments`"})] = Field(
@@ -128,17 +128,15 @@ class TrainQueries(GuideOptions, EncoderOptions, IndexSpec):
 
         encoder = split(open_learner(context, context.device))
         data = training_data(collection, collection.queries(self.split), context.inputs.get("negatives"))
-        data = with_guide(context, data)
         way = _approach(context, collection, data, encoder)
 
         def told(result: "TrainingResult") -> tuple[Mapping[str, object], Mapping[str, object]]:
             if isinstance(way, JpqTraining):
-                way.product.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids.detach().cpu().numpy())
+                way.searcher.write_with_centroids(context.folder / INDEX_FOLDER, way.centroids)
             card = {
                 **data_facts(context, data.corpus, len(data.query_ids)),
                 "Trained": f"the query side alone, on the index {context.inputs['index'].name}",
                 "Negatives": f"{self.schedule}, {self.depth} a query",
-                **guide_facts(context),
             }
             return card, {}
 
@@ -149,8 +147,7 @@ def _approach(
     context: StageContext[TrainQueries], collection: StoredCollection, data: TrainingData, encoder: "Encoder"
 ) -> "AdoreTraining":
     from hardneg.indexes.backends.product import PqSearcher
-    from hardneg.training.methods.adore import AdoreTraining, JpqTraining
-    from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
+    from hardneg.training.methods import adore
     from hardneg.training.validation import StalenessWatch
 
     spec, index = context.spec, context.inputs["index"]
@@ -161,37 +158,34 @@ def _approach(
     if spec.centroids == "trained" and not isinstance(searcher, PqSearcher):
         raise UsageError(f"{context.name}: index {index.name} has no centroids to train: name one of pq or opq-pq")
     folder, shape = context.folder / SCRATCH, (len(data.query_ids), spec.depth)
-    source: NegativeSource
+    source: adore.NegativeSource
     if spec.schedule == "static":
         negatives = read_negatives(context.inputs["negatives"].folder / NEGATIVES)
-        source = NegativeTable(folder, shape, mined(data, negatives, spec.depth))
+        source = adore.NegativeTable(folder, shape, adore.mined(data, negatives, spec.depth))
     elif spec.schedule == "refreshed":
-        lists = lists_by(encoder, data, searcher, spec.depth)
-        source = NegativeTable(folder, shape, lists, spec.refresh_every)
+        lists = adore.lists_by(encoder, data, searcher, spec.depth)
+        source = adore.NegativeTable(folder, shape, lists, spec.refresh_every)
     elif spec.schedule == "random":
-        source = Uniform(len(data.corpus), spec.depth, spec.options.seed)
+        source = adore.Uniform(len(data.corpus), spec.depth, spec.options.seed)
     else:
-        source = Searched(searcher, spec.depth, encoder.collect)
+        source = adore.Searched(searcher, spec.depth, encoder.collect)
     examples, watch = Examples(data, int(data.negatives is not None), spec.options.seed), None
     if spec.watch is not None:
         count, draws = min(spec.watch.queries, len(examples)), generator(spec.options.seed, "watch")
         watched = examples.of(np.sort(draws.choice(examples.queries, count, replace=False)))
         in_use, every, depth = partial(source.in_use, watched), spec.watch.every, spec.watch.depth
         watch = StalenessWatch(encoder, searcher, len(data.corpus), watched, in_use, every, depth)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"searcher": searcher}
     if spec.centroids == "trained":
         more["factor"] = spec.centroid_learning_rate / spec.options.learning_rate
-    return (JpqTraining if more else AdoreTraining)(
+    return (adore.JpqTraining if "factor" in more else adore.AdoreTraining)(
         encoder=encoder,
         examples=examples,
-        searcher=searcher,
         index=index.key,
         content_hash=data.corpus.content_hash,
         source=source,
         forced=spec.forced_positives,
         dropout=spec.retrieval_dropout,
         watch=watch,
-        guide=data.guide,
-        mask=None if data.guide is None else spec.guided_mask,
         **more,
     )

@@ -40,8 +40,8 @@ from hardneg.stages.shared.training_data import (
 )
 from hardneg.store import SCRATCH
 from hardneg.training.examples import TrainingData
+from hardneg.training.options import Devices, RefreshOptions
 from hardneg.training.refresh.folder import RefreshFolder, refresh_facts
-from hardneg.training.refresh.refresh_options import Devices, RefreshOptions
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
@@ -157,7 +157,7 @@ def _supply(
     import torch
 
     from hardneg.training.checkpoint import Checkpoints
-    from hardneg.training.refresh.inferencer import Settings
+    from hardneg.training.refresh.mining import Settings
     from hardneg.training.refresh.provider import BackgroundProvider, Process, SynchronousProvider
 
     spec, note, scratch = context.spec, context.progress.note, context.folder / SCRATCH

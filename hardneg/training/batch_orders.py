@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.records import LIST_DEPTH, MissingDependency, PluginError, RankedList, UsageError
+from hardneg.records import MissingDependency, PluginError, UsageError, depths, types
 from hardneg.runtime import generator
 
 Rows = NDArray[np.int64]
@@ -26,7 +26,7 @@ class TrainingQueries:
     query_ids: Sequence[str]
     positives: Mapping[str, Sequence[str]]
     vectors: NDArray[np.float32] | None = None
-    run: Iterable[RankedList] | None = None
+    run: Iterable[types.RankedList] | None = None
 
 
 class BatchOrder:
@@ -75,33 +75,18 @@ def members(groups: Rows, chosen: Rows) -> list[Rows]:
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
 
-def in_any_order(batches: Iterable[Rows], source: np.random.Generator) -> Rows:
-    """All batches [b, size] one after the other, int64 [n], shuffled as wholes."""
-    return source.permutation(np.concatenate(list(batches))).reshape(-1)
-
-
 @dataclass(frozen=True)
 class Shuffled(BatchOrder):
-    """Each query once an epoch, in an order that is drawn anew; a batch may have the end of one and the next's begin.
-
-    What every training does that says nothing else.
-    """
+    """Each query once an epoch, in an order drawn anew; a batch may have the end of one and the next's begin."""
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """A permutation of the chosen queries, int64 [C]."""
         return chosen[generator(seed, "order", epoch).permutation(len(chosen))]
 
 
-_BLOCK = 65_536
-
-
 def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
-    """Cuts vectors float32 [Q, d] into clusters; `name` begins messages.
+    """Cut vectors float32 [Q, d] into clusters: the number of each one's, int64 [Q]; centroids, float32 [count, d].
 
-    Each round sees 256 vectors a cluster at most, drawn with the seed.
-
-    Returns:
-        int64 [Q], the number of each vector's cluster, and float32 [count, d], the centroids.
+    Each round sees 256 vectors a cluster at most, drawn with the seed. `name` begins messages.
 
     Raises:
         MissingDependency: faiss is not installed.
@@ -116,7 +101,7 @@ def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> t
     options = {"niter": 20, "seed": seed % (1 << 31), "min_points_per_centroid": 1, "gpu": faiss.get_num_gpus() > 0}
     clustering = faiss.Kmeans(vectors.shape[1], count, **options)
     clustering.train(np.ascontiguousarray(vectors, np.float32))
-    blocks = (np.ascontiguousarray(vectors[start : start + _BLOCK]) for start in range(0, len(vectors), _BLOCK))
+    blocks = (np.ascontiguousarray(vectors[start : start + 65_536]) for start in range(0, len(vectors), 65_536))
     cluster = np.concatenate([clustering.index.search(block, 1)[1][:, 0] for block in blocks])
     return cluster.astype(np.int64), np.asarray(clustering.centroids, np.float32).reshape(count, -1)
 
@@ -166,18 +151,13 @@ class Clustered(BatchOrder):
     needs: ClassVar[tuple[str, ...]] = ("vectors",)
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """The position of each query's cluster on the path, int64 [Q].
-
-        Raises:
-            MissingDependency: faiss is not installed.
-        """
+        """The position of each query's cluster on the path, int64 [Q]. Raises MissingDependency without faiss."""
         assert queries.vectors is not None
         count = max(1, len(queries.vectors) // size)
         cluster, centroids = k_means("clustered", queries.vectors, count, seed)
         return path_through(centroids)[cluster]
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """Batches in any order, int64 [ceil(C / size) * size]."""
         source = generator(seed, "batches", epoch)
         clusters = [source.permutation(cluster) for cluster in members(groups, chosen)]
         full = [cluster[: len(cluster) // size * size].reshape(-1, size) for cluster in clusters]
@@ -186,10 +166,7 @@ class Clustered(BatchOrder):
             others = chosen[~np.isin(chosen, rest)]
             away = np.abs(groups[others] - groups[rest[-1]])
             rest = np.concatenate([rest, others[away.argsort(stable=True)[: size - len(rest)]]])
-        return in_any_order([*full, in_batches(rest, size)], source)
-
-
-_QUERIES_A_CLUSTER = 200
+        return source.permutation(np.concatenate([*full, in_batches(rest, size)])).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -223,16 +200,13 @@ class TopicBalanced(BatchOrder):
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The number of each query's cluster, int64 [Q], each with a batch of queries or more.
 
-        Raises:
-            MissingDependency: faiss is not installed.
-            UsageError: there are more clusters than queries.
+        Raises MissingDependency without faiss, UsageError with more clusters than queries.
         """
         assert queries.vectors is not None
-        count = self.clusters or max(1, len(queries.vectors) // _QUERIES_A_CLUSTER)
+        count = self.clusters or max(1, len(queries.vectors) // 200)
         return joined(*k_means("topic-balanced", queries.vectors, count, seed), size)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """Batches that are drawn one by one, int64 [ceil(C / size) * size]."""
         source, clusters = generator(seed, "batches", epoch), members(groups, chosen)
         batches = list[Rows]()
         for _ in range(-(-len(chosen) // size)):
@@ -259,13 +233,12 @@ class HardestTogether(BatchOrder):
 
     needs: ClassVar[tuple[str, ...]] = ("run",)
 
-    depth: int = LIST_DEPTH
+    depth: int = depths.LIST_DEPTH
     neighbours: int = 16
 
     def __post_init__(self) -> None:
-        wrong = [f"{name} must be 1 or above" for name in ("depth", "neighbours") if getattr(self, name) < 1]
-        if wrong:
-            raise PluginError(f"hardest-together: {'; '.join(wrong)}")
+        if self.depth < 1 or self.neighbours < 1:
+            raise PluginError("hardest-together: depth and neighbours must be 1 or above")
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
         """The neighbours of each query, best first: int64 [Q, neighbours], -1 pads."""
@@ -284,10 +257,20 @@ class HardestTogether(BatchOrder):
         return nearest(pairs, len(queries.query_ids), self.neighbours)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """Batches in any order, int64 [ceil(C / size) * size]."""
-        source = generator(seed, "batches", epoch)
-        packed = _packed(groups, source.permutation(chosen), size)
-        return in_any_order([in_batches(packed, size)], source)
+        source, left, packed = generator(seed, "batches", epoch), np.zeros(len(groups), bool), list[int]()
+        left[chosen] = True
+        for start in source.permutation(chosen).tolist():
+            waiting = [start]
+            while waiting:
+                query = waiting.pop(0)
+                if not left[query]:
+                    continue
+                left[query] = False
+                packed.append(query)
+                if len(packed) % size == 0:
+                    break
+                waiting += [other for other in groups[query].tolist() if other >= 0 and left[other]]
+        return source.permutation(in_batches(np.array(packed, np.int64), size)).reshape(-1)
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
@@ -305,22 +288,3 @@ def nearest(pairs: Rows, queries: int, count: int) -> Rows:
     neighbours, kept = np.full((queries, count), -1, np.int64), number < count
     neighbours[both[kept, 0], number[kept]] = both[kept, 1]
     return neighbours
-
-
-def _packed(neighbours: Rows, shuffled: Rows, size: int) -> Rows:
-    """The queries in an order of which every `size` are a batch, int64 [C]."""
-    left = np.zeros(len(neighbours), bool)
-    left[shuffled] = True
-    packed = list[int]()
-    for start in shuffled.tolist():
-        waiting = [start]
-        while waiting:
-            query = waiting.pop(0)
-            if not left[query]:
-                continue
-            left[query] = False
-            packed.append(query)
-            if len(packed) % size == 0:
-                break
-            waiting += [other for other in neighbours[query].tolist() if other >= 0 and left[other]]
-    return np.array(packed, np.int64)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
@@ -12,14 +12,13 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.towers import at_least_float32, placed
+from hardneg.formats import hash_index, segments
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import known_to
-from hardneg.formats.segments import Segments
 from hardneg.records import ScoreBatch
 from hardneg.runtime import world
-from hardneg.training.examples import SampledBatch
-from hardneg.training.sources import JoinedCorpora
-from hardneg.training.teacher import Guide
+from hardneg.training import examples, sources
+
+Features = dict[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class BatchColumns:
     teacher: NDArray[np.float32] | None = None
 
     @classmethod
-    def of(cls, draw: SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
+    def of(cls, draw: examples.SampledBatch, content_hash: NDArray[np.uint64]) -> "BatchColumns":
         """The columns of one draw; content_hash: uint64 [N], by row of the corpus."""
         contents = content_hash[draw.documents.reshape(-1)]
         return cls(len(draw.query_ids), contents, content_hash[draw.known], draw.owner, draw.teacher)
@@ -52,7 +51,7 @@ class BatchColumns:
 
     def blocked(self) -> NDArray[np.bool_]:
         """bool [B, M]: the column's document is a known positive of the row's query, or a copy of one."""
-        return known_to(self.contents, self.known, self.owner, self.queries)
+        return hash_index.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
         """bool [B, B]: the same query, or one of the two knows the other's positive."""
@@ -65,25 +64,6 @@ class BatchColumns:
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
-
-
-@dataclass(frozen=True, slots=True)
-class GuideVectors:
-    """A guide's vectors of one batch: queries float32 [B, d], and documents float32 [D, d], each once."""
-
-    queries: Tensor
-    documents: Tensor
-
-    def scores(self, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-        """Those of the guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
-        queries = self.queries.to(column.device, non_blocking=True)
-        chosen = self.documents.to(column.device, non_blocking=True)[column]
-        sides = {
-            "guide": (queries, chosen),
-            "guide_query_query": (queries, queries),
-            "guide_document_document": (chosen, chosen),
-        }
-        return {part: rows @ columns.T for part, (rows, columns) in sides.items() if part in parts}
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
@@ -141,9 +121,6 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
     return best
 
 
-Features = dict[str, Tensor]
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Features of n texts in parts; position: int64 [n], of each text in all parts; None with one part."""
@@ -187,10 +164,6 @@ def in_parts(features: Features, size: int) -> Parts:
     return Parts(parts, order.argsort())
 
 
-_Start = TypeVar("_Start")
-_Output = TypeVar("_Output")
-
-
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One tokenised batch.
@@ -199,25 +172,37 @@ class Batch:
     distinct: how many documents there are, all shares together.
     column: int64 [M], the document of each column of the scores.
     counts: int64, how many rows of `documents`, its segments, each of this process's documents has; none: one each.
-    guide: a guide's vectors of all queries and documents, if there is one.
+    guide: a guide's vectors of all `queries` and `documents`, float32 [B, d] and [D, d]; empty without one.
     """
 
     query_ids: list[str]
-    queries: dict[str, Tensor]
-    documents: dict[str, Tensor]
+    queries: Features
+    documents: Features
     distinct: int
     column: Tensor
     columns: BatchColumns
     counts: Tensor | None = None
-    guide: GuideVectors | None = None
+    guide: Features = field(default_factory=dict)
+
+
+def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
+    """Those of a guide's parts of a `ScoreBatch` that are named; column: int64 [M], the document of each."""
+    queries = guide["queries"].to(column.device, non_blocking=True)
+    chosen = guide["documents"].to(column.device, non_blocking=True)[column]
+    sides = {
+        "guide": (queries, chosen),
+        "guide_query_query": (queries, queries),
+        "guide_document_document": (chosen, chosen),
+    }
+    return {part: rows @ columns.T for part, (rows, columns) in sides.items() if part in parts}
 
 
 def make_batch(
     encoder: Encoder,
-    corpus: Corpus | JoinedCorpora,
-    draw: SampledBatch,
-    cut: Segments | None = None,
-    guide: Guide | None = None,
+    corpus: Corpus | sources.JoinedCorpora,
+    draw: examples.SampledBatch,
+    cut: segments.Segments | None = None,
+    guide: examples.Guide | None = None,
 ) -> Batch:
     """Tokenises this process's share of what was drawn; documents by segment where there is a `cut`."""
     rows, column = np.unique(draw.documents, return_inverse=True)
@@ -228,30 +213,35 @@ def make_batch(
         segmented = encoder.segment(contents, cut)
         documents = segmented.tokens.batch(np.arange(len(segmented.tokens.lengths)))
         counts = torch.from_numpy(segmented.counts)
-    guided = None
+    queries = encoder.features(draw.texts[own_share(len(draw.texts))], "query")
+    guides: Features = {}
     if guide is not None:
         vectors = map(torch.from_numpy, guide.of(draw.queries, rows))
-        guided = GuideVectors(**_pinned(dict(zip(("queries", "documents"), vectors, strict=True)), encoder.device))
+        guides = dict(zip(("queries", "documents"), vectors, strict=True))
+    if encoder.device.type == "cuda":
+        queries, documents, guides = (
+            {name: value.pin_memory() for name, value in part.items()} for part in (queries, documents, guides)
+        )
     return Batch(
         draw.query_ids,
-        _pinned(encoder.features(draw.texts[own_share(len(draw.texts))], "query"), encoder.device),
-        _pinned(documents, encoder.device),
+        queries,
+        documents,
         len(rows),
         torch.from_numpy(column.reshape(-1)),
         BatchColumns.of(draw, corpus.content_hash),
         counts,
-        guided,
+        guides,
     )
-
-
-def _pinned(features: Features, device: torch.device) -> Features:
-    return {name: value.pin_memory() for name, value in features.items()} if device.type == "cuda" else features
 
 
 def own_share(total: int) -> slice:
     """This process's part; one thing at least, as each process must compute something to take part in the sum."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
+
+
+_Start = TypeVar("_Start")
+_Output = TypeVar("_Output")
 
 
 def ahead(make: Callable[[_Start], _Output], starts: Iterable[_Start]) -> Iterator[_Output]:

@@ -1,24 +1,25 @@
-"""Checkpoints: the weights, the optimizer and the state of a run, written aside and renamed; no pickle."""
+"""A run on disk: its checkpoints, models and learning curve; written aside and renamed, no pickle."""
 
 import hashlib
 import json
-import math
+import logging
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from hardneg.records import ArtifactError, TrainingError
 from hardneg.store import digest, flush, link_file, replace_text, system_errors
-from hardneg.training.step import Network
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from torch.optim import Optimizer
+
+Record = dict[str, Any]
+_log = logging.getLogger(__name__)
 _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
 
@@ -26,8 +27,8 @@ _MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.safetensors", "stat
 class TrainState:
     """The progress of a run.
 
-    step: finished steps. best: the best dev metric so far, reached at best_step.
-    misses: evaluations since then. stopped: patience ran out. choices: of ways to compute, by subject.
+    step: finished steps. best: the best dev metric so far, reached at best_step. misses: evaluations since then.
+    stopped: patience ran out. choices: of ways to compute, by subject.
     """
 
     step: int = 0
@@ -48,7 +49,7 @@ class Checkpoints:
     folder: Path
     identity: str
 
-    def save(self, module: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> None:
+    def save(self, module: "nn.Module", optimizer: "Optimizer", state: TrainState) -> None:
         """Writes a checkpoint, then removes those that are neither the newest nor the best."""
         from safetensors.torch import save_file
 
@@ -72,13 +73,14 @@ class Checkpoints:
         for path in {*self.folder.glob("step-*")} - kept:
             shutil.rmtree(path, ignore_errors=True)
 
-    def restore(self, module: nn.Module, optimizer: torch.optim.Optimizer) -> TrainState:
+    def restore(self, module: "nn.Module", optimizer: "Optimizer") -> TrainState:
         """Load the newest whole checkpoint, if there is one; gives each weight a storage of its own.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
             ArtifactError: it cannot be read.
         """
+        import torch
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -95,7 +97,7 @@ class Checkpoints:
                 "take another folder, or remove it to start afresh"
             )
         self.load_weights(module, steps[-1])
-        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Tensor]]()
+        path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, "Tensor"]]()
         try:
             tensors = load_file(str(path))
         except (OSError, SafetensorError) as error:
@@ -113,7 +115,7 @@ class Checkpoints:
                 return dict(self._read_state(self._path(step)).get("choices", {}))
         return {}
 
-    def load_weights(self, module: nn.Module, step: int) -> None:
+    def load_weights(self, module: "nn.Module", step: int) -> None:
         """Loads the weights that a run had after `step`, which must be the newest, the best or the kept ones."""
         from safetensors import SafetensorError
 
@@ -153,7 +155,7 @@ class Checkpoints:
         return dict(content)
 
 
-def save_learning(module: nn.Module, path: Path) -> None:
+def save_learning(module: "nn.Module", path: Path) -> None:
     """Write the weights that learn; the others are those of the start model."""
     from safetensors.torch import save_file, save_model
 
@@ -164,7 +166,7 @@ def save_learning(module: nn.Module, path: Path) -> None:
         save_model(module, str(path))
 
 
-def load_learning(module: nn.Module, path: Path) -> None:
+def load_learning(module: "nn.Module", path: Path) -> None:
     """Read weights that `save_learning` wrote.
 
     Raises:
@@ -180,11 +182,13 @@ def load_learning(module: nn.Module, path: Path) -> None:
         raise RuntimeError(f"not the weights of this model: {wrong[0]}")
 
 
-def _fixed(module: nn.Module) -> set[str]:
+def _fixed(module: "nn.Module") -> set[str]:
     return {name for name, weights in module.named_parameters(remove_duplicate=False) if not weights.requires_grad}
 
 
-def weights_digest(module: nn.Module) -> str:
+def weights_digest(module: "nn.Module") -> str:
+    import torch
+
     state = hashlib.blake2b(digest_size=16)
     names = []
     for name, tensor in sorted(module.state_dict().items()):
@@ -198,35 +202,62 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
     return ArtifactError(f"{path}: cannot be read ({reason}): remove this checkpoint")
 
 
-@dataclass(frozen=True)
-class KeptModels:
-    """The models of one run, `step-N` each; every: steps between them, none where None."""
-
-    folder: Path
-    every: int | None
-
-    def save(self, network: Network, step: int) -> None:
-        """Write the network, whole or not at all, at a multiple of `every`."""
-        if self.every is not None and step % self.every == 0:
-            network.save(self.folder / f"step-{step}", f"# After step {step}\n\nWeights on the way of a training.\n")
-
-    def forget_after(self, step: int) -> None:
-        """Remove the models kept after `step`, from which a run resumes, and partial ones."""
-        for path in self.folder.iterdir() if self.folder.exists() else ():
-            number = path.name.removeprefix("step-")
-            if not number.isdigit() or int(number) > step:
-                shutil.rmtree(path)
+def forget_kept(folder: Path, step: int) -> None:
+    """Remove the models that were kept after `step`, from which a run resumes, and partial ones."""
+    for path in folder.iterdir() if folder.exists() else ():
+        number = path.name.removeprefix("step-")
+        if not number.isdigit() or int(number) > step:
+            shutil.rmtree(path)
 
 
-class Elapsed:
-    """Seconds of this run, and of earlier ones up to the checkpoint that it resumes."""
+class History:
+    """A file of records, each with its `step`; a record is in the file as soon as it is added."""
 
-    def __init__(self, folder: Path, resumed: bool) -> None:
-        self._path, self._began = folder / "seconds", time.monotonic()
-        self.earlier = 0.0
-        with suppress(OSError, ValueError):  # missing or damaged
-            seconds = float(self._path.read_text(encoding="ascii"))
-            self.earlier = seconds if resumed and math.isfinite(seconds) and seconds > 0 else 0.0
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
-    def note(self) -> None:
-        replace_text(self._path, f"{self.earlier + time.monotonic() - self._began:.3f}\n")
+    def add(self, record: Record) -> None:
+        """Appends one record, whole or not at all; what a kill left of one before it is removed.
+
+        Raises:
+            OSError: the disk is full; the file is as it was.
+        """
+        left = (json.dumps(record) + "\n").encode()
+        with self._path.open("a+b", buffering=0) as file:
+            whole = file.seek(0, os.SEEK_END)
+            file.seek(max(0, whole - 1))
+            if whole and file.read(1) != b"\n":  # what follows the last line is cut off
+                file.seek(0)
+                whole = file.readall().rfind(b"\n") + 1
+                file.truncate(whole)
+            try:
+                while left:
+                    left = left[file.write(left) :]
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(whole)
+                raise
+
+    def sync(self) -> None:
+        with self._path.open("a") as file:
+            os.fsync(file.fileno())
+
+    def read(self) -> list[Record]:
+        """All whole records; a line that a fault has cut off is left out."""
+        if not self._path.exists():
+            return []
+        records: list[Record] = []
+        for number, line in enumerate(self._path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+            record = None
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+            if isinstance(record, dict):
+                records.append(record)
+            else:
+                _log.warning("%s:%d: not a whole record; left out", self._path, number)
+        return records
+
+    def truncate(self, step: int) -> None:
+        """Forgets what came after `step`."""
+        kept = [record for record in self.read() if record["step"] <= step]
+        replace_text(self._path, "".join(json.dumps(record) + "\n" for record in kept))

@@ -1,9 +1,11 @@
-"""The examples of each batch: a function of the seed, the epoch and the query."""
+"""The examples of each batch, a function of the seed, the epoch and the query; other models' scores of them."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,12 +14,96 @@ from numpy.typing import NDArray
 from hardneg.formats.corpus import Corpus, set_aside
 from hardneg.formats.hash_index import ranges
 from hardneg.formats.segments import Segments
-from hardneg.records import TrainingError
+from hardneg.protocols import DenseSearcher, StoredSearcher
+from hardneg.records import RankedList, TrainingError, UsageError
 from hardneg.runtime import generator
-from hardneg.store import digest
-from hardneg.training.batch_orders import BatchOrder, Shuffled
-from hardneg.training.options import Drawing, LearningOptions
-from hardneg.training.teacher import Guide, Teacher
+from hardneg.store import digest, file_digest, replacing
+from hardneg.training.batch_orders import BatchOrder, Rows, Shuffled
+from hardneg.training.options import LearningOptions
+
+Scores = NDArray[np.float32]
+_PLAIN = LearningOptions()
+_KEYS, _SCORES, _QUERIES = "keys.i8", "scores.f4", 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Teacher:
+    """The scores of a teacher.
+
+    documents: how many the corpus has. keys: int64 [E], ascending, a query's position among the training queries times
+    that, plus a document's row. values: float32 [E]. name: a digest of both.
+    """
+
+    documents: int
+    keys: Rows
+    values: Scores
+    name: str = ""
+
+    @classmethod
+    def open(cls, folder: Path, documents: int) -> "Teacher":
+        """The scores that `write_teacher` wrote."""
+        keys, values = folder / _KEYS, folder / _SCORES
+        name = digest([file_digest(keys), file_digest(values)])
+        if not keys.stat().st_size:
+            return cls(documents, _none(), np.empty(0, np.float32), name)
+        return cls(documents, np.memmap(keys, "<i8", "r"), np.memmap(values, "<f4", "r"), name)
+
+    def scores(self, queries: Rows, documents: Rows) -> Scores:
+        """The scores of each query's documents, float32 [B, n], nan where the teacher has none.
+
+        queries: int64 [B], positions among the training queries. documents: int64 [B, n], rows of the corpus.
+        """
+        wanted = queries[:, None] * self.documents + documents
+        if not len(self.keys):
+            return np.full(wanted.shape, np.nan, np.float32)
+        position = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.where(self.keys[position] == wanted, self.values[position], np.float32(np.nan))
+
+
+def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
+    """Writes the scores of one list a training query, in the queries' order, a block at a time.
+
+    Documents that the corpus lacks are left out.
+    """
+    waiting, start = iter(lists), 0
+    with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
+        while block := list(islice(waiting, _QUERIES)):
+            position = np.repeat(np.arange(start, start + len(block)), [len(ranked.doc_ids) for ranked in block])
+            rows = corpus.rows([doc_id for ranked in block for doc_id in ranked.doc_ids])
+            known, key = rows >= 0, position * len(corpus) + rows
+            order = np.flatnonzero(known)[key[known].argsort()]
+            keys.write(key[order].astype("<i8").tobytes())
+            values.write(np.concatenate([ranked.scores for ranked in block])[order].astype("<f4").tobytes())
+            start += len(block)
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """A model that does not learn, as its vectors.
+
+    documents: the index that it encoded. queries: float32 [Q, d], mapped, those of the training queries. name: a digest
+    of what both come from.
+
+    Source: Solatorio, GISTEmbed: Guided In-sample Selection of Training Negatives for Text Embedding Fine-tuning
+    (2024), section 3; there the guide encodes each batch.
+    """
+
+    documents: StoredSearcher | DenseSearcher
+    queries: Scores
+    name: str = ""
+
+    def of(self, queries: Rows, rows: Rows) -> tuple[Scores, Scores]:
+        """The vectors of a batch, float32 [B, d] and [D, d]; queries int64 [B], rows of the corpus int64 [D].
+
+        Raises:
+            UsageError: the index does not hold one vector a document.
+        """
+        from hardneg.indexes.kernels.candidate_scoring import encoded_rows
+
+        stored = encoded_rows(self.documents, rows)
+        if not isinstance(stored, np.ndarray) or stored.shape[1] != self.queries.shape[1]:
+            raise UsageError("guide: its index holds other vectors than its model makes: name another encode stage")
+        return self.queries[queries], stored
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,19 +114,19 @@ class QueryOrder:
     """
 
     plugin: BatchOrder
-    groups: NDArray[np.int64]
+    groups: Rows
     size: int
 
-    def of(self, chosen: NDArray[np.int64], epoch: int, seed: int) -> NDArray[np.int64]:
+    def of(self, chosen: Rows, epoch: int, seed: int) -> Rows:
         """The queries of an epoch, int64 [n], of those that can be learnt from, int64 [C]."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
     @cached_property
     def name(self) -> str:
         plugin: Any = self.plugin
-        said = [type(plugin).__qualname__, plugin.version, asdict(plugin), self.size]
         content = hashlib.blake2b(np.ascontiguousarray(self.groups, "<i8").data, digest_size=16).hexdigest()
-        return digest([*said, list(self.groups.shape), content])
+        named = [type(plugin).__qualname__, plugin.version, asdict(plugin)]
+        return digest([*named, self.size, list(self.groups.shape), content])
 
 
 class NegativeLists(Protocol):
@@ -51,10 +137,10 @@ class NegativeLists(Protocol):
         """The query of each row."""
 
     @property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Rows:
         """int64, how many negatives each row has."""
 
-    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
+    def pick(self, row: int, positions: Rows) -> list[str]:
         """Return the negatives of one row at these positions."""
 
 
@@ -85,10 +171,10 @@ class TrainingData:
 
     def examples(self, options: LearningOptions) -> "Examples":
         """The examples of these queries in an endless order."""
-        return Examples(self, options.negatives_per_query, options.seed, options.drawing)
+        return Examples(self, options.negatives_per_query, options.seed, options)
 
 
-def _none() -> NDArray[np.int64]:
+def _none() -> Rows:
     return np.empty(0, np.int64)
 
 
@@ -104,13 +190,13 @@ class SampledBatch:
 
     query_ids: list[str]
     texts: list[str]
-    documents: NDArray[np.int64]
-    known: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    teacher: NDArray[np.float32] | None = None
-    queries: NDArray[np.int64] = field(default_factory=_none)
+    documents: Rows
+    known: Rows
+    owner: Rows
+    teacher: Scores | None = None
+    queries: Rows = field(default_factory=_none)
 
-    def at(self, rows: NDArray[np.int64]) -> "SampledBatch":
+    def at(self, rows: Rows) -> "SampledBatch":
         """The same in another order: int64 [B], each row once; `owner` no longer ascends."""
         ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
         teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
@@ -132,14 +218,11 @@ class QueryRows:
 
     query_ids: list[str]
     texts: list[str]
-    queries: NDArray[np.int64]
-    known: NDArray[np.int64]
-    owner: NDArray[np.int64]
-    aside: NDArray[np.int64] = field(default_factory=_none)
-    aside_owner: NDArray[np.int64] = field(default_factory=_none)
-
-
-_PLAIN, _SHUFFLED = Drawing(), Shuffled()
+    queries: Rows
+    known: Rows
+    owner: Rows
+    aside: Rows = field(default_factory=_none)
+    aside_owner: Rows = field(default_factory=_none)
 
 
 class Examples:
@@ -152,12 +235,11 @@ class Examples:
     the training data of those that can be learnt from.
     """
 
-    def __init__(self, data: TrainingData, negatives_per_query: int, seed: int, drawing: Drawing = _PLAIN) -> None:
-        self._data = data
-        self._drawing = drawing
-        self._width = negatives_per_query
-        self._seed = seed
-        self._orders: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+    def __init__(
+        self, data: TrainingData, negatives_per_query: int, seed: int, drawing: LearningOptions = _PLAIN
+    ) -> None:
+        self._data, self._width, self._seed, self._drawing = data, negatives_per_query, seed, drawing
+        self._orders: dict[int, tuple[Rows, Rows]] = {}
         positives = [data.positives.get(query_id, ()) for query_id in data.query_ids]
         rows = data.corpus.rows([doc_id for doc_ids in positives for doc_id in doc_ids])
         of, known = np.repeat(np.arange(len(positives)), [len(doc_ids) for doc_ids in positives]), rows >= 0
@@ -206,11 +288,9 @@ class Examples:
         Raises:
             DataError: a negative is not in the corpus.
         """
-        epochs, positions = np.divmod(np.arange(start, start + count), len(self))
-        queries, turns = self._at(epochs, positions)
+        epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
-        drawn = zip(queries.tolist(), epochs.tolist(), turns.tolist(), strict=True)
-        draws = [self._draw(query, epoch, turn) for query, epoch, turn in drawn]
+        draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
         drawn_ids = [doc_id for _, doc_ids in draws for doc_id in doc_ids]
         negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine again from this corpus")
         positives = np.array([positive for positive, _ in draws], np.int64)
@@ -221,9 +301,9 @@ class Examples:
 
     def ask(self, start: int, count: int) -> QueryRows:
         """The queries at positions `start` to `start + count` of the endless order."""
-        return self.of(self._at(*np.divmod(np.arange(start, start + count), len(self)))[0])
+        return self.of(self._at(start, count)[1])
 
-    def of(self, queries: NDArray[np.int64]) -> QueryRows:
+    def of(self, queries: Rows) -> QueryRows:
         """Return queries with their known positives; int64 [B], positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
@@ -233,36 +313,37 @@ class Examples:
         others = np.concatenate([*aside, _none()])
         return QueryRows(query_ids, texts, queries, self._positives[positions], owner, others, aside_owner)
 
-    def _at(self, epochs: NDArray[np.int64], numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The query at each position of an epoch, and how often it came in that epoch before; int64 [B] all."""
+    def _at(self, start: int, count: int) -> tuple[Rows, Rows, Rows]:
+        """Of each position its epoch, its query, and how often that came in the epoch before; int64 [count] all."""
+        epochs, numbers = np.divmod(np.arange(start, start + count), len(self))
         parts = [[column[numbers[epochs == e]] for column in self._order(e)] for e in np.unique(epochs).tolist()]
-        queries, turns = zip(*parts, strict=True)
-        return np.concatenate(queries), np.concatenate(turns)
+        queries, turns = map(np.concatenate, zip(*parts, strict=True))
+        return epochs, queries, turns
 
-    def _order(self, epoch: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _order(self, epoch: int) -> tuple[Rows, Rows]:
         if epoch not in self._orders:
             self._orders = {old: order for old, order in self._orders.items() if old == epoch - 1}
             if self._data.order is not None:
                 queries = self._data.order.of(self.queries, epoch, self._seed)
                 self._orders[epoch] = queries, times_before(queries)
             else:
-                queries = _SHUFFLED.order(self.queries, self.queries, 1, epoch=epoch, seed=self._seed)
+                queries = Shuffled().order(self.queries, self.queries, 1, epoch=epoch, seed=self._seed)
                 turn, positions = ranges(np.zeros_like(queries), self._turns[np.searchsorted(self.queries, queries)])
                 self._orders[epoch] = queries[positions], turn
         return self._orders[epoch]
 
     def _draw(self, query: int, epoch: int, turn: int) -> tuple[int, list[str]]:
+        data, negatives = self._data, self._data.negatives
         again = [turn] if turn and not self._iterated else []
-        source = generator(self._seed, "draw", epoch, self._data.query_ids[query], *again)
+        source = generator(self._seed, "draw", epoch, data.query_ids[query], *again)
         known = self._positives[self._starts[query] : self._starts[query + 1]]
         positive = int(known[0 if self._drawing.positive == "first" else source.integers(len(known))])
-        data, negatives = self._data, self._data.negatives
         if not self._width or negatives is None:
             return positive, []
         row, count = int(self._lists[query]), int(self._counts[query])
         if self._iterated:
             positions = np.arange(turn * self._width, (turn + 1) * self._width) % count
-        elif self._drawing.negatives == "uniformly" or data.teacher is None:
+        elif self._drawing.negatives_drawn == "uniformly" or data.teacher is None:
             positions = uniformly(count, self._width, source)
         else:
             rows = data.corpus.rows(negatives.pick(row, np.arange(count)))
@@ -271,7 +352,7 @@ class Examples:
         return positive, negatives.pick(row, positions)
 
 
-def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
+def times_before(queries: Rows) -> Rows:
     """How often each query, int64 [n], occurs before its position; int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)
@@ -279,13 +360,13 @@ def times_before(queries: NDArray[np.int64]) -> NDArray[np.int64]:
     return number
 
 
-def uniformly(count: int, width: int, source: np.random.Generator) -> NDArray[np.int64]:
+def uniformly(count: int, width: int, source: np.random.Generator) -> Rows:
     """Draw positions below `count`, int64 [width], without replacement where there are enough."""
-    positions: NDArray[np.int64] = source.choice(count, width, replace=count < width)
+    positions: Rows = source.choice(count, width, replace=count < width)
     return positions
 
 
-def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
+def margin_bins(scores: Scores) -> Rows:
     """The bin of each negative by its margin: of ten bins of equal width from the least margin to the largest.
 
     A margin is the teacher's score of the positive less that of the negative. The former is in all margins of a query,
@@ -305,7 +386,7 @@ def margin_bins(scores: NDArray[np.float32]) -> NDArray[np.int64]:
     return bins
 
 
-def by_margin(scores: NDArray[np.float32], width: int, source: np.random.Generator) -> NDArray[np.int64]:
+def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
     """Draw positions of negatives, int64 [width]: a random bin that is not empty, then a random position in it.
 
     Without replacement where the teacher has scored enough; evenly of all where it has scored none.

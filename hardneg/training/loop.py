@@ -1,8 +1,9 @@
 """The training loop: one accelerate loop for all losses, whose result a kill at any time does not change."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,25 +15,21 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from hardneg.encoders.passes import takes_bf16
-from hardneg.records import HISTORY, TrainingError, UsageError, counted
+from hardneg.records import HISTORY, TrainingError, UsageError
 from hardneg.runtime import Progress, Silent, Task, barrier, check_settings, from_first, join, world
 from hardneg.runtime.devices import float32_products
-from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key
-from hardneg.training.checkpoint import Checkpoints, Elapsed, KeptModels, TrainState, weights_digest
-from hardneg.training.history import History, Record
-from hardneg.training.optimizers import layer_groups, make_optimizer, schedule_factor, stacks
+from hardneg.store import EARLIER, KEPT, SCRATCH, digest, noted, options_in_key, replace_text
+from hardneg.training import step as steps
+from hardneg.training.checkpoint import Checkpoints, History, Record, TrainState, forget_kept, weights_digest
 from hardneg.training.options import LearningOptions
-from hardneg.training.step import ExampleTraining, Learner, Network, Objective, Unread, update
+from hardneg.training.step import ExampleTraining, Learner, Objective, make_optimizer, update
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
-
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
 """Without a checkpoint in so many seconds one is written after the next step; that is what a stop costs at most."""
-_MOST_TIMES = 100
-"""Times that a query may occur in one batch, where a batch has more rows than there are queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +78,6 @@ def learn(
         TrainingError: nothing to learn from, a loss that is not finite, or checkpoints of another run.
     """
     check_options(options)
-    if options.batch_size > _MOST_TIMES * len(method):
-        queries = f"training options: batch_size: {options.batch_size:,} for {counted(len(method), 'query')}"
-        times = f"each would stand over {_MOST_TIMES} times in it"
-        raise UsageError(f"{queries} to learn from: {times}; take a smaller one")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().first else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
@@ -98,11 +91,10 @@ def learn(
         accelerator = accelerated(method.encoder.device)
         model = accelerator.prepare_model(shared(method.forward_module), evaluation_mode=True)  # not shared once more
         optimizer = accelerator.prepare_optimizer(make_optimizer(method.forward_module, options))
-        half, groups = takes_bf16(options.precision, method.trainable, "training"), layer_groups(method.trainable)
+        half, groups = takes_bf16(options.precision, method.trainable, "training"), steps.layer_groups(method.trainable)
         learner = Learner(accelerator, method, model, optimizer, loss, options, half, groups)
-        kept = KeptModels(folder / KEPT, options.keep_every)
-        run = _TrainingRun(learner, checkpoints, kept, History(folder / HISTORY), validate, choices)
-        state, earlier = run.to_the_end(progress)
+        run = _TrainingRun(learner, checkpoints, folder, validate, choices)
+        state = run.to_the_end(progress)
         if options.keep_best and state.best_step not in (None, state.step):
             checkpoints.load_weights(method.trainable, state.best_step or 0)
         barrier()
@@ -110,7 +102,7 @@ def learn(
         barrier()
     for reason, count in method.skipped.items():
         progress.note(f"training: left out {count} {reason}")
-    return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, earlier)
+    return TrainingResult(history, state.step, state.best_step, state.best, method.skipped, run.earlier)
 
 
 def check_options(options: LearningOptions) -> None:
@@ -126,70 +118,74 @@ class _TrainingRun:
         self,
         learner: Learner,
         checkpoints: Checkpoints,
-        kept: KeptModels,
-        history: History,
+        folder: Path,
         validate: Validate | None,
         choices: Mapping[str, str],
     ) -> None:
         self.learner, self.method, self.options = learner, learner.method, learner.options
-        self.checkpoints, self.kept, self.history = checkpoints, kept, history
-        self.validate, self.choices = validate, choices
+        self.checkpoints, self.history, self.kept = checkpoints, History(folder / HISTORY), folder / KEPT
+        self.validate, self.choices, self.began, self.earlier = validate, choices, time.monotonic(), 0.0
         self.total, self.last = self.options.total_steps(len(self.method)), self.options.last_step(len(self.method))
 
-    def to_the_end(self, progress: Progress) -> tuple[TrainState, float]:
-        """Train from the newest checkpoint to the last step or until patience runs out; return earlier seconds too."""
-        state = self.checkpoints.restore(self.method.trainable, self.learner.optimizer)
+    def to_the_end(self, progress: Progress) -> TrainState:
+        """Train from the newest checkpoint to the last step or until patience runs out."""
+        state, options = self.checkpoints.restore(self.method.trainable, self.learner.optimizer), self.options
         if from_first(state.step) != state.step:
             raise TrainingError(f"{self.checkpoints.folder}: not all processes see it: put the store where they all do")
+        with suppress(OSError, ValueError):  # of the seconds of stopped runs there is no file, or a damaged one
+            seconds = float((self.checkpoints.folder / "seconds").read_text(encoding="ascii"))
+            self.earlier = seconds if state.step and 0 < seconds < math.inf else 0.0
         barrier()
-        elapsed = Elapsed(self.checkpoints.folder, resumed=state.step > 0)
-        evaluate_every = self.options.evaluate_every if self.validate else None
-        intervals = [self.options.checkpoint_every, evaluate_every, self.method.refresh_interval, self.kept.every]
+        evaluate_every = options.evaluate_every if self.validate else None
+        intervals = [options.checkpoint_every, evaluate_every, self.method.refresh_interval, options.keep_every]
         if world().first:
             self.history.truncate(state.step or -1)
-            self.kept.forget_after(state.step)
+            forget_kept(self.kept, state.step)
         with progress.task("training", self.last, "steps", done=state.step) as task:
             while state.step < self.last and not state.stopped:
                 # the next step with an evaluation, a checkpoint or a model to keep
                 stops = [state.step - state.step % each + each for each in intervals if each is not None]
                 stop = min([*stops, self.last])
-                self._advance(state, stop, task, elapsed)
+                self._advance(state, stop, task)
                 state = self._judge(replace(state, step=stop))
                 if world().first:
-                    self.kept.save(self.method.encoder, state.step)
-                    self._save(state, elapsed)
-        return state, elapsed.earlier
+                    if options.keep_every is not None and stop % options.keep_every == 0:
+                        card = f"# After step {stop}\n\nWeights on the way of a training.\n"
+                        self.method.encoder.save(self.kept / f"step-{stop}", card)
+                    self._save(state)
+        return state
 
-    def _save(self, state: TrainState, elapsed: Elapsed) -> None:
+    def _save(self, state: TrainState) -> None:
         self.history.sync()
-        self.checkpoints.save(self.method.trainable, self.learner.optimizer, replace(state, choices=dict(self.choices)))
-        elapsed.note()
+        state = replace(state, choices=dict(self.choices))
+        self.checkpoints.save(self.method.trainable, self.learner.optimizer, state)
         self._saved = time.monotonic()
+        replace_text(self.checkpoints.folder / "seconds", f"{self.earlier + self._saved - self.began:.3f}\n")
 
-    def _advance(self, state: TrainState, stop: int, task: Task, elapsed: Elapsed) -> None:
+    def _advance(self, state: TrainState, stop: int, task: Task) -> None:
         start, self._saved = state.step, time.monotonic()
         self.method.prepare(start)
         if not start and (seen := self.method.log_metrics(start)):
             self._add({"step": start, **seen})
         self.method.trainable.train()
-        options, began = self.options, time.monotonic()
+        options, began, waiting = self.options, time.monotonic(), list[steps.TakenStep]()
+        most = steps.AHEAD.get(self.method.encoder.device.type, 1)
         per_step = options.batch_size * options.accumulate
         starts = range(start * per_step, stop * per_step, options.batch_size)
         stream = self.method.batches(starts, options.batch_size)
-        unread = Unread(self.method.encoder.device)
         for step in range(start, stop):
-            rate = options.learning_rate * schedule_factor(step, self.total, options)
-            done = update(self.learner, list(islice(stream, options.accumulate)), step, rate)
-            due = unread.add(done, {"learning_rate": rate}, self.method.log_metrics(step + 1))
+            rate = options.learning_rate * steps.schedule_factor(step, self.total, options)
+            waiting.append(update(self.learner, list(islice(stream, options.accumulate)), step, rate))
             task.advance()
-            for record in unread.read() if due or step + 1 == stop else ():
-                self._add(record)
+            late = world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS
+            if late or len(waiting) >= most or step + 1 == stop:
+                for record in steps.records(waiting):
+                    self._add(record)
+                waiting = []
                 speed = (step + 1 - start) * per_step / (time.monotonic() - began)
                 task.describe(f"loss {record['loss']:.4f}, {speed:.1f} queries/s")
-            if world().first and step + 1 < stop and time.monotonic() - self._saved > CHECKPOINT_SECONDS:
-                for record in unread.read():
-                    self._add(record)
-                self._save(replace(state, step=step + 1), elapsed)
+            if late:
+                self._save(replace(state, step=step + 1))
 
     def _judge(self, state: TrainState) -> TrainState:
         every = self.options.evaluate_every
@@ -214,7 +210,7 @@ class _TrainingRun:
 
 
 @contextmanager
-def _learning(encoder: Network, options: LearningOptions) -> Iterator[None]:
+def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
     """Restore torch's random state and the transformers afterwards; leave the model in evaluation mode."""
     devices = [encoder.device] if encoder.device.type == "cuda" else []
     turn_off = compute_twice(encoder.module) if options.gradient_checkpointing else None
@@ -244,7 +240,7 @@ def compute_twice(module: nn.Module) -> Callable[[], None]:
         named |= {"past_key_values": None} if "past_key_values" in named else {}  # a second pass would add to it
         return checkpoint(forward, *arguments, use_reentrant=False, **named)
 
-    stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in stacks(module)]
+    stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in steps.stacks(module)]
     layers = [layer for stack in stacked for layer in stack]
     if not layers:
         raise UsageError("gradient_checkpointing: this model has no transformer that can do it; turn it off")

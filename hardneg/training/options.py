@@ -1,33 +1,23 @@
-"""The options of a training run: a stage's `options` in a recipe.
+"""The options of a training run, a stage's `options` in a recipe, and of its refreshes.
 
-`option` declares each once: its default, meaning and bounds, and whether it counts in keys. `mistakes` of a group
-checks combinations. Other options of a stage: `OptionGroup`.
+`option` declares each once: its default, meaning and bounds, and whether it counts in keys.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
-from hardneg.runtime import SEED
+from hardneg.records import TOP_DEPTH
+from hardneg.runtime import distributed, seeding
 from hardneg.store import FREE, LATER, in_words_of_keys, options_in_key
 
 if TYPE_CHECKING:
+    import torch
+
     from hardneg.encoders.open.resolved import ResolvedModel
-
-
-Drawn = Literal["uniformly", "margin_bins"]
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """How the positive and the negatives of a query are drawn; see the options of a training."""
-
-    positive: Literal["drawn", "first"] = "drawn"
-    iterate_negatives: bool = False
-    negatives: Drawn = "uniformly"
 
 
 def option(
@@ -44,16 +34,6 @@ def again(owner: type[Any], name: str, default: Any) -> Any:
     return field(default=default, metadata=inherited.metadata)
 
 
-def out_of_bounds(options: Any) -> Iterator[str]:
-    """Yield a line for each option below its `least`, or not above its `above`."""
-    for each in fields(options):
-        value, least, above = getattr(options, each.name), each.metadata.get("least"), each.metadata.get("above")
-        if value is not None and least is not None and not value >= least:
-            yield f"{each.name} must be {least} or above, not {value}"
-        if value is not None and above is not None and not value > above:
-            yield f"{each.name} must be above {above}, not {value}"
-
-
 def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
     """Yield the results of a hook, of the options' class and of each of its groups that defines it."""
     for group in type(options).__mro__:
@@ -62,10 +42,26 @@ def gathered(options: object, hook: str, *arguments: object) -> Iterator[Any]:
 
 
 @dataclass(frozen=True)
-class LearningOptions:
-    """The options of every training run; a step is one update of the weights."""
+class CheckedOptions:
+    """Options with bounds; the hook `mistakes` of a class yields lines on those that do not go together."""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    def problems(self) -> list[str]:
+        """One line for each option, or each few, that make no sense."""
+        lines = []
+        for each in fields(self):
+            value, least, above = getattr(self, each.name), each.metadata.get("least"), each.metadata.get("above")
+            if value is not None and least is not None and not value >= least:
+                lines.append(f"{each.name} must be {least} or above, not {value}")
+            if value is not None and above is not None and not value > above:
+                lines.append(f"{each.name} must be above {above}, not {value}")
+        return [*lines, *gathered(self, "mistakes")]
+
+
+@dataclass(frozen=True)
+class LearningOptions(CheckedOptions):
+    """The options of every training run; a step is one update of the weights."""
 
     # data and steps
     batch_size: int = option(32, "Queries scored together, each against the documents of all of them.", least=1)
@@ -78,7 +74,7 @@ class LearningOptions:
         None, "The step to end at; the learning rate goes on as if all steps were to come.", least=1, key=LATER
     )
     keep_every: int | None = option(None, "Steps between the models to keep beside the last one.", least=1, key=LATER)
-    seed: int = option(SEED, "All draws, and dropout, depend on it.")
+    seed: int = option(seeding.SEED, "All draws, and dropout, depend on it.")
     # negatives
     negatives_per_query: int = option(
         1,
@@ -98,7 +94,7 @@ class LearningOptions:
         "the other, as ANCE's program has a query's triples; otherwise once, its negatives drawn.",
         key=LATER,
     )
-    negatives_drawn: Drawn = option(
+    negatives_drawn: Literal["uniformly", "margin_bins"] = option(
         "uniformly",
         "A query's negatives are drawn `uniformly`, or by `margin_bins`: a bin, of ten of equal width from the least "
         "to the largest of the query's margins by the teacher, each that has any as likely; then any negative in it, "
@@ -165,16 +161,8 @@ class LearningOptions:
         """The step to end at for so many queries."""
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
-    @property
-    def drawing(self) -> Drawing:
-        """How a query's positive and negatives are drawn."""
-        return Drawing(self.positive, self.iterate_negatives, self.negatives_drawn)
-
     def identity(self) -> dict[str, Any]:
         return in_words_of_keys(options_in_key(self))
-
-    def problems(self) -> list[str]:
-        return [*out_of_bounds(self), *gathered(self, "mistakes")]
 
     def mistakes(self) -> Iterator[str]:
         """Options that do not go together, in the order in which they are told."""
@@ -229,6 +217,93 @@ class RerankerOptions(LearningOptions):
         """No documents but the query's own are shown, so it needs some."""
         if self.negatives_per_query == 0:
             yield "negatives_per_query must be 1 or above: a reranker is shown its query's documents alone"
+
+
+@dataclass(frozen=True)
+class RefreshOptions(CheckedOptions):
+    """When negatives are mined again, and which are kept.
+
+    Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
+    (ICLR 2021), sections 4 and 5.
+    """
+
+    policy: Literal["every", "synchronous"] = option(
+        "every",
+        "`every` mines beside the training, once for each multiple of `every` steps, from the newest checkpoint then; "
+        "`synchronous` has the training wait at multiples of `every` until the model as it is there has mined, on a "
+        "CPU reproducible to the bit.",
+    )
+    every: int | None = option(None, "Steps between refreshes, and between the checkpoints written for them.", least=1)
+    depth: int = option(
+        TOP_DEPTH, "The top of the corpus that negatives are taken from, by the model that mines.", least=1
+    )
+    negatives: int = option(
+        20,
+        "How many are kept for each query, of what a miner takes the first ones; the published program keeps 20 of the "
+        "top 200.",
+        least=1,
+    )
+    choice: Literal["sampled", "top"] = option(
+        "sampled",
+        "What takes them where no miner is named: `sampled`, that miner, draws them from the top; `top`, the miner "
+        "`topk`, takes the best-ranked ones, as the published program does with `ann_measure_topk_mrr`.",
+    )
+    query_chunks: int = option(
+        1,
+        "Parts that the queries are cut into; refresh n mines, and is trained on, part n modulo `query_chunks`, of "
+        "which the last takes the remainder. The published program has 5.",
+        least=1,
+    )
+    excluded: Literal["known", "last"] = option(
+        "known",
+        "What is no negative of a query: `known`, any of its positives, or a copy of one; `last`, only the last of its "
+        "positives, as in the published program, which trains on no other and so may draw those as negatives.",
+    )
+    precision: Literal["auto", "fp32", "bf16"] = option(
+        "auto", "What the corpus and the queries are encoded in; `auto` is bfloat16 where the device has units for it."
+    )
+    without_answers: bool = option(
+        False, "The filter `answers`; as many as before are kept, of the others among the top."
+    )
+    answer_match: Literal["string", "regex"] = option(
+        "string", "How answers are looked for: as words, or as regular expressions."
+    )
+
+    def identity(self) -> dict[str, Any]:
+        """The options that may change what is mined."""
+        return options_in_key(self)
+
+    def mistakes(self) -> Iterator[str]:
+        """A missing interval, and more negatives than are searched for."""
+        if self.every is None:
+            yield f"policy {self.policy}: give every"
+        if self.negatives > self.depth:
+            yield f"negatives must be {self.depth} (depth) or below, not {self.negatives}"
+
+
+@dataclass(frozen=True)
+class Devices(CheckedOptions):
+    """The share of each of the two.
+
+    On a CPU shares divide the threads. On GPUs the trainer's is its processes, one GPU each; the inferencer has in
+    proportion those that follow, or the trainer's where there are no more.
+    """
+
+    trainer: int = option(1, "Of the process that trains.", least=1)
+    inferencer: int = option(1, "Of the process that mines.", least=1)
+
+    def mining(self, trainer: "torch.device", here: distributed.World, gpus: int) -> Sequence[str]:
+        """The inferencer's devices; `trainer` is the device of one trainer, `gpus` the number of GPUs."""
+        if trainer.type == "cpu":
+            return ["cpu"]
+        wanted = max(1, here.local_size * self.inferencer // self.trainer)
+        free = range(here.local_size, gpus)[:wanted]
+        return [f"cuda:{number}" for number in free] or [str(trainer)]
+
+    def threads(self, total: int, here: distributed.World) -> tuple[int, int]:
+        """Divide `total` threads between a trainer process and the inferencer; at least one each."""
+        together = total * self.trainer // (self.trainer + self.inferencer)
+        return max(1, together // here.local_size), max(1, total - together)
 
 
 TRANSFORMER: float = LearningOptions.learning_rate

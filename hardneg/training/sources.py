@@ -1,9 +1,8 @@
 """Examples of several collections, or of two sets of queries over one corpus, in one training."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from hardneg.formats.segments import Segments
 from hardneg.records import TrainingError, counted
 from hardneg.runtime import generator
 from hardneg.store import digest
+from hardneg.training.batch_orders import Rows
 from hardneg.training.examples import Examples, NegativeLists, SampledBatch, TrainingData, times_before
 from hardneg.training.options import LearningOptions
 
@@ -24,7 +24,7 @@ class JoinedCorpora:
     corpora: Sequence[Corpus]
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Rows:
         """int64 [S + 1], the first row of each, and the number of all."""
         return np.cumsum([0, *map(len, self.corpora)], dtype=np.int64)
 
@@ -33,7 +33,7 @@ class JoinedCorpora:
         """By row, as `Corpus.content_hash`: uint64 [N]."""
         return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
-    def contents(self, rows: NDArray[np.int64]) -> list[str]:
+    def contents(self, rows: Rows) -> list[str]:
         """Title, space and text of the documents in `rows`: int64 [n], any order."""
         texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
         for at in np.unique(number).tolist():
@@ -69,9 +69,8 @@ class MixedExamples:
     """The queries of several sources in one endless order; those of a source come as in a training on it alone.
 
     An epoch has as many examples as the sources have together. Several batches may be of one source in a row, and a
-    source may begin its next epoch while another is in its first.
-
-    skipped: how many queries and positives were left out, by reason and source.
+    source may begin its next epoch while another is in its first. skipped: how many queries and positives were left
+    out, by reason and source.
     """
 
     def __init__(self, mixture: Mixture, options: LearningOptions) -> None:
@@ -94,15 +93,15 @@ class MixedExamples:
 
     def digest(self) -> str:
         """A name for the examples of all sources, and how they are drawn."""
-        mixture = self._mixture
-        drawn = [mixture.temperature, mixture.one_source, [*mixture.sources], [], []]
-        return digest([*drawn, [examples.digest() for examples in self._examples]])
+        of = self._mixture
+        examples = [examples.digest() for examples in self._examples]
+        return digest([of.temperature, of.one_source, [*of.sources], [], [], examples])
 
     def counts(self, batches: int) -> dict[str, int]:
         """How many examples of the first batches are of each source, by name."""
-        size = self._batch_size
-        drawn = self._order.counts(batches) * size if self._mixture.one_source else self._order.counts(batches * size)
-        return dict(zip(self._mixture.sources, drawn.tolist(), strict=True))
+        of, size = self._mixture, self._batch_size
+        drawn = self._order.counts(batches) * size if of.one_source else self._order.counts(batches * size)
+        return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
         """The examples at positions `start` to `start + count` of the endless order, a batch.
@@ -133,8 +132,6 @@ class MixedExamples:
 
 
 AnyExamples = Examples | MixedExamples
-
-
 _BLOCK = 16_384
 
 
@@ -153,73 +150,60 @@ def source_shares(sizes: Sequence[int], temperature: float) -> NDArray[np.float6
     return shares
 
 
-@dataclass(frozen=True)
 class SourceOrder:
     """The source of each draw of an endless order, a function of the seed and of the draw's number.
 
-    shares: float64 [S], the probability of each source. seed: of the training.
+    shares: float64 [S], the probability of each source.
     """
 
-    shares: NDArray[np.float64]
-    seed: int
-    _sums: list[NDArray[np.int64]] = field(default_factory=list)
-    _kept: dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict)
+    def __init__(self, shares: NDArray[np.float64], seed: int) -> None:
+        self._shares, self._seed, self._sums = shares, seed, [np.zeros(len(shares), np.int64)]
+        self._last = lru_cache(2)(self._numbered)
 
-    def at(self, start: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def at(self, start: int, count: int) -> tuple[Rows, Rows]:
         """The sources of draws `start` to `start + count`, and how many draws of it each has before; int64 [count]."""
-        first = start // _BLOCK
-        blocks = range(first, -(-(start + count) // _BLOCK))
-        for block in blocks:
-            if block not in self._kept:
-                drawn = self._block(block)
-                self._kept[block] = drawn, self._drawn_before(block)[drawn] + times_before(drawn)
-        sources, numbers = (np.concatenate(parts) for parts in zip(*map(self._kept.get, blocks), strict=True))
-        for old in [block for block in self._kept if block < first]:
-            del self._kept[old]
-        part = slice(start - first * _BLOCK, start - first * _BLOCK + count)
-        return sources[part], numbers[part]
+        first, skipped = divmod(start, _BLOCK)
+        parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
+        sources, numbers = map(np.concatenate, zip(*parts, strict=True))
+        return sources[skipped : skipped + count], numbers[skipped : skipped + count]
 
-    def counts(self, draws: int) -> NDArray[np.int64]:
+    def counts(self, draws: int) -> Rows:
         """How many of the first draws are of each source, int64 [S]."""
         block, rest = divmod(draws, _BLOCK)
-        return self._drawn_before(block) + np.bincount(self._block(block)[:rest], minlength=len(self.shares))
+        return self._before(block) + np.bincount(self._block(block)[:rest], minlength=len(self._shares))
 
-    def _block(self, block: int) -> NDArray[np.int64]:
-        return generator(self.seed, "sources", block).choice(len(self.shares), _BLOCK, p=self.shares)
+    def _block(self, block: int) -> Rows:
+        return generator(self._seed, "sources", block).choice(len(self._shares), _BLOCK, p=self._shares)
 
-    def _drawn_before(self, block: int) -> NDArray[np.int64]:
+    def _numbered(self, block: int) -> tuple[Rows, Rows]:
+        drawn = self._block(block)
+        return drawn, self._before(block)[drawn] + times_before(drawn)
+
+    def _before(self, block: int) -> Rows:
         """How many draws of each source all blocks before it have, int64 [S]; kept, as a training asks in order."""
-        if not self._sums:
-            self._sums.append(np.zeros(len(self.shares), np.int64))
         while len(self._sums) <= block:
-            last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self.shares))
+            last = np.bincount(self._block(len(self._sums) - 1), minlength=len(self._shares))
             self._sums.append(self._sums[-1] + last)
         return self._sums[block]
 
 
-@dataclass(frozen=True)
 class JoinedLists:
-    """The rows of several files of negatives, one file after the other."""
+    """The rows of several files of negatives, one file after the other; a `NegativeLists`."""
 
-    files: Sequence[NegativeLists]
+    def __init__(self, files: Sequence[NegativeLists]) -> None:
+        self._files, self._starts = files, np.cumsum([0, *(len(file.counts) for file in files[:-1])], dtype=np.int64)
 
     @property
     def query_ids(self) -> list[str]:
-        return list(chain.from_iterable(file.query_ids for file in self.files))
+        return [query_id for file in self._files for query_id in file.query_ids]
 
     @property
-    def counts(self) -> NDArray[np.int64]:
-        """int64, how many negatives each row has."""
-        return np.concatenate([file.counts for file in self.files])
+    def counts(self) -> Rows:
+        return np.concatenate([file.counts for file in self._files])
 
-    def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """Return the negatives of one row at these positions."""
+    def pick(self, row: int, positions: Rows) -> list[str]:
         number = int(np.searchsorted(self._starts, row, "right")) - 1
-        return self.files[number].pick(row - int(self._starts[number]), positions)
-
-    @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        return np.cumsum([0, *(len(file.counts) for file in self.files[:-1])], dtype=np.int64)
+        return self._files[number].pick(row - int(self._starts[number]), positions)
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:

@@ -1,65 +1,49 @@
-"""A training method's interface, and one update by it, with its losses and norms."""
+"""One update of the weights by a training method: its interface, its optimizer and rate, its losses and norms."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from hardneg.records import TrainingError
-from hardneg.runtime import derive_seed, world
+from hardneg.runtime import distributed, seeding
+from hardneg.training import checkpoint, sources
 from hardneg.training.batches import ahead
 from hardneg.training.examples import SampledBatch
-from hardneg.training.history import Record
-from hardneg.training.optimizers import Groups, gradient_norms
 from hardneg.training.options import LearningOptions
-from hardneg.training.sources import AnyExamples
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
-class Network(Protocol):
-    """What learns, and where: an encoder, or another network around a transformer."""
-
-    @property
-    def module(self) -> nn.Module: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def save(self, folder: Path, card: str) -> None:
-        """Writes a folder that opens as a model, whole or not at all."""
-
-
 class Objective(Protocol):
-    """A loss of score matrices, or of another form of scores that fits the method."""
+    """A loss, a scalar, of score matrices, or of another form of scores that fits the method."""
 
     version: ClassVar[int]
 
-    def __call__(self, batch: Any) -> Tensor:
-        """A scalar."""
+    def __call__(self, batch: Any) -> Tensor: ...
 
 
 class ExampleTraining:
     """One way to train a network; here one that draws batches from examples: draws depend on the seed alone.
 
-    encoder: the network that learns. trainable: the module whose weights do, as checkpoints hold them.
-    forward_module: what makes a batch's vectors, in one forward pass a batch. refresh_interval: steps between calls of
-    `prepare`, at each of which there is a checkpoint; None means at the start only.
+    encoder: the network that learns, with its `module`, `device` and `save`. trainable: the module whose weights do, as
+    checkpoints hold them. forward_module: what makes a batch's vectors, in one forward pass a batch.
     """
 
-    examples: AnyExamples
+    examples: sources.AnyExamples
     encoder: Any
     trainable: Any
     forward_module: Any
 
     @property
     def refresh_interval(self) -> int | None:
+        """Steps between calls of `prepare`, at each of which there is a checkpoint; None: at the start only."""
         return None
 
     @property
@@ -101,12 +85,12 @@ class ExampleTraining:
         """
         return loss(self.scores(model, batch, half)), None
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         """Return values for the record after so many steps, besides the loss; empty where none are due."""
         return {}
 
 
-_AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
+AHEAD = {"cuda": 16}  # steps queued on a device before the first is read; others are read at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,59 +98,46 @@ class TakenStep:
     """The values of one update, not yet read.
 
     number: counted from 1. query_ids: of each of its batches. batches: each batch's figures, such as its `loss`, by
-    name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers.
+    name, numbers or scalars on the device. norm: of all gradients before clipping; norms: by group of layers. seen:
+    the method's own metrics.
     """
 
     number: int
     query_ids: Sequence[Sequence[str]]
     batches: Sequence[Mapping[str, Tensor | float]]
+    learning_rate: float
     norm: Tensor
     norms: Mapping[str, Tensor | float]
+    seen: checkpoint.Record
 
 
-class Unread:
-    """The steps whose values have not been read."""
+def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
+    """The record of each step in order, all read at once.
 
-    def __init__(self, device: torch.device) -> None:
-        self._most = _AHEAD.get(device.type, 1)
-        self._steps: list[tuple[TakenStep, Record, Record]] = []
+    A record has the `step`, means over its batches (`loss`, and `penalty` where there is one), `learning_rate`,
+    `gradient_norm`, `gradient_norms` and what the method has seen.
 
-    def add(self, step: TakenStep, before: Record, after: Record) -> bool:
-        """Keeps a step with what its record has before the norms and after them; true where it is time to read."""
-        self._steps.append((step, before, after))
-        return len(self._steps) >= self._most
-
-    def read(self) -> Iterator[Record]:
-        """The record of each step in order, all read at once; no step stays.
-
-        A record has the `step`, means over its batches (`loss`, and `penalty` where there is one),
-        what else was added, `gradient_norm` and `gradient_norms`.
-
-        Raises:
-            TrainingError: a loss or a gradient is not finite; names the first such step.
-        """
-        steps, self._steps = self._steps, []
-        parts = [part for step, _, _ in steps for part in (*step.batches, {"": step.norm}, step.norms)]
-        figures = [figure for part in parts for figure in part.values()]
-        tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
-        fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
-        values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
-        for step, before, after in steps:
-            batches = [{name: next(values) for name in batch} for batch in step.batches]
-            norm, norms = next(values), {name: next(values) for name in step.norms}
-            for batch, query_ids in zip(batches, step.query_ids, strict=True):
-                for name, value in batch.items():
-                    _check(name, value, step.number, query_ids)
-            _check("norm of the gradient", norm, step.number, [each for ids in step.query_ids for each in ids])
-            means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
-            yield {"step": step.number, **means, **before, "gradient_norm": norm, "gradient_norms": norms, **after}
-
-
-def _check(what: str, value: float, number: int, query_ids: Sequence[str]) -> None:
-    if not math.isfinite(value):
-        more = f" and {len(query_ids) - 10} more" if len(query_ids) > 10 else ""
-        whose = f"the {what} is {value}, with queries {', '.join(query_ids[:10])}{more}"
-        raise TrainingError(f"step {number}: {whose}: lower the learning rate, or train with precision fp32")
+    Raises:
+        TrainingError: a loss or a gradient is not finite; names the first such step.
+    """
+    parts = [part for step in steps for part in (*step.batches, {"": step.norm}, step.norms)]
+    figures = [figure for part in parts for figure in part.values()]
+    tensors = [figure.detach().reshape(()) for figure in figures if isinstance(figure, Tensor)]
+    fetched = iter(torch.stack(tensors).tolist() if tensors else [])  # those of the device together
+    values = iter([next(fetched) if isinstance(each, Tensor) else float(each) for each in figures])
+    for step in steps:
+        batches = [{name: next(values) for name in batch} for batch in step.batches]
+        norm, norms = next(values), {name: next(values) for name in step.norms}
+        all_ids = [query_id for ids in step.query_ids for query_id in ids]
+        named = [(*each, ids) for batch, ids in zip(batches, step.query_ids, strict=True) for each in batch.items()]
+        for what, value, ids in (*named, ("norm of the gradient", norm, all_ids)):
+            if not math.isfinite(value):
+                more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
+                whose = f"step {step.number}: the {what} is {value}, with queries {', '.join(ids[:10])}{more}"
+                raise TrainingError(f"{whose}: lower the learning rate, or train with precision fp32")
+        means = {name: sum(batch[name] for batch in batches) / len(batches) for name in batches[0]}
+        rate = {"learning_rate": step.learning_rate}
+        yield {"step": step.number, **means, **rate, "gradient_norm": norm, "gradient_norms": norms, **step.seen}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +151,7 @@ class Learner:
     loss: Objective
     options: LearningOptions
     half: bool
-    groups: Groups
+    groups: "Groups"
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
@@ -189,16 +160,16 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
     Dropout depends on the seed, the step and the batch's number in it, so a resumed run repeats it; each of
     several processes has its own.
     """
-    model, accelerator, here = learner.model, learner.accelerator, world()
+    model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.first else [here.rank]
     done = step / learner.options.total_steps(len(learner.method))
-    records: list[dict[str, Tensor | float]] = []
+    figures: list[dict[str, Tensor | float]] = []
     for number, batch in enumerate(batches):
-        torch.manual_seed(derive_seed(learner.options.seed, "dropout", step, number, *process))
+        torch.manual_seed(seeding.derive_seed(learner.options.seed, "dropout", step, number, *process))
         last = number == len(batches) - 1
         with nullcontext() if last else accelerator.no_sync(model):
             loss, penalty = learner.method.minimised(learner.loss, model, batch, learner.half, done)
-            records.append({"loss": loss.detach(), **({} if penalty is None else {"penalty": penalty.detach()})})
+            figures.append({"loss": loss.detach(), **({} if penalty is None else {"penalty": penalty.detach()})})
             accelerator.backward((loss if penalty is None else loss + penalty) / len(batches))
     norms = gradient_norms(learner.groups)
     norm = accelerator.clip_grad_norm_(model.parameters(), learner.options.clip_norm or math.inf)
@@ -206,4 +177,147 @@ def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: f
         group["lr"] = learning_rate * group.get("factor", 1.0)
     learner.optimizer.step()
     learner.optimizer.zero_grad()
-    return TakenStep(step + 1, [batch.query_ids for batch in batches], records, norm, norms)
+    seen, query_ids = learner.method.log_metrics(step + 1), [batch.query_ids for batch in batches]
+    return TakenStep(step + 1, query_ids, figures, learning_rate, norm, norms, seen)
+
+
+class Lamb(torch.optim.Optimizer):
+    """Adam with each tensor's step scaled to the norm of its weights; without bias correction.
+
+    Source: You et al., Large Batch Optimization for Deep Learning (ICLR 2020), Algorithm 2; the cut
+    of the weights' norm at 10 and the missing bias correction are those of ANCE's and STAR's programs.
+    """
+
+    largest_norm = 10.0
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all tensors that have a gradient."""
+        for group in self.param_groups:
+            for weights in group["params"]:
+                if weights.grad is not None:
+                    self._update(weights, weights.grad, group)
+
+    def _update(self, weights: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[weights]
+        if not state:
+            state |= {"exp_avg": torch.zeros_like(weights), "exp_avg_sq": torch.zeros_like(weights)}
+        first, second = group["betas"]
+        mean = state["exp_avg"].lerp_(gradient, 1 - first)
+        square = state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
+        step = mean / (square.sqrt() + group["eps"])
+        if group["weight_decay"]:
+            step.add_(weights, alpha=group["weight_decay"])
+        size, length = weights.norm().clamp(max=self.largest_norm), step.norm()
+        trust = torch.where((size > 0) & (length > 0), size / length, torch.ones_like(size))
+        weights.sub_(step * (trust * group["lr"]))
+
+
+def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
+    """The optimizer of `options` over the weights that learn; biases and LayerNorm weights do not decay.
+
+    A weight with an attribute `factor` does not decay either, and learns at so many times the rate of the others.
+    """
+    exempt = {
+        id(weights)
+        for part in module.modules()
+        for name, weights in part.named_parameters(recurse=False)
+        if name == "bias" or "norm" in type(part).__name__.lower()
+    }
+    paced = [weights for weights in module.parameters() if hasattr(weights, "factor")]
+    learning = [weights for weights in module.parameters() if weights.requires_grad and not hasattr(weights, "factor")]
+    decayed, free = ([w for w in learning if (id(w) in exempt) == chosen] for chosen in (False, True))
+    groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": options.weight_decay}]
+    groups += [{"params": free, "weight_decay": 0.0}]
+    groups += [{"params": [weights], "weight_decay": 0.0, "factor": weights.factor} for weights in paced]
+    groups = [group for group in groups if group["params"]]
+    if options.optimizer == "lamb":
+        return Lamb(groups, lr=options.learning_rate, eps=options.epsilon)
+    tensors = [weights for group in groups for weights in group["params"]]
+    fusible = all(weights.device.type in ("cpu", "cuda") and weights.is_floating_point() for weights in tensors)
+    fused = True if fusible else None  # one kernel for a whole update, or as torch decides
+    return torch.optim.AdamW(groups, lr=options.learning_rate, eps=options.epsilon, fused=fused)
+
+
+def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
+    """The factor for a step counted from 0: it rises to 1 at the warm-up's end, then falls to 0 at `total`."""
+    steps = options.warmup_steps
+    warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
+    if step < warmup:
+        return step / warmup if options.warmup_from_zero else (step + 1) / (warmup + 1)
+    if options.decay == "constant":
+        return 1.0
+    began = 0 if options.decay_from_start else warmup
+    left = max(0.0, (total - step) / max(1, total - began))
+    return left if options.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * left)
+
+
+GROUPS = ("bottom", "middle", "top")
+Groups = Mapping[str, Sequence[nn.Parameter]]
+
+
+def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
+    """The weights that learn, each once, by thirds of the transformer's layers.
+
+    Embeddings and other modules before the layers belong to the bottom, those after them to the top. Each
+    side of a twin is split by its own layers. A weight with a rate of its own is a group under its name. A model
+    without a list of equal layers is one group, `all`; groups without weights are left out.
+
+    Source: ANCE (Xiong et al., ICLR 2021), figure 4.
+    """
+    layered, begun = dict(stacks(module)), set[str]()
+    grouped: dict[str, list[nn.Parameter]] = {name: [] for name in GROUPS}
+    for name, weights in module.named_parameters():
+        begun |= {path for path in layered if name.startswith(path)}
+        third = GROUPS[_third(name, layered, begun)] if layered else "all"
+        if weights.requires_grad:
+            grouped.setdefault(name if hasattr(weights, "factor") else third, []).append(weights)
+    return {name: group for name, group in grouped.items() if group}
+
+
+def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
+    """The 2-norm of each group's gradients as they are now, a scalar in float32 or better; 0 where there are none."""
+    norms: dict[str, Tensor | float] = {}
+    for name, group in groups.items():
+        tensors = [weights.grad for weights in group if weights.grad is not None]
+        if tensors:
+            precise = torch.promote_types(tensors[0].dtype, torch.float32)
+            norms[name] = torch.linalg.vector_norm(torch.stack(list(torch._foreach_norm(tensors, 2, dtype=precise))))
+        else:
+            norms[name] = 0.0
+    return norms
+
+
+def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """Yield the path, with a final dot, and the length of each outermost list of layers of one class."""
+    for name, child in module.named_children():
+        path = f"{prefix}{name}."
+        if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:
+            yield path, len(child)
+        else:
+            yield from stacks(child, path)
+
+
+def _third(name: str, stacks: Mapping[str, int], begun: set[str]) -> int:
+    """0, 1 or 2: by the middle of a layer's place; others by whether the nearest layers have begun."""
+    for path, count in stacks.items():
+        if name.startswith(path):
+            layer = int(name[len(path) :].split(".")[0])
+            return (2 * layer + 1) * len(GROUPS) // (2 * count)
+
+    def shared(path: str) -> int:
+        pairs = zip(name.split("."), path.split("."), strict=False)
+        return sum(1 for _ in takewhile(lambda parts: parts[0] == parts[1], pairs))
+
+    nearest = max(stacks, key=shared)
+    return len(GROUPS) - 1 if nearest in begun else 0

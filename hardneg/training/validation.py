@@ -4,23 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.evaluation.metrics import ranked_metrics
+from hardneg.formats import hash_index, runs
 from hardneg.formats.corpus import Corpus
-from hardneg.formats.hash_index import known_to
-from hardneg.formats.runs import Run
 from hardneg.formats.segments import Segments
 from hardneg.indexes.exact_ranks import best_rank, corpus_pass, overlap
 from hardneg.indexes.kernels.candidate_scoring import score_matrix
 from hardneg.protocols import DenseSearcher, Searcher
 from hardneg.records import Encoded, TrainingError
-from hardneg.training.examples import QueryRows
-from hardneg.training.history import Record
+from hardneg.training import checkpoint, examples
+from hardneg.training.batch_orders import Rows
 
-_DEPTH = 100
-_QUERIES = 256
+_DEPTH, _QUERIES = 100, 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +31,7 @@ class ValidationData:
     query_ids: Sequence[str]
     texts: Sequence[str]
     qrels: Mapping[str, Mapping[str, int]]
-    run: Run
+    run: runs.Run
     segments: Segments | None = None
 
 
@@ -42,17 +39,16 @@ class ValidationData:
 class Pool:
     """A part of the corpus with the queries that are searched in it.
 
-    rows: int64 [N], ascending rows of the corpus.
-    texts: those of the Q queries that have a relevant document.
-    gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is;
-    position: int64 [J], which of `rows` it judges; -1 for a document that the corpus lacks, and so is missed.
+    rows: int64 [N], ascending rows of the corpus. texts: those of the Q queries that have a relevant document.
+    gains: int64 [J], relevances above 0, ascending by query; query: int64 [J], whose each is; position: int64 [J],
+    which of `rows` it judges; -1 for a document that the corpus lacks, and so is missed.
     """
 
-    rows: NDArray[np.int64]
+    rows: Rows
     texts: list[str]
-    gains: NDArray[np.int64]
-    query: NDArray[np.int64]
-    position: NDArray[np.int64]
+    gains: Rows
+    query: Rows
+    position: Rows
 
 
 def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
@@ -92,23 +88,20 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
         for doc_id, relevance in data.qrels.get(query_id, {}).items()
         if relevance > 0
     ]
-    relevant = data.corpus.rows([doc_id for _, doc_id, _ in judged])
-    in_corpus = relevant >= 0
-    if not in_corpus.any():
+    numbers, doc_ids, gains = zip(*judged, strict=True) if judged else ((), (), ())
+    relevant = data.corpus.rows(doc_ids)
+    if not (in_corpus := relevant >= 0).any():
         raise TrainingError("no dev query has a relevant document in the corpus: check its qrels")
     dev_ids = set(data.query_ids)
     listed = (ranked.doc_ids[:depth] for query_id, ranked in data.run.items() if query_id in dev_ids)
     others = data.corpus.rows([doc_id for doc_ids in listed for doc_id in doc_ids])
     rows = np.union1d(relevant[in_corpus], others[others >= 0])
-    kept, query = np.unique([number for number, _, _ in judged], return_inverse=True)
-    gains = np.array([relevance for _, _, relevance in judged], np.int64)
-    texts = [data.texts[number] for number in kept.tolist()]
-    return Pool(rows, texts, gains, query, np.where(in_corpus, np.searchsorted(rows, relevant), -1))
+    kept, query = np.unique(numbers, return_inverse=True)
+    position = np.where(in_corpus, np.searchsorted(rows, relevant), -1)
+    return Pool(rows, [data.texts[number] for number in kept.tolist()], np.array(gains, np.int64), query, position)
 
 
-def pool_metrics(
-    queries: Encoded, documents: Encoded, pool: Pool, first: NDArray[np.int64] | None = None
-) -> dict[str, float]:
+def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
     """Means over Q queries searched in N documents; ties by ascending row.
 
     first: int64 [N], where each document's vectors begin if it has several, of which the best counts.
@@ -140,27 +133,25 @@ class StalenessWatch:
     encoder: Encoder
     searcher: Searcher
     documents: int
-    batch: QueryRows
-    lists: Callable[[Encoded], NDArray[np.int64]]
+    batch: examples.QueryRows
+    lists: Callable[[Encoded], Rows]
     every: int
     depth: int
 
-    def __call__(self, step: int) -> Record:
+    def __call__(self, step: int) -> checkpoint.Record:
         """Return `drift`: the negatives' mean overlap and best rank, and `mrr@10`; empty between two measurements."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")
         top = self.searcher.search(queries, max(self.depth, 10)).rows
-        hits = known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
+        hits = hash_index.known_to(top[:, :10], self.batch.known, self.batch.owner, len(top))
         metrics = {"mrr@10": float(np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0).mean())}
-        watched = self.lists(queries)[:, : self.depth]
-        known = known_to(watched, self.batch.known, self.batch.owner, len(watched))
-        watched = np.where(known, -1, watched)
-        some, age = (watched >= 0).any(axis=1), dict[str, float]()
-        if some.any():
+        watched, age = self.lists(queries)[:, : self.depth], dict[str, float]()
+        watched = np.where(hash_index.known_to(watched, self.batch.known, self.batch.owner, len(watched)), -1, watched)
+        if (some := (watched >= 0).any(axis=1)).any():
             age["overlap"] = float(overlap(watched[some], top[some, : self.depth]).mean())
-        if some.any() and isinstance(self.searcher, DenseSearcher) and isinstance(queries, np.ndarray):
-            index, device = corpus_pass(self.searcher, self.documents), str(self.encoder.device)
-            best = best_rank(index, queries[some], watched[some], device)
-            age |= {"best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
+            if isinstance(self.searcher, DenseSearcher) and isinstance(queries, np.ndarray):
+                index, device = corpus_pass(self.searcher, self.documents), str(self.encoder.device)
+                best = best_rank(index, queries[some], watched[some], device)
+                age |= {"best_rank": float(best.mean()), "best_rank_median": float(np.median(best))}
         return {"drift": {**age, **metrics}}

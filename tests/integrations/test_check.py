@@ -14,7 +14,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.kernels.lucene import java
 from hardneg.integrations import pyserini as openings
 from hardneg.integrations.pyserini import check, query_side, with_java
-from hardneg.records import HardnegError, PluginSetting
+from hardneg.records import errors, types
 
 LINES = "searcher = print\nhits = [1, 2]"
 
@@ -42,10 +42,10 @@ def test_java_is_started_first_where_pyserini_would_start_none_that_fits(first, 
     first("17.0.9")
     started = with_java(LINES)
     assert started.startswith("from hardneg.plugin import start_java\n\nstart_java()  # Java 25 in ")
-    assert "Pyserini alone would start 17\n" in started and started.endswith(LINES)
+    assert started.endswith(LINES)
     assert with_java("# Pyserini does not open it") == "# Pyserini does not open it"
     first("21.0.8", "java.se")
-    assert "would start 21 without jdk.incubator.vector" in with_java(LINES)
+    assert with_java(LINES).startswith("from hardneg.plugin import start_java")
     first("21.0.9")
     assert with_java(LINES) == LINES
 
@@ -73,7 +73,7 @@ def test_lines_that_fail_end_with_an_error(tmp_path: Path, monkeypatch: pytest.M
     assert CliRunner().invoke(app, arguments).exit_code == 0
     done = CliRunner().invoke(app, [*arguments, "--check"])
     assert "# fails: NameError: name 'nothing' is not defined" in done.stdout
-    assert isinstance(done.exception, HardnegError) and "the lines of index fail" in str(done.exception)
+    assert isinstance(done.exception, errors.HardnegError) and "the lines of index fail" in str(done.exception)
 
 
 @pytest.mark.parametrize("kind", ["model2vec", "cut short", "of a transformer", "as it is"])
@@ -81,7 +81,7 @@ def test_lines_of_static_models_make_the_vectors_of_hardneg(tmp_path: Path, kind
     if kind == "model2vec":
         spec = ModelSpec(str(tiny_model2vec(tmp_path / "m")))
     elif kind == "of a transformer":
-        spec = ModelSpec(str(tiny_encoder(tmp_path / "m")), encoder=PluginSetting("static", {"dimensions": 8}))
+        spec = ModelSpec(str(tiny_encoder(tmp_path / "m")), encoder=types.PluginSetting("static", {"dimensions": 8}))
     else:
         tiny_static(tmp_path / "m")
         spec = ModelSpec(str(tmp_path / "m"), query_length=3 if kind == "cut short" else None)

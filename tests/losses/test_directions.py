@@ -1,15 +1,17 @@
 """InfoNCE in more directions and with hardness, and margins of two teachers: hand-computed numbers."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from hardneg.losses.distillation import MarginMSE
+from hardneg.losses.distillation import KL, MarginMSE
 from hardneg.losses.infonce import InfoNCE
-from hardneg.records import PluginError, ScoreBatch, TrainingError
+from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.store import plugin_identity
 
@@ -21,11 +23,11 @@ def logs(rows: list[list[float]]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64).log()
 
 
-def batch_of(valid: list[list[int]] | None = None) -> ScoreBatch:
+def batch_of(valid: list[list[int]] | None = None) -> types.ScoreBatch:
     """Columns p0 n0 p1 n1; what a softmax adds up is written."""
     positive = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
     own = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.bool)
-    return ScoreBatch(
+    return types.ScoreBatch(
         logs([[4, 2, 1, 3], [5, 1, 2, 6]]),
         positive,
         own,
@@ -110,7 +112,7 @@ def test_hardness_has_no_gradient_and_no_temperature() -> None:
     """s = ln 3 against ln 2: at T = 1/2 the logits are ln 9 and ln 4 + 2 ln 2 = ln 16; the slope is that of s / T."""
     scores = logs([[3, 2]]).requires_grad_()
     sides = [torch.tensor([[side, not side]]) for side in (True, False)]
-    batch = ScoreBatch(scores, sides[0], sides[1], torch.ones(1, 2, dtype=torch.bool))
+    batch = types.ScoreBatch(scores, sides[0], sides[1], torch.ones(1, 2, dtype=torch.bool))
     value = InfoNCE(temperature=0.5, hardness=2)(batch)
     value.backward()
     assert value.item() == pytest.approx(math.log(25 / 9))
@@ -121,14 +123,14 @@ def test_margins_of_two_teachers_by_hand() -> None:
     """Own pairs: ((2-1)-(4-1))^2 = 4; in the batch: ((2-1)-(5-4))^2 = 0 and ((2-0)-(5-2))^2 = 1, of which 3/4."""
     sides = [torch.tensor([row], dtype=torch.bool) for row in ([1, 0, 0], [0, 1, 0], [1, 1, 1])]
     given = {"teacher": [[4, 1, math.nan]], "guide": [[5, 4, 2]]}
-    batch = ScoreBatch(
+    batch = types.ScoreBatch(
         torch.tensor([[2.0, 1, 0]], dtype=torch.float64), *sides,
         **{name: torch.tensor(rows, dtype=torch.float64) for name, rows in given.items()},
     )  # fmt: skip
     assert MarginMSE(in_batch=0.75)(batch).item() == pytest.approx(4 + 0.75 * (0 + 1) / 2)
     assert MarginMSE()(batch).item() == pytest.approx(4)
     assert MarginMSE()(replace(batch, teacher=batch.guide)).item() == pytest.approx(1 / 2)
-    with pytest.raises(TrainingError, match="margin-mse: the batch has no"):
+    with pytest.raises(errors.TrainingError, match="margin-mse: the batch has no"):
         MarginMSE(in_batch=0.75)(replace(batch, guide=None))
 
 
@@ -143,7 +145,7 @@ def test_the_second_teacher_without_own_pairs_by_hand() -> None:
     scores = torch.tensor([[2.0, 1, 0, 3], [1, 0, 4, 2]], dtype=torch.float64, requires_grad=True)
     teacher = torch.full_like(scores, math.nan).masked_scatter(sides[0] | sides[1], torch.zeros(4, dtype=torch.float64))
     guide = torch.tensor([[5.0, 4, 2, 9], [1, 3, 6, 0]], dtype=torch.float64)
-    batch = ScoreBatch(scores, *sides, teacher=teacher.detach(), guide=guide)
+    batch = types.ScoreBatch(scores, *sides, teacher=teacher.detach(), guide=guide)
     own = ((2 - 1) ** 2 + (4 - 2) ** 2) / 2
     assert MarginMSE(in_batch=0.5)(batch).item() == pytest.approx(own + 0.5 * 31 / 6)
     value = MarginMSE(in_batch=0.5, in_batch_own=False)(batch)
@@ -160,7 +162,7 @@ def test_needs_follow_the_options() -> None:
     assert needs_of(InfoNCE(directions=("query-document", "document-query"))) == ("query_query",)
     assert needs_of(InfoNCE(directions=EVERY)) == ("document_document", "query_query")
     assert needs_of(MarginMSE()) == ("teacher",) and needs_of(MarginMSE(in_batch=1)) == ("teacher", "guide")
-    with pytest.raises(TrainingError, match="direction query-query: the batch has no such scores"):
+    with pytest.raises(errors.TrainingError, match="direction query-query: the batch has no such scores"):
         InfoNCE(directions=("query-document", "query-query"))(replace(batch_of(), query_query=None))
 
 
@@ -171,17 +173,21 @@ def test_keys_of_what_was_there_stay() -> None:
     assert more == {"temperature": 1.0, "negatives": "all", "hardness": 9, "hardness_of": "others"}
 
 
-def test_options_that_make_no_sense() -> None:
-    for directions in ((), ("query-query",), ("query-document", "query-document")):
-        with pytest.raises(PluginError, match="directions must have query-document, and each one once, not: "):
-            InfoNCE(directions=directions)  # type: ignore[arg-type]
-    with pytest.raises(PluginError, match="hardness must be 0 or above, not -1"):
-        InfoNCE(hardness=-1)
-    with pytest.raises(PluginError, match="hardness_of others has none to weigh where negatives are own"):
-        InfoNCE(negatives="own", hardness=9, hardness_of="others")
-    with pytest.raises(PluginError, match="hardness_of goes with hardness: give a hardness above 0, or leave"):
-        InfoNCE(hardness_of="others")
-    with pytest.raises(PluginError, match="in_batch must be 0 or above, not -1"):
-        MarginMSE(in_batch=-1)
-    with pytest.raises(PluginError, match="in_batch_own goes with in_batch: give an in_batch above 0, or leave"):
-        MarginMSE(in_batch_own=False)
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (lambda: InfoNCE(directions=()), "directions must have query-document, and each one once, not: none"),
+        (lambda: InfoNCE(directions=("query-query",)), "directions must have query-document"),
+        (lambda: InfoNCE(directions=("query-document",) * 2), "directions must have query-document"),
+        (lambda: InfoNCE(hardness=-1), "hardness must be 0 or above, not -1"),
+        (lambda: InfoNCE(negatives="own", hardness=9, hardness_of="others"), "hardness_of others has none to weigh"),
+        (lambda: InfoNCE(hardness_of="others"), "hardness_of goes with hardness: give one above 0, or leave"),
+        (lambda: MarginMSE(in_batch=-1), "in_batch must be 0 or above, not -1"),
+        (lambda: MarginMSE(in_batch_own=False), "in_batch_own goes with in_batch: give one above 0, or leave"),
+        (lambda: MarginMSE(temperature=0), "margin-mse: temperature must be above 0, not 0"),
+        (lambda: KL(teacher_temperature=0), "kl: temperature must be above 0, not 0"),
+    ],
+)
+def test_options_that_make_no_sense(made: Callable[[], Any], problem: str) -> None:
+    with pytest.raises(errors.PluginError, match=problem):
+        made()

@@ -34,11 +34,10 @@ from hardneg.runtime import SEED, derive_seed
 from hardneg.store import Artifact, Store
 from hardneg.trainer import RefreshedNegatives
 from hardneg.training.examples import TrainingData
-from hardneg.training.negative_sources import mined
+from hardneg.training.methods.adore import mined
 from hardneg.training.refresh import provider
 from hardneg.training.refresh.folder import RefreshFolder
-from hardneg.training.refresh.inferencer import Settings
-from hardneg.training.refresh.mining import mine_refresh
+from hardneg.training.refresh.mining import Settings, mine_refresh
 
 GIVEN: Mapping[str, Mapping[str, Any]] = {
     "denoised": {"below": 0.5},

@@ -15,7 +15,7 @@ from hardneg.recipes import load_recipe, make_plan
 from hardneg.recipes import plan as planning
 from hardneg.recipes.language import RecipeFunction, find_recipe, head_comment, named_recipes, shipped_recipes
 from hardneg.store import digest
-from hardneg.training.optimizers import schedule_factor
+from hardneg.training.step import schedule_factor
 
 OUTSIDE = {
     **dict.fromkeys((("star-colbert", preset) for preset in ("demo", "small", "paper")), "hardneg_multi_vector"),

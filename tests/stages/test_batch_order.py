@@ -16,8 +16,8 @@ from hardneg.stages.shared.training_data import ordered, training_data
 from hardneg.stages.train import Train
 from hardneg.store import SCRATCH
 from hardneg.training.batch_orders import TopicBalanced
+from hardneg.training.checkpoint import History
 from hardneg.training.examples import Examples
-from hardneg.training.history import History
 
 TOPICS = {"batches": {"name": "topic-balanced", "clusters": 3}, "batches_from": "start-index"}
 

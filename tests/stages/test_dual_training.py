@@ -10,7 +10,7 @@ from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import RecipeError
 from hardneg.stages.train import Train
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 TRAIN = {"stage": "train", "loss": "star", "negatives": "some-negatives"}
 

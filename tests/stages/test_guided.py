@@ -9,7 +9,7 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.records import RecipeError
 from hardneg.stages.train import Train
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 EVERY = ["query-document", "query-query", "document-query", "document-document"]
 
@@ -19,14 +19,10 @@ def tree_of(collection, model, other):
     star = tree["stages"]["star"]
     guided = {**star, "loss": {"name": "infonce", "temperature": 0.05, "directions": EVERY}, "guide": "guide"}
     guided |= {"guided_mask": {"margin": 0.05, "kind": "relative"}, "self_mask": 0.1}
-    queries = {"stage": "train-queries", "index": "start-index", "depth": 8, "guide": "guide", "guided_mask": {}}
-    queries["loss"] = {"name": "kl", "temperature": 0.1}
-    queries["options"] = {"max_steps": 4, "batch_size": 8, "learning_rate": 1e-3}
     tree["stages"] |= {
         "another": {"stage": "model", "model": {"name": str(other), "query_length": 16, "document_length": 24}},
         "guide": {"stage": "encode", "model": "another"},
         "guided": guided,
-        "queries": queries,
         "taught": {**star, "loss": {"name": "margin-mse", "temperature": 0.1}, "guide": "guide"},
     }
     return tree
@@ -56,7 +52,7 @@ def test_a_second_model_is_kept_and_encodes(finished, tree):
 
 @pytest.mark.slow
 def test_trainings_with_a_guide(finished):
-    for name in ("guided", "taught", "queries"):
+    for name in ("guided", "taught"):
         losses = [record["loss"] for record in History(finished[name].path / "history.jsonl").read()]
         assert len(losses) == 4 and all(np.isfinite(losses)) and losses[-1] > 0
         assert {path.name for path in finished[name].path.iterdir()} == {"model", "history.jsonl", "manifest.json"}
@@ -69,7 +65,7 @@ def test_keys(tmp_path, tree):
     changed = {
         "stages.guided.guided_mask.margin=0.1": {"guided"},
         "stages.guided.self_mask=null": {"guided"},
-        "stages.another.model.query_prompt='ask: '": {"another", "guide", "guided", "queries", "taught"},
+        "stages.another.model.query_prompt='ask: '": {"another", "guide", "guided", "taught"},
         "stages.guided.guide=start-index": {"guided"},
     }
     for setting, names in changed.items():
@@ -113,5 +109,3 @@ def test_losses_of_one_side_in_stages_without_it(tmp_path, tree):
     stage["loss"] = {"name": "infonce", "directions": ["query-document", "query-query"]}
     with pytest.raises(RecipeError, match="infonce needs query_query, which this stage's batches lack; use it in stag"):
         plan_in(tmp_path, {**tree, "stages": {**tree["stages"], "queries": stage}})
-    with pytest.raises(RecipeError, match=r"queries\.guide: missing; kl needs its scores: name an encode stage"):
-        plan_in(tmp_path, tree, "stages.queries.guide=null", "stages.queries.guided_mask=null")

@@ -11,7 +11,7 @@ from hardneg.recipes import estimate, needs
 from hardneg.records import RUN, RecipeError
 from hardneg.stages.train import Train
 from hardneg.store import Store
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 OPTIONS = {"max_steps": 4, "batch_size": 6, "learning_rate": 1e-3, "warmup_steps": 1}
 

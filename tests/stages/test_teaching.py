@@ -10,7 +10,7 @@ from hardneg.records import DataError, RankedList, RecipeError, TrainingError
 from hardneg.runtime import Silent
 from hardneg.stages.shared.context import ArtifactInput, StageContext
 from hardneg.stages.shared.training_data import taught
-from hardneg.training.history import History
+from hardneg.training.checkpoint import History
 
 
 def tree_of(collection, model):

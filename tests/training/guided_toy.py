@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from hardneg.records import ScoreBatch
-from hardneg.training.batches import BatchColumns, GuideVectors, apart, masked
-from hardneg.training.examples import TrainingData
-from hardneg.training.teacher import Guide
+from hardneg.training import batches, examples, loss_terms
 
 SHAPES = [(4, 0, 8), (6, 1, 5), (5, 3, 16)]
 """Queries, negatives of each, dimensions."""
@@ -40,15 +38,15 @@ class Vectors:
         """The cosines, with all optional parts."""
         count, width, size = self.documents.shape
         none = np.empty(0, np.int64)
-        columns = BatchColumns(count, np.arange(count * width, dtype=np.uint64), none.astype(np.uint64), none)
+        columns = batches.BatchColumns(count, np.arange(count * width, dtype=np.uint64), none.astype(np.uint64), none)
         queries, documents = normalize(self.queries), normalize(self.documents.reshape(-1, size))
         chosen = normalize(self.guide_documents.reshape(count * width, -1))
-        guide = GuideVectors(normalize(self.guide_queries), chosen)
-        parts = guide.scores(torch.arange(count * width), {"guide", "guide_query_query", "guide_document_document"})
+        guide = {"queries": normalize(self.guide_queries), "documents": chosen}
+        parts = batches.guide_scores(guide, torch.arange(count * width), set(loss_terms.GUIDES))
         return replace(
-            masked(queries @ documents.T, columns),
-            query_query=apart(queries @ queries.T, columns.related_queries()),
-            document_document=apart(documents @ documents.T, columns.related_documents()),
+            batches.masked(queries @ documents.T, columns),
+            query_query=batches.apart(queries @ queries.T, columns.related_queries()),
+            document_document=batches.apart(documents @ documents.T, columns.related_documents()),
             **parts,
         )
 
@@ -102,7 +100,7 @@ class Rows:
         return self._vectors[rows]
 
 
-def toy_guide(data: TrainingData, seed: int = 5) -> Guide:
+def toy_guide(data: examples.TrainingData, seed: int = 5) -> examples.Guide:
     """Unit vectors of 3 numbers for the toy's queries and documents; a query is a little like its positives."""
     source = np.random.default_rng(seed)
     documents = source.normal(size=(len(data.corpus), 3))
@@ -112,4 +110,4 @@ def toy_guide(data: TrainingData, seed: int = 5) -> Guide:
     def unit(vectors: Any) -> Any:
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
-    return Guide(Rows(unit(documents)), unit(queries), "toy")
+    return examples.Guide(Rows(unit(documents)), unit(queries), "toy")

@@ -10,18 +10,16 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.qrels import positives
 from hardneg.runtime import join, leave
 from hardneg.store.blocks import BlockStore
-from hardneg.training.checkpoint import Checkpoints
-from hardneg.training.examples import TrainingData
+from hardneg.training import checkpoint, examples, options
 from hardneg.training.refresh.folder import RefreshFolder
 from hardneg.training.refresh.mining import Mining, mine_refresh
 from hardneg.training.refresh.provider import SynchronousProvider
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 def mining(collection: StoredCollection) -> Mining:
     queries = collection.queries("dev")
-    data = TrainingData(collection.corpus, queries.query_ids, queries.texts, positives(collection.all_qrels()))
-    return Mining(data, RefreshOptions("synchronous", every=5, depth=50, precision="fp32"), 1)
+    data = examples.TrainingData(collection.corpus, queries.query_ids, queries.texts, positives(collection.all_qrels()))
+    return Mining(data, options.RefreshOptions("synchronous", every=5, depth=50, precision="fp32"), 1)
 
 
 def main(model: str, stored: str, out: str) -> None:
@@ -34,7 +32,7 @@ def main(model: str, stored: str, out: str) -> None:
         write(self, number, *more)
 
     BlockStore.write = counted  # type: ignore[method-assign]
-    place, checkpoints = RefreshFolder(folder / "refreshes"), Checkpoints(folder, "")
+    place, checkpoints = RefreshFolder(folder / "refreshes"), checkpoint.Checkpoints(folder, "")
     way = mining(StoredCollection.open(Path(stored)))
     supply = SynchronousProvider(encoder, way, place, checkpoints, 0, 5, told.append)
     supply.prepare(0)

@@ -14,9 +14,8 @@ from hardneg.formats.corpus import Corpus, write_corpus
 from hardneg.losses.pairwise import Star
 from hardneg.records import Document
 from hardneg.runtime import Silent, leave, world
-from hardneg.training.examples import TrainingData
+from hardneg.training import examples, sources
 from hardneg.training.methods.dual_encoder import train
-from hardneg.training.sources import Mixture
 
 STEPS = {"max_steps": 8, "batch_size": 5, "accumulate": 1, "learning_rate": 1e-2, "clip_norm": None}
 
@@ -29,14 +28,14 @@ def write_two(folder: Path) -> Path:
     return folder
 
 
-def two_collections(folder: Path) -> tuple[TrainingData, TrainingData]:
+def two_collections(folder: Path) -> tuple[examples.TrainingData, examples.TrainingData]:
     one, two = toy_data(folder / "one"), toy_data(folder / "two")
     return one, replace(two, query_ids=two.query_ids[:4], texts=[f"other {text}" for text in two.texts[:4]])
 
 
-def mixture_in(folder: Path, **more: Any) -> Mixture:
+def mixture_in(folder: Path, **more: Any) -> sources.Mixture:
     one, two = two_collections(folder)
-    return Mixture({"one": one, "two": two}, **more)
+    return sources.Mixture({"one": one, "two": two}, **more)
 
 
 def main(folder: str, out: str, one_source: str, killed_at: str) -> None:

@@ -12,16 +12,14 @@ from torch import Tensor
 from toy import Bag, BagEncoder, KilledAt, options, toy_data
 
 from hardneg.formats.vectors import FlatVectors, FlatWriter
-from hardneg.indexes.backends.flat import FlatSearcher
-from hardneg.indexes.backends.product import PqSearcher
+from hardneg.indexes.backends import flat, product
 from hardneg.indexes.kernels.exact.exact import ExactOptions
 from hardneg.losses.pairwise import LambdaLoss
 from hardneg.protocols import DenseSearcher
 from hardneg.runtime import Silent, leave, world
 from hardneg.training.examples import Examples, TrainingData
 from hardneg.training.loop import TrainingResult, learn
-from hardneg.training.methods.adore import AdoreTraining, JpqTraining
-from hardneg.training.negative_sources import NegativeSource, NegativeTable, Searched, Uniform, lists_by, mined
+from hardneg.training.methods import adore
 from hardneg.training.validation import StalenessWatch
 
 DEPTH = 8
@@ -43,7 +41,7 @@ class TwinBags(BagEncoder):
         return vectors.float()
 
 
-def write_index(folder: Path, data: TrainingData, encoder: Any) -> FlatSearcher:
+def write_index(folder: Path, data: TrainingData, encoder: Any) -> flat.FlatSearcher:
     vectors = encoder.encode(list(data.corpus.contents(np.arange(len(data.corpus)))), "document")
     with FlatWriter(folder, vectors.shape[1], len(vectors)) as writer:
         writer.write(vectors)
@@ -52,28 +50,28 @@ def write_index(folder: Path, data: TrainingData, encoder: Any) -> FlatSearcher:
     return open_index(folder)
 
 
-def open_index(folder: Path) -> FlatSearcher:
-    return FlatSearcher(FlatVectors.open(folder), options=ExactOptions(device="cpu"))
+def open_index(folder: Path) -> flat.FlatSearcher:
+    return flat.FlatSearcher(FlatVectors.open(folder), options=ExactOptions(device="cpu"))
 
 
 def approach(
     schedule: str, data: TrainingData, searcher: DenseSearcher, folder: Path, every: int = 0, **more: Any
-) -> AdoreTraining:
+) -> adore.AdoreTraining:
     encoder: Any = TwinBags()
     examples = Examples(data, int(schedule == "static"), 42)
     shape = len(data.query_ids), DEPTH
-    sources: dict[str, NegativeSource] = {
-        "dynamic": Searched(searcher, DEPTH),
-        "static": NegativeTable(folder, shape, mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
-        "refreshed": NegativeTable(folder, shape, lists_by(encoder, data, searcher, DEPTH), 4),
-        "random": Uniform(len(data.corpus), DEPTH, 42),
+    sources: dict[str, adore.NegativeSource] = {
+        "dynamic": adore.Searched(searcher, DEPTH),
+        "static": adore.NegativeTable(folder, shape, adore.mined(data, data.negatives, DEPTH)),  # type: ignore[arg-type]
+        "refreshed": adore.NegativeTable(folder, shape, adore.lists_by(encoder, data, searcher, DEPTH), 4),
+        "random": adore.Uniform(len(data.corpus), DEPTH, 42),
     }
     asked = examples.of(examples.queries[:6])
     fixed = np.arange(12, 18)[None] + np.arange(6)[:, None]
     watch = (
         StalenessWatch(encoder, searcher, len(data.corpus), asked, lambda vectors: fixed, every, 5) if every else None
     )
-    return AdoreTraining(
+    return adore.AdoreTraining(
         encoder=encoder,
         examples=examples,
         searcher=searcher,
@@ -85,14 +83,16 @@ def approach(
     )
 
 
-def joint(index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any) -> JpqTraining:
+def joint(
+    index: Path, schedule: str, data: TrainingData, folder: Path, every: int = 0, **more: Any
+) -> adore.JpqTraining:
     """As `approach`, on a product-quantised index whose centroids learn too."""
-    way = approach(schedule, data, PqSearcher.open(index), folder, every, **more)
+    way = approach(schedule, data, product.PqSearcher.open(index), folder, every, **more)
     kept = {item.name: getattr(way, item.name) for item in fields(way)}
-    return JpqTraining(**kept, factor=3.0)
+    return adore.JpqTraining(**kept, factor=3.0)
 
 
-def run(way: AdoreTraining, folder: Path, loss: Any = None, progress: Any = None, **more: Any) -> TrainingResult:
+def run(way: adore.AdoreTraining, folder: Path, loss: Any = None, progress: Any = None, **more: Any) -> TrainingResult:
     chosen = options(**{"checkpoint_every": 3, **more})
     return learn(way, loss or LambdaLoss(cut=DEPTH), chosen, folder, progress=progress or Silent())
 

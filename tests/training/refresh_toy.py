@@ -11,12 +11,12 @@ from toy import BagEncoder, options, toy_data
 
 from hardneg.formats.negatives import write_negatives
 from hardneg.losses.pairwise import RankNet
-from hardneg.records import NEGATIVES, ArtifactError, HardnegError, Negatives
+from hardneg.records import errors, layout, types
 from hardneg.runtime import Silent, leave, world
 from hardneg.training.loop import TrainingResult, learn
 from hardneg.training.methods.ance import AnceTraining
+from hardneg.training.options import RefreshOptions
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 
 class Scripted:
@@ -34,17 +34,17 @@ class Scripted:
             publish(self.refreshes, len(self.refreshes.records()), self.script.pop(place))
         return self.refreshes.newest()
 
-    def refuse(self, refresh: Refresh, error: HardnegError) -> None:
+    def refuse(self, refresh: Refresh, error: errors.HardnegError) -> None:
         """Training may go on; what is damaged is made again."""
         self.refused.append((refresh.number, type(error).__name__))
-        if isinstance(error, ArtifactError):
+        if isinstance(error, errors.ArtifactError):
             publish(self.refreshes, refresh.number, refresh.step)
 
 
 def publish(place: RefreshFolder, number: int, step: int) -> None:
     """Refresh n has documents n<n> and n<n+1> for every query."""
-    rows = [Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
-    write_negatives(place.partial(number) / NEGATIVES, rows)
+    rows = [types.Negatives(f"q{i}", [], [f"n{number}", f"n{number + 1}"], np.zeros(2, np.float32)) for i in range(12)]
+    write_negatives(place.partial(number) / layout.NEGATIVES, rows)
     place.publish(Refresh(number, step, 12, 24))
 
 

@@ -152,7 +152,7 @@ def test_neighbours_share_batches() -> None:
 
 
 def test_wrong_numbers_are_told_together() -> None:
-    with pytest.raises(PluginError, match="hardest-together: depth must be 1 or above; neighbours must be 1 or above"):
+    with pytest.raises(PluginError, match="hardest-together: depth and neighbours must be 1 or above"):
         HardestTogether(0, 0)
 
 

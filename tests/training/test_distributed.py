@@ -15,7 +15,7 @@ from hardneg.formats.segments import Segments
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import RankNet, Star
 from hardneg.records import ScoreBatch
-from hardneg.runtime import Silent, World, leave, world
+from hardneg.runtime import distributed, leave, progress
 from hardneg.training import loop
 from hardneg.training.methods import dual_encoder
 from hardneg.training.options import TrainOptions
@@ -29,16 +29,16 @@ CASES = [f"{loss}-{size}" for loss in LOSSES for size in SIZES]
 def test_shares_lie_in_a_row_and_differ_by_one() -> None:
     for size in (1, 2, 3, 7):
         for total in (0, 1, 2, 5, 12):
-            parts = [World(rank, size).share(total) for rank in range(size)]
+            parts = [distributed.World(rank, size).share(total) for rank in range(size)]
             assert [i for part in parts for i in range(total)[part]] == list(range(total))
             lengths = [len(range(total)[part]) for part in parts]
             assert max(lengths) - min(lengths) <= 1
-            assert World(0, size).shares(total) == lengths
+            assert distributed.World(0, size).shares(total) == lengths
 
 
 def test_alone_nothing_is_joined() -> None:
-    assert world() == World(0, 1)
-    assert world().first
+    assert distributed.world() == distributed.World(0, 1)
+    assert distributed.world().first
 
 
 class Watched(torch.optim.SGD):
@@ -74,10 +74,10 @@ def learn(toy: Path, model: Path, out: Path, case: str, number: int) -> None:
     sizes = {"batch_size": batch_size, "accumulate": accumulate, "chunk": 1 if loss == "chunks" else None}
     options = TrainOptions(negatives_per_query=2, **steps, **sizes)
     data = replace(toy_data(toy), segments=Segments(length=6, count=3) if loss == "segments" else None)
-    dual_encoder.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=Silent())
+    dual_encoder.train(encoder, data, LOSSES[loss], options, out / f"{number}-{case}", progress=progress.Silent())
     found = {f"{step} {name}": tensor for step, tensors in enumerate(seen, 1) for name, tensor in tensors.items()}
     found |= {f"weight {name}": weight.detach().clone() for name, weight in encoder.module.named_parameters()}
-    save_file(found, str(out / f"{number}-{world().rank}-{case}.safetensors"))
+    save_file(found, str(out / f"{number}-{distributed.world().rank}-{case}.safetensors"))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def resume(toy: Path, out: Path, number: int) -> None:
     """Several processes stop at the fourth step and go on from the checkpoint after the second; one does not stop."""
     from toy import BagEncoder, options, toy_data
 
-    here = world()
+    here = distributed.world()
     measured: list[int] = []
 
     def validate() -> dict[str, float]:
@@ -113,7 +113,7 @@ def resume(toy: Path, out: Path, number: int) -> None:
         encoder.module.dropout.p = 0.0
         try:
             data, folder = toy_data(toy), out / f"resumed-{number}"
-            watched = {"progress": Silent(), "validate": validate}
+            watched = {"progress": progress.Silent(), "validate": validate}
             result = dual_encoder.train(encoder, data, Fragile(), chosen, folder, **watched)
         except KeyboardInterrupt:
             assert forbidden

@@ -1,4 +1,4 @@
-"""Losses at several sizes of vectors and penalties: by hand, and against those of sentence-transformers."""
+"""Masks, losses at several sizes of vectors and penalties: by hand, and against those of sentence-transformers."""
 
 import json
 from dataclasses import replace
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from guided_toy import Given, drawn, toy_guide
+from guided_toy import SHAPES, Given, drawn, toy_guide
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from precise import PreciseEncoder, PreciseTokens
+from torch import Tensor
 from toy import BagEncoder, Squares, options, toy_data
 
 from hardneg.encoders.open.resolved import load_learner
@@ -19,14 +20,12 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.encoders.towers import cut as shortened
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors import FlatWriter
-from hardneg.indexes.backends.compressed import Sq8
-from hardneg.indexes.backends.product import Binary
+from hardneg.indexes.backends import compressed, product
 from hardneg.losses.infonce import InfoNCE
 from hardneg.losses.pairwise import Star
-from hardneg.records import ScoreBatch, UsageError
+from hardneg.records import ScoreBatch, TrainingError, UsageError
 from hardneg.runtime import Silent
-from hardneg.training.loss_terms import LossTerms, stored
-from hardneg.training.masks import GuidedMask
+from hardneg.training.loss_terms import GuidedMask, LossTerms, self_masked, stored
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 
 DIMS = {6: 1.0, 4: 0.5, 1: 2.0}
@@ -60,7 +59,7 @@ def test_the_sum_of_the_losses_of_models_that_are_cut(toy_folder, cut):
     data, encoder = replace(toy_data(toy_folder), segments=cut), PreciseEncoder()
     whole: Any = encoder
     found, gradients = learnt(DualEncoderTraining(whole, data, options(batch_size=5), LossTerms(DIMS)), Star())
-    total, expected = 0.0, {name: torch.zeros_like(gradient) for name, gradient in gradients.items()}
+    total, expected = (0.0, {name: torch.zeros_like(gradient) for name, gradient in gradients.items()})
     for dim, weight in DIMS.items():
         short: Any = PreciseEncoder(kept=dim)
         short.module = encoder.module
@@ -89,7 +88,7 @@ def test_gradient_caching_changes_nothing(toy_folder, cut, terms):
 @given(size=st.integers(2, 9), chunk=st.integers(1, 4), margin=st.sampled_from([0.0, 0.2]), tokens=st.booleans())
 def test_gradient_caching_changes_nothing_of_masks_and_directions(toy_folder, size, chunk, margin, tokens):
     data = toy_data(toy_folder)
-    data, encoder = replace(data, guide=toy_guide(data)), PreciseTokens() if tokens else PreciseEncoder()
+    data, encoder = (replace(data, guide=toy_guide(data)), PreciseTokens() if tokens else PreciseEncoder())
     whole: Any = encoder
     terms = LossTerms(guided_mask=GuidedMask(margin, "relative"), self_mask=2 * margin)
     ways = (DualEncoderTraining(whole, data, options(batch_size=size, chunk=part), terms) for part in (None, chunk))
@@ -130,7 +129,7 @@ def test_what_a_loss_sees_of_a_guide_and_of_the_model(toy_folder):
 
 
 def test_documents_in_segments_have_no_scores_with_each_other(toy_folder):
-    data, encoder = replace(toy_data(toy_folder), segments=Segments(length=2, count=3)), PreciseEncoder()
+    data, encoder = (replace(toy_data(toy_folder), segments=Segments(length=2, count=3)), PreciseEncoder())
     whole: Any = encoder
     with pytest.raises(UsageError, match="documents in segments have no scores with each other"):
         learnt(DualEncoderTraining(whole, data, options(batch_size=5)), EVERY)
@@ -138,12 +137,15 @@ def test_documents_in_segments_have_no_scores_with_each_other(toy_folder):
 
 def test_the_loss_of_stored_documents_is_that_of_their_decoded_vectors_and_queries_stay_as_they_are():
     """At each size and precision, by its weight."""
-    vectors, encoder = drawn((4, 1, 8)), SimpleNamespace(truncated=lambda encoded, dimension: encoded[..., :dimension])
+    vectors, encoder = (
+        drawn((4, 1, 8)),
+        SimpleNamespace(truncated=lambda encoded, dimension: encoded[..., :dimension]),
+    )
     of: Any = encoder
     seen = []
 
     def loss_of(cut: Any, change: Any) -> torch.Tensor:
-        queries, documents = cut(vectors.queries), change(cut(vectors.documents.flatten(0, 1)))
+        queries, documents = (cut(vectors.queries), change(cut(vectors.documents.flatten(0, 1))))
         seen.append((queries.shape[1], documents.detach()))
         return (queries @ documents.T).square().sum()
 
@@ -173,12 +175,12 @@ def test_stored_vectors_by_hand():
 
 @pytest.mark.parametrize("precision", ["int8", "binary"])
 def test_gradients_pass_through_as_if_vectors_were_whole(precision):
-    vectors, factors = BY_HAND.clone().requires_grad_(), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    vectors, factors = (BY_HAND.clone().requires_grad_(), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
     (stored(vectors, precision) * factors).sum().backward()
     assert vectors.grad is not None and torch.equal(vectors.grad, factors)
 
 
-@pytest.mark.parametrize(("precision", "backend"), [("int8", Sq8()), ("binary", Binary())])
+@pytest.mark.parametrize(("precision", "backend"), [("int8", compressed.Sq8()), ("binary", product.Binary())])
 def test_stored_vectors_are_those_that_the_index_decodes(precision, backend, tmp_path):
     pytest.importorskip("faiss")
     vectors = torch.nn.functional.normalize(torch.randn(40, 16, generator=torch.Generator().manual_seed(3)), dim=1)
@@ -294,3 +296,88 @@ def test_losses_are_those_of_sentence_transformers(toy_folder, tiny_model, dims)
     sides = (gradients, their_gradients)
     ours, whole = (torch.cat([found[name].flatten() for name in their_gradients]) for found in sides)
     assert float((ours - whole).norm() / whole.norm()) < 1e-5
+
+
+def wide(rows: list[list[float]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def scored(**parts: Tensor) -> ScoreBatch:
+    """Two queries, columns p0 n0 p1 n1; scores of the row's positive are 0.5 and -0.2."""
+    positive = torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0]], dtype=torch.bool)
+    own = torch.tensor([[0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.bool)
+    scores = wide([[0.5, 0.47, 0.61, 0.4], [-0.2, -0.215, -0.2, -0.09]])
+    return ScoreBatch(scores, positive, own, torch.ones(2, 4, dtype=torch.bool), **parts)
+
+
+def kept(batch: ScoreBatch) -> list[list[int]]:
+    return batch.valid.int().tolist()
+
+
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        (GuidedMask(), [[1, 1, 0, 1], [1, 1, 1, 0]]),
+        (GuidedMask(0.02), [[1, 1, 0, 1], [0, 0, 1, 0]]),
+        (GuidedMask(0.05), [[1, 0, 0, 1], [0, 0, 1, 0]]),
+        (GuidedMask(0.05, "relative"), [[1, 1, 0, 1], [0, 1, 1, 0]]),
+        (GuidedMask(0.25, "relative"), [[1, 0, 0, 0], [0, 0, 1, 0]]),
+    ],
+)
+def test_a_guide_masks_by_hand(mask: GuidedMask, expected: list[list[int]]) -> None:
+    """Kept up to .5 and -.2; up to .48 and -.22; up to .45 and -.25; up to .475 and -.21; up to .375 and -.25."""
+    batch = scored()
+    found = mask(replace(batch, guide=batch.scores))
+    assert kept(found) == expected
+    assert found.scores is batch.scores
+
+
+def test_queries_and_documents_of_a_positive_are_masked_by_its_row() -> None:
+    """What is above the row's own .5 or -.2, not what equals it; documents are of the query they were drawn for."""
+    batch = scored(query_query=wide([[-torch.inf, 0.3], [0.3, -torch.inf]]), document_document=wide([[0.1] * 4] * 4))
+    guides = {"guide_query_query": wide([[1, 0.5], [0.4, 1]])}
+    guides["guide_document_document"] = wide([[0, 0, 0.6, 0.5], [0, 0, 0.5, 0.51], [-0.3, 0, 0, 0], [0, -0.2, 0, 0]])
+    found = GuidedMask()(replace(batch, guide=batch.scores, **guides))
+    assert found.query_query is not None and found.document_document is not None
+    out = -torch.inf
+    assert found.query_query.tolist() == [[out, 0.3], [out, out]]
+    assert found.document_document.tolist() == [
+        [0.1, 0.1, out, 0.1], [0.1, 0.1, 0.1, out], [0.1, out, out, out], [out, 0.1, out, out]
+    ]  # fmt: skip
+    untouched = GuidedMask()(replace(batch, guide=batch.scores))
+    assert untouched.query_query is batch.query_query and untouched.document_document is batch.document_document
+
+
+def test_the_models_own_scores_mask_by_hand() -> None:
+    """Kept up to .6 and -.1; no gradient goes through the comparison."""
+    batch = scored(query_query=wide([[-torch.inf, 0.59], [0.59, -torch.inf]]))
+    asked = batch.scores.clone().requires_grad_()
+    found = self_masked(replace(batch, scores=asked), 0.1)
+    assert kept(found) == [[1, 1, 0, 1], [1, 1, 1, 0]]
+    assert found.query_query is not None and found.query_query.isfinite().int().tolist() == [[0, 1], [0, 0]]
+    assert not found.valid.requires_grad
+    assert kept(self_masked(batch, 0.2)) == [[1, 1, 1, 1], [1, 1, 1, 1]]
+
+
+def test_of_several_positives_the_lowest_counts() -> None:
+    batch = scored()
+    both = batch.positive | torch.tensor([[0, 0, 0, 1], [0, 0, 0, 0]], dtype=torch.bool)
+    assert kept(GuidedMask()(replace(batch, positive=both, own=batch.own, guide=batch.scores)))[0] == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_masks_take_away_only_and_never_a_positive(shape: tuple[int, int, int]) -> None:
+    batch = drawn(shape).scored()
+    counts = []
+    for margin in (0.0, 0.1, 0.5):
+        for found in (GuidedMask(margin)(batch), self_masked(batch, 0.5 - margin)):
+            assert not (found.valid & ~batch.valid).any() and (found.valid | ~batch.positive).all()
+        counts.append(int(GuidedMask(margin)(batch).valid.sum()))
+    assert counts == sorted(counts, reverse=True) and counts[0] > counts[-1]
+
+
+def test_mistakes() -> None:
+    with pytest.raises(TrainingError, match="guided_mask: the batch has no guide's scores: name an encode stage"):
+        GuidedMask()(scored())
+    assert GuidedMask(-0.1).problems() == ["margin must be 0 or above, not -0.1"]
+    assert GuidedMask(0.1).problems() == GuidedMask(0.0).problems() == []

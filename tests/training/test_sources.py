@@ -18,7 +18,7 @@ from toy import BagEncoder, options
 
 from hardneg.losses.pairwise import Star
 from hardneg.records import TrainingError
-from hardneg.runtime import Silent, World
+from hardneg.runtime import distributed, progress
 from hardneg.training.examples import Examples
 from hardneg.training.methods.dual_encoder import DualEncoderTraining, train
 from hardneg.training.sources import Mixture, SourceOrder, source_shares
@@ -88,19 +88,9 @@ def test_each_source_is_drawn_as_in_a_training_on_it_alone(folder, one_source):
 def test_joined_corpora_have_the_texts_and_hashes_of_each(folder):
     one, two = (data.corpus for data in two_collections(folder))
     joined, rows = mixture_in(folder).corpus, np.array([len(one) + 3, 0, len(one), len(one) - 1, 0])
-    assert joined.contents(rows) == [
-        *two.contents([3]),
-        *one.contents([0]),
-        *two.contents([0]),
-        *one.contents([-1 + len(one), 0]),
-    ]
-    assert joined.content_hash[rows].tolist() == [
-        two.content_hash[3],
-        one.content_hash[0],
-        two.content_hash[0],
-        one.content_hash[-1],
-        one.content_hash[0],
-    ]
+    of = [(two, 3), (one, 0), (two, 0), (one, len(one) - 1), (one, 0)]
+    assert joined.contents(rows) == [text for corpus, row in of for text in corpus.contents([row])]
+    assert joined.content_hash[rows].tolist() == [corpus.content_hash[row] for corpus, row in of]
 
 
 def test_what_changes_the_draws_changes_the_digest(folder):
@@ -121,7 +111,7 @@ def test_a_source_without_anything_to_learn_from_is_named(folder):
 
 def weights_after(data: Any, loss: Any, out: Path, **more: Any) -> list[np.ndarray]:
     encoder: Any = BagEncoder()
-    train(encoder, data, loss, options(**{**STEPS, **more}), out, progress=Silent())
+    train(encoder, data, loss, options(**{**STEPS, **more}), out, progress=progress.Silent())
     return [tensor.detach().numpy().copy() for tensor in encoder.module.state_dict().values()]
 
 
@@ -136,15 +126,12 @@ def test_one_source_alone_gives_the_weights_of_a_training_without_sources(folder
 @pytest.mark.parametrize("one_source", [True, False])
 def test_two_processes_have_together_what_one_draws(folder, one_source, monkeypatch):
     """Shares lie in a row: put together they are the batch of one process, texts and all."""
-    mixture, chosen, bag = (
-        mixture_in(folder, temperature=2.0, one_source=one_source),
-        options(batch_size=5),
-        BagEncoder(),
-    )
+    mixture, bag = mixture_in(folder, temperature=2.0, one_source=one_source), BagEncoder()
+    chosen = options(batch_size=5)
     whole = list(DualEncoderTraining(bag, mixture, chosen).batches(range(0, 60, 5), 5))
     shares = []
     for rank in range(2):
-        monkeypatch.setattr("hardneg.training.batches.world", lambda rank=rank: World(rank, 2))
+        monkeypatch.setattr("hardneg.training.batches.world", lambda rank=rank: distributed.World(rank, 2))
         shares.append(list(DualEncoderTraining(BagEncoder(), mixture, chosen).batches(range(0, 60, 5), 5)))
     for one, first, second in zip(whole, *shares, strict=True):
         assert one.query_ids == first.query_ids == second.query_ids

@@ -38,7 +38,7 @@ from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.inputs import open_collection
 from hardneg.stages.shared.stage_spec import FORM_WORDS, NOT_ONE_VECTOR, RecipeView, StageSpec
 from hardneg.store import KEPT, SCRATCH, options_in_key
-from hardneg.training.masks import GUIDES, WITH_EACH_OTHER, GuidedMask
+from hardneg.training.loss_terms import GUIDES, WITH_EACH_OTHER, GuidedMask
 from hardneg.training.options import TABLE, LearningOptions, TrainOptions, gathered, usual_rate
 
 if TYPE_CHECKING:

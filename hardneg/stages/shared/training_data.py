@@ -24,11 +24,11 @@ from hardneg.stages.shared.stage_spec import Row, Sizes
 from hardneg.stages.shared.train_config import BatchOptions, DualOptions, EncoderOptions, GuideOptions, TeacherOptions
 from hardneg.store import SCRATCH, digest, replacing
 from hardneg.training.batch_orders import BatchOrder, TrainingQueries
-from hardneg.training.examples import QueryOrder, TrainingData
+from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
+from hardneg.training.loss_terms import LossTerms
 
 if TYPE_CHECKING:
     from hardneg.encoders.encoder import Encoder
-    from hardneg.training.loss_terms import LossTerms
 
 _TEACHER_BLOCK = 4096
 
@@ -78,7 +78,6 @@ def with_guide(context: StageContext[GuideOptions], data: TrainingData) -> Train
         ModelError: its model makes more than one vector of a text.
     """
     from hardneg.protocols import DenseSearcher, StoredSearcher
-    from hardneg.training.teacher import Guide
 
     source = context.inputs.get("guide")
     if source is None:
@@ -110,10 +109,8 @@ def terms_facts(context: StageContext[DualOptions]) -> dict[str, object]:
     return {name: value for name, value in facts.items() if value}
 
 
-def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> "LossTerms":
+def terms_of(context: StageContext[DualOptions], encoder: "Encoder") -> LossTerms:
     """What the stage minimises; tells where the encoder's whole vectors are not among it."""
-    from hardneg.training.loss_terms import LossTerms
-
     spec = context.spec
     if spec.dims and encoder.dimension not in spec.dims:
         whole = f"the model's own {encoder.dimension} are not among them, so its whole vectors are not trained"
@@ -159,8 +156,6 @@ def taught(context: StageContext[TeacherOptions], data: TrainingData) -> tuple[T
         DataError: the run is of other queries.
         TrainingError: it scores no positive of any of them.
     """
-    from hardneg.training.teacher import Teacher, write_teacher
-
     source = context.inputs.get("teacher")
     if source is None:
         return data, {}

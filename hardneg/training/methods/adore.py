@@ -1,9 +1,10 @@
 """The methods of stage `train-queries`: the query encoder learns to rank a fixed index's hits, or its centroids too."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,24 +12,150 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.formats.arrays import map_array
 from hardneg.formats.hash_index import known_to
+from hardneg.formats.negatives import NegativesFile
 from hardneg.indexes.backends.product import PqSearcher
 from hardneg.indexes.kernels.candidate_scoring import encoded_rows
-from hardneg.protocols import DenseSearcher, StoredSearcher
-from hardneg.records import ScoreBatch
-from hardneg.runtime import gather, world
-from hardneg.store import digest
+from hardneg.mining.listing import search_queries
+from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
+from hardneg.records import errors, types
+from hardneg.runtime import Seconds, barrier, gather, generator, world
+from hardneg.store import digest, replacing
+from hardneg.training import batch_orders, checkpoint
 from hardneg.training.batches import ahead, in_parts, own_share
-from hardneg.training.examples import Examples, QueryRows
-from hardneg.training.history import Record
-from hardneg.training.masks import GuidedMask
-from hardneg.training.negative_sources import NegativeSource
+from hardneg.training.examples import Examples, QueryRows, TrainingData
 from hardneg.training.step import ExampleTraining
-from hardneg.training.teacher import Guide
 
 Forced = Literal["none_retrieved", "always", "never"]
 FORCED: Forced = "none_retrieved"
 """Which known positives are added to a list, where nothing else is chosen."""
+Blocks = Callable[[], Iterator[batch_orders.Rows]]
+"""Gives the lists of all queries, int64 [n, K] after int64 [n, K], in order; -1 pads."""
+_QUERIES = 4096
+QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
+
+
+class NegativeSource:
+    """The lists of each step.
+
+    live: whether it ranks with the model as it is at each step. refresh_interval: steps between calls of `prepare`;
+    None means at the start only.
+    """
+
+    live: ClassVar[bool] = False
+    refresh_interval: int | None = None
+
+    def prepare(self, step: int) -> None:
+        """Called before training starts or continues at a step."""
+
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+        """int64 [B, K], rows of the corpus for the queries from position `start` on, -1 pads.
+
+        vectors: of this process's share of the queries, for a live source.
+        """
+        raise NotImplementedError
+
+    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
+        """The current lists of B encoded queries."""
+        return self.lists(batch, -1, None)
+
+
+@dataclass
+class Searched(NegativeSource):
+    """Dynamic hard negatives: the top of the index for each query as it is encoded at this step.
+
+    collect: converts encoded queries to the form that the index searches with.
+
+    Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 10.
+    """
+
+    searcher: Searcher
+    depth: int
+    collect: Callable[[Tensor], types.Encoded] = lambda queries: queries.float().cpu().numpy()
+
+    live = True
+
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+        """One search for the whole batch, each process for its share of the queries."""
+        assert vectors is not None
+        rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
+        return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
+
+    def in_use(self, batch: QueryRows, vectors: types.Encoded) -> batch_orders.Rows:
+        return self.searcher.search(vectors, self.depth).rows
+
+
+@dataclass
+class Uniform(NegativeSource):
+    """Random negatives: documents of the corpus, each as likely as any other, drawn anew at each step."""
+
+    documents: int
+    depth: int
+    seed: int
+
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+        draws = generator(self.seed, "random negatives", start)
+        return draws.integers(0, self.documents, (len(batch.queries), self.depth))
+
+
+@dataclass
+class NegativeTable(NegativeSource):
+    """One list for every training query, in a file of `folder`.
+
+    make: returns the lists, by the model's weights at the call.
+    refresh_interval: steps between the calls; None means one call.
+    """
+
+    folder: Path
+    shape: tuple[int, int]
+    make: Blocks
+    refresh_interval: int | None = None
+
+    def prepare(self, step: int) -> None:
+        """Write the table where it is due, else open the one in use; remove older ones.
+
+        Raises:
+            TrainingError: the table in use is not there.
+        """
+        mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
+        path = self.folder / f"lists-{mined_at:09d}.npy"
+        if world().first:
+            if step == mined_at:
+                header = {"descr": "<i4", "fortran_order": False, "shape": self.shape}
+                with replacing(path) as file:
+                    np.lib.format.write_array_header_1_0(file, header)
+                    for lists in self.make():
+                        file.write(np.ascontiguousarray(lists, "<i4").tobytes())
+            if not path.exists():
+                gone = f"the lists of step {mined_at} are gone"
+                raise errors.TrainingError(f"{path}: {gone}: remove {self.folder} to start afresh")
+            for other in {*self.folder.glob("lists-*.npy")} - {path}:
+                other.unlink()
+        barrier()
+        self.table = map_array(path, self.shape, np.int32)
+
+    def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> batch_orders.Rows:
+        return self.table[batch.queries].astype(np.int64)
+
+
+def mined(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
+    """The first `depth` negatives of each query in a file of negatives."""
+    row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
+
+    def blocks() -> Iterator[batch_orders.Rows]:
+        for start in range(0, len(data.query_ids), _QUERIES):
+            query_ids = data.query_ids[start : start + _QUERIES]
+            items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
+            yield data.corpus.known_lists(items, depth, "mine again from this corpus")
+
+    return blocks
+
+
+def lists_by(encoder: Encoder, data: TrainingData, searcher: Searcher, depth: int) -> Blocks:
+    """Return the top of the index for each query, by the encoder's weights at each call."""
+    encode: Any = partial(encoder.encode, side="query")
+    return lambda: (hits.rows for *_, hits in search_queries(encode, data.texts, searcher, depth, _QUERIES, Seconds()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +168,13 @@ class Listed:
     the query's own text.
     """
 
-    rows: NDArray[np.int64]
-    ranks: NDArray[np.int64]
+    rows: batch_orders.Rows
+    ranks: batch_orders.Rows
     positive: NDArray[np.bool_]
     valid: NDArray[np.bool_]
 
 
-def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
+def label(lists: batch_orders.Rows, batch: QueryRows, content_hash: NDArray[np.uint64], forced: Forced) -> Listed:
     """Labels lists from all known positives, and adds positives to them.
 
     lists: int64 [B, K], rows of the corpus, best first; -1 pads. content_hash: uint64 [N], by row of the corpus.
@@ -69,9 +196,6 @@ def label(lists: NDArray[np.int64], batch: QueryRows, content_hash: NDArray[np.u
     copies = known_to(content_hash[np.maximum(rows, 0)], content_hash[known], owner, len(rows))
     ranks = np.where(there, np.arange(1, rows.shape[1] + 1), 0)
     return Listed(rows, ranks, positive, positive | (there & ~copies))
-
-
-QUERIES_A_PASS = 16  # measured on two cores: padding costs a CPU more than a second pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +242,6 @@ class AdoreTraining(ExampleTraining):
         source: gives each step its lists.
         forced: which known positives are added to them. dropout: whether queries search as dropout left them.
         watch: called after each step for metrics besides the loss.
-        guide: its scores of each query's list teach a loss that needs a teacher; mask: masks negatives by them.
     """
 
     encoder: Encoder
@@ -129,15 +252,13 @@ class AdoreTraining(ExampleTraining):
     source: NegativeSource
     forced: Forced = FORCED
     dropout: bool = True
-    watch: Callable[[int], Record] | None = None
-    guide: Guide | None = None
-    mask: GuidedMask | None = None
+    watch: Callable[[int], checkpoint.Record] | None = None
 
     @cached_property
     def forward_module(self) -> nn.Module:
         return QueryTower(self.encoder)
 
-    @cached_property
+    @property
     def trainable(self) -> nn.Module:
         return self.forward_module
 
@@ -146,9 +267,7 @@ class AdoreTraining(ExampleTraining):
         return self.source.refresh_interval
 
     def digest(self) -> str:
-        options = {"forced": self.forced, "dropout": self.dropout}
-        named: list[object] = [self.examples.digest(), self.index, options]
-        return digest(named if self.mask is None else [*named, asdict(self.mask)])
+        return digest([self.examples.digest(), self.index, {"forced": self.forced, "dropout": self.dropout}])
 
     def prepare(self, step: int) -> None:
         self.source.prepare(step)
@@ -160,7 +279,7 @@ class AdoreTraining(ExampleTraining):
 
         return ahead(make, starts)
 
-    def scores(self, model: Any, batch: QueryBatch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: QueryBatch, half: bool) -> types.ScoreBatch:
         """Each query against its own list; lists and vectors are those of all processes."""
         with torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half):
             vectors, weights = model(batch.features)
@@ -173,14 +292,9 @@ class AdoreTraining(ExampleTraining):
         lists = self.source.lists(batch.rows, batch.start, searching)
         listed = label(lists, batch.rows, self.content_hash, self.forced)
         scores = self._products(gather(vectors, len(lists)), listed, weights)
-        scored = score_batch(scores, listed, lists.shape[1], self.source.live)
-        if self.guide is None:
-            return scored
-        guided = torch.from_numpy(self.guide.of_lists(batch.rows.queries, np.maximum(listed.rows, 0))).to(scores.device)
-        scored = replace(scored, guide=guided, teacher=guided)
-        return scored if self.mask is None else self.mask(scored)
+        return score_batch(scores, listed, lists.shape[1], self.source.live)
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         if self.watch is None or not world().first:
             return {}
         record = self.watch(step)
@@ -193,7 +307,7 @@ class AdoreTraining(ExampleTraining):
         return self.encoder.score_lists(queries, stored)
 
 
-def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> ScoreBatch:
+def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> types.ScoreBatch:
     """The lists' documents as a loss sees them, with the lists' own ranks where they are the model's as it is.
 
     Else ranks are those among the documents in play.
@@ -209,7 +323,7 @@ def score_batch(scores: Tensor, listed: Listed, width: int, live: bool) -> Score
         order = scores.detach().masked_fill(~there, -torch.inf).argsort(dim=1, descending=True, stable=True)
         ranks = torch.where(there, order.argsort(dim=1) + 1, 0)
     from_list = torch.arange(scores.shape[1], device=scores.device) < width
-    return ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
+    return types.ScoreBatch(scores, positive, valid & ~positive & from_list, valid, ranks)
 
 
 class JpqTower(QueryTower):
@@ -244,34 +358,31 @@ class JpqTraining(AdoreTraining):
 
     factor: float = 1.0
 
-    @cached_property
-    def product(self) -> PqSearcher:
-        """The index, whose centroids in memory follow the training."""
-        assert isinstance(self.searcher, PqSearcher)
-        return self.searcher
+    searcher: PqSearcher
 
     @cached_property
     def forward_module(self) -> JpqTower:
-        return JpqTower(self.encoder, self.product, self.factor)
+        return JpqTower(self.encoder, self.searcher, self.factor)
 
     @property
-    def centroids(self) -> Tensor:
-        return self.forward_module.centroids
+    def centroids(self) -> NDArray[np.float32]:
+        """Those of the index as they are now, float32 [M, C, d / M]."""
+        return self.forward_module.centroids.detach().cpu().numpy()
 
     def install(self) -> None:
         """Copy the current centroids into the opened index."""
-        self.product.install(self.centroids.detach().cpu().numpy())
+        self.searcher.install(self.centroids)
 
     def prepare(self, step: int) -> None:
         self.install()
         super().prepare(step)
 
-    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> ScoreBatch:
+    def scores(self, model: nn.Module, batch: QueryBatch, half: bool) -> types.ScoreBatch:
         """As in query-side training, with gradients to the centroids too."""
         self.install()
         return super().scores(model, batch, half)
 
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         if self.watch is not None:
             self.install()
         return super().log_metrics(step)
@@ -279,7 +390,7 @@ class JpqTraining(AdoreTraining):
     def _products(self, queries: Tensor, listed: Listed, weights: Tensor | None) -> Tensor:
         """All processes have the whole batch, so the mean of their gradients is that of one process."""
         assert weights is not None
-        codes = self.product.codes(np.maximum(listed.rows, 0).reshape(-1))
+        codes = self.searcher.codes(np.maximum(listed.rows, 0).reshape(-1))
         chosen = torch.from_numpy(codes.astype(np.int64)).to(queries.device).view(*listed.rows.shape, -1)
         with torch.autocast(queries.device.type, enabled=False):
             rotation, whole = self.forward_module.rotation, queries.float()

@@ -10,16 +10,12 @@ from hardneg.formats.negatives import NegativesFile, read_negatives
 from hardneg.records import ArtifactError, TrainingError, UsageError
 from hardneg.runtime import barrier, from_first, world
 from hardneg.store import digest
+from hardneg.training import checkpoint, examples, loss_terms, sources
 from hardneg.training.batches import Batch, ahead
-from hardneg.training.examples import Examples, TrainingData
-from hardneg.training.history import Record
-from hardneg.training.loss_terms import LossTerms
 from hardneg.training.methods.dual_encoder import DualEncoderTraining
-from hardneg.training.options import TrainOptions
+from hardneg.training.options import RefreshOptions, TrainOptions
 from hardneg.training.refresh.folder import kept
 from hardneg.training.refresh.provider import RefreshProvider
-from hardneg.training.refresh.refresh_options import RefreshOptions
-from hardneg.training.sources import AnyExamples
 
 
 class AnceTraining(DualEncoderTraining):
@@ -35,32 +31,28 @@ class AnceTraining(DualEncoderTraining):
     def __init__(
         self,
         encoder: Encoder,
-        data: TrainingData,
+        data: examples.TrainingData,
         options: TrainOptions,
         refreshing: RefreshOptions,
         provider: RefreshProvider,
-        terms: LossTerms = LossTerms(),  # noqa: B008
+        terms: loss_terms.LossTerms = loss_terms.LossTerms(),  # noqa: B008
     ) -> None:
         """data: its negatives, if any, are trained on until the first refresh.
 
         Raises:
             UsageError: there are more parts of the queries than queries.
         """
-        if refreshing.query_chunks > len(data.query_ids):
-            raise UsageError(
-                f"refresh.query_chunks: {len(data.query_ids)} queries cannot be cut into {refreshing.query_chunks} "
-                "parts: give fewer"
-            )
+        if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
+            raise UsageError(f"refresh.query_chunks: {total} queries cannot be cut into {parts} parts: give fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
         self._data, self._options, self._refreshing = data, options, refreshing
         self._provider, self._refreshes = provider, provider.refreshes
         self._all = self.examples
         self._first = None if data.negatives is None else data.examples(options)
         self._used: tuple[int, int] | None = None
-        self._seen = -1
-        self._uses: dict[int, Record] = {}
-        self._change: Record = {}
-        self._began = self._waited = 0.0
+        self._uses: dict[int, checkpoint.Record] = {}
+        self._change: checkpoint.Record = {}
+        self._seen, self._began, self._waited = -1, 0.0, 0.0
 
     @property
     def refresh_interval(self) -> int | None:
@@ -98,7 +90,7 @@ class AnceTraining(DualEncoderTraining):
         self._take_up(step)
 
     def batches(self, starts: range, size: int) -> Iterator[Batch]:
-        def planned() -> Iterator[tuple[int, AnyExamples]]:
+        def planned() -> Iterator[tuple[int, sources.AnyExamples]]:
             per_step = self._options.batch_size * self._options.accumulate
             for start in starts:
                 step, within = divmod(start, per_step)
@@ -110,13 +102,9 @@ class AnceTraining(DualEncoderTraining):
                         self._change = {}
                 yield start, self.examples
 
-        def make(drawn_from: tuple[int, AnyExamples]) -> Batch:
-            start, examples = drawn_from
-            return self.make(examples.draw(start, size))
+        return ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
-        yield from ahead(make, planned())
-
-    def log_metrics(self, step: int) -> Record:
+    def log_metrics(self, step: int) -> checkpoint.Record:
         """`refresh`, its number, and `lag`, the steps between the model that mined and the one that was trained.
 
         At the first step of a refresh also `kept`: the share of a query's negatives that the last refresh had too.
@@ -132,8 +120,8 @@ class AnceTraining(DualEncoderTraining):
                 self.examples = self._mined(newer[0])
         elif self._used is None:
             if self._first is None:
-                where = self._refreshes.folder
-                raise TrainingError(f"{where}: there are no negatives: remove its parent to start afresh")
+                gone = f"{self._refreshes.folder}: there are no negatives"
+                raise TrainingError(f"{gone}: remove its parent to start afresh")
             self.examples = self._first
 
     def _newer(self, step: int) -> tuple[int, int] | None:
@@ -141,15 +129,16 @@ class AnceTraining(DualEncoderTraining):
         newest = self._provider.newest(step)
         if newest is None or newest.step <= self._seen:
             return None
+        number = newest.number
         try:
-            self.examples = self._mined(newest.number)
+            self.examples = self._mined(number)
         except (ArtifactError, TrainingError) as error:
             self._provider.refuse(newest, error)
             if self._used is None and self._first is None:
                 raise
             self._seen = self._seen if isinstance(error, ArtifactError) else newest.step
             return None
-        self._seen, number = newest.step, newest.number
+        self._seen = newest.step
         with suppress(ArtifactError):  # a refresh that is gone
             before = self._read(number - 1) if number else self._data.negatives
             share = None if before is None else kept(self._read(number), before)
@@ -160,5 +149,5 @@ class AnceTraining(DualEncoderTraining):
         """Read a file whole: it may be removed or truncated while it is trained on."""
         return read_negatives(self._refreshes.negatives(number), whole=True)
 
-    def _mined(self, number: int) -> Examples:
+    def _mined(self, number: int) -> examples.Examples:
         return replace(self._data, negatives=self._read(number)).examples(self._options)

@@ -1,7 +1,10 @@
-"""Training of queries and documents together: every query is scored against the documents of the whole batch."""
+"""The method of stage `train`: documents are drawn for each query, and both sides learn, from a batch of any size."""
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -9,28 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
+from hardneg.encoders.spec import Side
 from hardneg.encoders.towers import placed
 from hardneg.protocols import Loss
-from hardneg.records import ScoreBatch, UsageError
+from hardneg.records import errors, types
 from hardneg.runtime import Progress, gather, world
-from hardneg.training.batches import (
-    Batch,
-    Features,
-    apart,
-    best_segments,
-    cut_slots,
-    in_parts,
-    in_slots,
-    make_batch,
-    masked,
-)
+from hardneg.training import batches, step
+from hardneg.training.batches import Batch, Features, Parts
 from hardneg.training.examples import SampledBatch, TrainingData
-from hardneg.training.gradient_cache import Towers, encode_twice
 from hardneg.training.loop import TrainingResult, Validate, check_options, learn
 from hardneg.training.loss_terms import Change, LossTerms
 from hardneg.training.options import TrainOptions
 from hardneg.training.sources import Mixture
-from hardneg.training.step import ExampleTraining, Objective
+
+Vectors = tuple[Tensor, ...]
+_Pass = Callable[[], Vectors]
+_LOSS_ALONE = LossTerms()
 
 
 class TwoTowers(nn.Module):
@@ -46,11 +43,8 @@ class TwoTowers(nn.Module):
         return self._embed(queries, "query"), self._embed(documents, "document")
 
 
-_LOSS_ALONE = LossTerms()
-
-
-class DualEncoderTraining(ExampleTraining):
-    """The method of stage `train`: documents are drawn for each query, and both sides learn."""
+class DualEncoderTraining(step.ExampleTraining):
+    """Draws documents for each query; both sides learn."""
 
     def __init__(
         self, encoder: Encoder, data: TrainingData | Mixture, options: TrainOptions, terms: LossTerms = _LOSS_ALONE
@@ -69,17 +63,17 @@ class DualEncoderTraining(ExampleTraining):
 
     def make(self, drawn: SampledBatch) -> Batch:
         drawn = drawn.unmasked() if self._unmasked else drawn
-        return make_batch(self.encoder, self._corpus, drawn, self._cut, self._guide)
+        return batches.make_batch(self.encoder, self._corpus, drawn, self._cut, self._guide)
 
     def digest(self) -> str:
         return self._terms.named_with(self.examples.digest())
 
-    def scores(self, model: Any, batch: Batch, half: bool) -> ScoreBatch:
+    def scores(self, model: Any, batch: Batch, half: bool) -> types.ScoreBatch:
         """Each query against each document of the batch, those of all processes."""
         return self._scored(*self._gathered(model, batch, half), batch)
 
     def minimised(
-        self, loss: Objective, model: Any, batch: Batch, half: bool, done: float
+        self, loss: step.Objective, model: Any, batch: Batch, half: bool, done: float
     ) -> tuple[Tensor, Tensor | None]:
         """The loss of the masked scores, at each of `dims` and `precisions`, and the regularizer's penalty."""
         queries, documents = self._gathered(model, batch, half)
@@ -89,7 +83,7 @@ class DualEncoderTraining(ExampleTraining):
             def changed(vectors: Tensor) -> Tensor:
                 return stored(cut(vectors))
 
-            kept = changed(documents) if batch.counts is None else cut_slots(documents, changed)
+            kept = changed(documents) if batch.counts is None else batches.cut_slots(documents, changed)
             return loss(self._terms.masked(self._scored(cut(queries), kept, batch, needs)))
 
         penalty = self._terms.penalty(queries, documents, batch.column, done)
@@ -97,45 +91,40 @@ class DualEncoderTraining(ExampleTraining):
 
     def _gathered(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
         """Queries float32 [B, ...] and documents [D, ...], or slots of segments, of all processes."""
-        queries, documents = self._vectors(model, batch, half)
+        precision = partial(torch.autocast, self.encoder.device.type, torch.bfloat16, enabled=half)
+        if self._chunk is None:
+            with precision():
+                queries, documents = model(batch.queries, batch.documents)
+        else:
+            rows = self._chunk * batch.columns.width * (1 if self._cut is None else self._cut.count)
+            parts = batches.in_parts(batch.queries, self._chunk), batches.in_parts(batch.documents, rows)
+            queries, documents = encode_twice(*parts, Towers(self.encoder.embed, model, precision))
         queries = gather(queries, batch.columns.queries)
         if batch.counts is not None and self._cut is not None:
-            documents = in_slots(documents, batch.counts, self._cut.count)
+            documents = batches.in_slots(documents, batch.counts, self._cut.count)
         return queries, gather(documents, batch.distinct)
 
     def _scored(
         self, queries: Tensor, documents: Tensor, batch: Batch, needs: frozenset[str] = frozenset()
-    ) -> ScoreBatch:
-        column, of = placed(batch.column.numpy(), documents.device), batch.columns
-        if batch.counts is None or self._cut is None:
-            scored = masked(self.encoder.score(queries, documents, column), of)
+    ) -> types.ScoreBatch:
+        column, of, score = placed(batch.column.numpy(), documents.device), batch.columns, self.encoder.score
+        if batch.counts is None:
+            scored = batches.masked(score(queries, documents, column), of)
         else:
-            scored = masked(best_segments(queries, documents)[:, column], of)
+            scored = batches.masked(batches.best_segments(queries, documents)[:, column], of)
         parts: dict[str, Tensor] = {}
-        if batch.guide is not None:
-            parts = batch.guide.scores(column, needs | ({"guide"} if "teacher" in needs else set()))
+        if batch.guide:
+            parts = batches.guide_scores(batch.guide, column, needs | ({"guide"} if "teacher" in needs else set()))
             if "teacher" in needs and scored.teacher is None:  # the guide teaches where no run does
                 parts["teacher"] = parts["guide"]
         if "query_query" in needs:
-            parts["query_query"] = apart(self.encoder.score(queries, queries), of.related_queries())
-        if "document_document" in needs and batch.counts is not None:
-            raise UsageError("documents in segments have no scores with each other: take another loss, or no segments")
+            parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
-            scores = self.encoder.score(documents, documents, column)[column]
-            parts["document_document"] = apart(scores, of.related_documents())
+            if batch.counts is not None:
+                raise errors.UsageError("documents in segments have no scores with each other: take another loss")
+            scores = score(documents, documents, column)[column]
+            parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)
-
-    def _vectors(self, model: Any, batch: Batch, half: bool) -> tuple[Tensor, Tensor]:
-        if self._chunk is None:
-            with self._precision(half):
-                vectors: tuple[Tensor, Tensor] = model(batch.queries, batch.documents)
-            return vectors
-        rows = batch.columns.width * (1 if self._cut is None else self._cut.count)
-        queries, documents = in_parts(batch.queries, self._chunk), in_parts(batch.documents, self._chunk * rows)
-        return encode_twice(queries, documents, Towers(self.encoder.embed, model, partial(self._precision, half)))
-
-    def _precision(self, half: bool) -> torch.autocast:
-        return torch.autocast(self.encoder.device.type, torch.bfloat16, enabled=half)
 
 
 def train(
@@ -153,3 +142,65 @@ def train(
     check_options(options)
     way = DualEncoderTraining(encoder, data, options, terms)
     return learn(way, loss, options, folder, progress=progress, validate=validate)
+
+
+@dataclass(frozen=True, slots=True)
+class Towers:
+    """The encoder: of one side's texts, or of both; `context` makes the context of a pass.
+
+    `both` may be wrapped for several processes. It is called once with a graph, at the end, as the wrapper expects, and
+    then adds up the gradients that all parts have left; the other parts go past it.
+    """
+
+    one: Callable[[Features, Side], Tensor]
+    both: Callable[[Features, Features], Vectors]
+    context: Callable[[], AbstractContextManager[Any]]
+
+
+def encode_twice(queries: Parts, documents: Parts, towers: Towers) -> tuple[Tensor, Tensor]:
+    """The vectors of both sides, whose gradients go on to the weights part by part.
+
+    So a batch of any size takes the memory of a part of it. All parts are encoded now, without a graph; the loss of
+    the whole batch gives each vector its gradient; then each part is encoded once more with a graph, and the same
+    dropout, through which its vectors' gradients go to the weights.
+
+    Source: Gao et al., Scaling Deep Contrastive Learning Batch Size under Memory Limited Setup (RepL4NLP 2021),
+    section 3.
+    """
+    sides: list[tuple[Parts, Side]] = [(queries, "query"), (documents, "document")]
+    passes: list[_Pass] = [
+        partial(lambda features, side: (towers.one(features, side),), features, side)
+        for parts, side in sides
+        for features in parts.features[:-1]
+    ]
+    passes.append(partial(towers.both, queries.features[-1], documents.features[-1]))
+    first = int(torch.randint(2**62, ()))
+
+    def with_seed(seed: int, encode: _Pass) -> Vectors:
+        torch.manual_seed(seed)
+        with towers.context():
+            return encode()
+
+    seeded = [partial(with_seed, first + number, encode) for number, encode in enumerate(passes)]
+    *vectors, query, document = _Twice.apply(torch.empty(0, requires_grad=True), seeded)  # type: ignore[no-untyped-call]
+    others = len(queries.features) - 1
+    return queries.join([*vectors[:others], query]), documents.join([*vectors[others:], document])
+
+
+class _Twice(torch.autograd.Function):
+    """The first argument stands for the weights, so that autograd computes gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, passes: Sequence[_Pass]) -> Vectors:
+        encoded = [encode() for encode in passes]
+        ctx.passes, ctx.counts = passes, [len(vectors) for vectors in encoded]
+        return tuple(part for vectors in encoded for part in vectors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, None]:
+        waiting = iter(gradients)
+        for encode, count in zip(ctx.passes, ctx.counts, strict=True):
+            with torch.enable_grad():
+                vectors = encode()
+            torch.autograd.backward(vectors, list(islice(waiting, count)))
+        return None, None

@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from hardneg.records import NEGATIVES, ArtifactError, counted
+from hardneg.records import errors, layout, wording
 from hardneg.store import flush, replace_text
-from hardneg.training.examples import NegativeLists
-from hardneg.training.history import History, Record
+from hardneg.training import checkpoint, examples
 
 MANIFEST = "manifest.json"
 _KEPT = 2
@@ -33,7 +32,7 @@ _QUERIES = 10_000  # looked at: the first ones, so that the time does not grow w
 
 
 def refresh_facts(
-    history: Sequence[Record], refreshes: Sequence[Record], waited: float, documents: int
+    history: Sequence[checkpoint.Record], refreshes: Sequence[checkpoint.Record], waited: float, documents: int
 ) -> dict[str, Any]:
     """Summarise the records of all steps and of all refreshes.
 
@@ -56,17 +55,14 @@ def refresh_facts(
     }
 
 
-def kept(negatives: NegativeLists, before: NegativeLists) -> float | None:
+def kept(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
     """The share of a query's negatives that it had before too: the mean over queries that have some in both.
 
     None where no query is in both, as with refreshes of different parts of the queries.
     """
     has, had = (
-        {
-            query_id: {*lists.pick(row, np.arange(lists.counts[row]))}
-            for row, query_id in enumerate(lists.query_ids[:_QUERIES])
-        }
-        for lists in (negatives, before)
+        {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
+        for each in (negatives, before)
     )
     shares = [len(own & had[name]) / len(own) for name, own in has.items() if own and had.get(name)]
     return sum(shares) / len(shares) if shares else None
@@ -88,14 +84,13 @@ class Refresh:
     seconds: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
-    def __str__(self) -> str:
-        mined = f"{counted(self.negatives, 'negative')} of {counted(self.queries, 'query')}"
-        return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
-
     @property
     def name(self) -> str:
-        """What messages call it."""
         return f"refresh {self.number}, by the model of step {self.step}"
+
+    def __str__(self) -> str:
+        mined = f"{wording.counted(self.negatives, 'negative')} of {wording.counted(self.queries, 'query')}"
+        return f"{self.name}: {mined} in {sum(self.seconds.values()):.0f} s"
 
 
 @dataclass(frozen=True)
@@ -105,7 +100,7 @@ class RefreshFolder:
     folder: Path
 
     def negatives(self, number: int) -> Path:
-        return self._path(number) / NEGATIVES
+        return self._path(number) / layout.NEGATIVES
 
     def partial(self, number: int) -> Path:
         """An empty folder to write the negatives of a refresh into."""
@@ -144,7 +139,7 @@ class RefreshFolder:
         for number in reversed(self.numbers()):
             try:
                 refresh = self._read(number)
-            except ArtifactError as error:
+            except errors.ArtifactError as error:
                 if self._path(number).exists():  # and was not removed meanwhile
                     report(f"{error}; it is mined again")
                     self.remove(number)
@@ -188,12 +183,12 @@ class RefreshFolder:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[checkpoint.Record]:
         """Return the record of each refresh ever published, in order; the last one of a refresh published twice."""
         return list({record["number"]: record for record in self._log().read()}.values())
 
-    def _log(self) -> History:
-        return History(self.folder / "made.jsonl")
+    def _log(self) -> checkpoint.History:
+        return checkpoint.History(self.folder / "made.jsonl")
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:06d}"
@@ -206,8 +201,8 @@ class RefreshFolder:
             refresh = Refresh(**manifest)
             there = {name: (path / name).stat().st_size for name in sizes}
         except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-            raise ArtifactError(f"{path}: damaged: its files cannot all be read") from error
+            raise errors.ArtifactError(f"{path}: damaged: its files cannot all be read") from error
         for name, size in sizes.items():
             if there[name] != size:
-                raise ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
+                raise errors.ArtifactError(f"{path}: damaged: {name} has {there[name]} bytes, its manifest says {size}")
         return refresh

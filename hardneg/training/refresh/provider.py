@@ -19,10 +19,9 @@ from hardneg.records import ArtifactError, HardnegError, TrainingError
 from hardneg.runtime import from_first, world
 from hardneg.training.checkpoint import Checkpoints
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.inferencer import Settings
-from hardneg.training.refresh.mining import Mining, mine_refresh
+from hardneg.training.refresh.mining import Mining, Settings, mine_refresh
 
-PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.inferencer")
+PROGRAM = (sys.executable, "-m", "hardneg.training.refresh.mining")
 PATIENCE = 10.0
 """Seconds that it may take to end."""
 LIVES = 4
@@ -33,21 +32,16 @@ class Process:
     """One inferencer; `report` gets each line of its output, and one line when it ends."""
 
     def __init__(self, settings: Settings, report: Callable[[str], None]) -> None:
-        self._settings, self._report = settings, report
-        self._folder = Path(settings.refreshes)
+        self._settings, self._report, self._folder = settings, report, Path(settings.refreshes)
         self._lines: SimpleQueue[str] = SimpleQueue()
         self._hearing: threading.Thread | None = None
-        self._running: subprocess.Popen[str] | None = None
-        self._lives = LIVES
-
-    @property
-    def started(self) -> bool:
-        return self._running is not None
+        self.running: subprocess.Popen[str] | None = None
+        self.lives = LIVES
 
     @property
     def exhausted(self) -> bool:
         """Whether it has died too often to be started again."""
-        return self._lives < 1
+        return self.lives < 1
 
     def start(self) -> None:
         """Start it; it ends when this process closes the pipe."""
@@ -58,23 +52,20 @@ class Process:
         environment |= {"OMP_NUM_THREADS": threads, "RAYON_NUM_THREADS": threads}
         with (self._folder / "inferencer.log").open("w") as log:
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log}
-            self._running = subprocess.Popen([*PROGRAM, str(path)], **pipes, text=True, env=environment)
-        self._hearing = threading.Thread(target=self._hear, args=(self._running,), daemon=True)
+            self.running = subprocess.Popen([*PROGRAM, str(path)], **pipes, text=True, env=environment)
+        self._hearing = threading.Thread(target=self._hear, args=(self.running,), daemon=True)
         self._hearing.start()
 
     def wake(self) -> None:
         """Signal a new checkpoint."""
-        if self._running and self._running.stdin:
+        if self.running and self.running.stdin:
             with suppress(OSError):
-                self._running.stdin.write("\n")
-                self._running.stdin.flush()
-
-    def alive_again(self) -> None:
-        self._lives = LIVES
+                self.running.stdin.write("\n")
+                self.running.stdin.flush()
 
     def check(self) -> None:
         """Report its lines, and start it again if it has died, unless too often."""
-        ended = None if self.exhausted or self._running is None else self._running.poll()
+        ended = None if self.exhausted or self.running is None else self.running.poll()
         if ended is not None and self._hearing is not None:
             self._hearing.join(PATIENCE)  # so that its last line comes before its end
         with suppress(Empty):
@@ -82,7 +73,7 @@ class Process:
                 self._report(f"inferencer: {self._lines.get_nowait()}")
         if ended is None:
             return
-        self._lives -= 1
+        self.lives -= 1
         again = "it is not started again" if self.exhausted else "it is started again"
         if ended < 0:
             end = f"was killed by {signal.Signals(-ended).name}"
@@ -94,16 +85,17 @@ class Process:
             self.start()
 
     def stop(self) -> None:
-        if self._running is None:
+        """Close the pipe, which ends it; kill one that does not listen."""
+        if self.running is None:
             return
-        if self._running.stdin:
+        if self.running.stdin:
             with suppress(OSError):
-                self._running.stdin.close()
+                self.running.stdin.close()
         try:
-            self._running.wait(PATIENCE)
+            self.running.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self._running.kill()
-            self._running.wait()
+            self.running.kill()
+            self.running.wait()
 
     def _hear(self, running: "subprocess.Popen[str]") -> None:
         for line in running.stdout or ():
@@ -115,8 +107,7 @@ class SynchronousProvider:
     """Mines in the trainer's own processes, all of them, at each multiple of `refresh_interval`.
 
     The negatives of a step depend on the seed and the step alone, even in a resumed run. Damaged negatives are mined
-    again by the model that mined them: its weights are kept.
-    first: the first step to mine at. checkpoints: those of the run.
+    again by the model that mined them: its weights are kept. first: the first step to mine at.
     """
 
     encoder: Encoder
@@ -194,7 +185,7 @@ class BackgroundProvider:
         """
         if not world().first:
             return
-        if not self.process.started:
+        if self.process.running is None:
             with self.refreshes.alone():  # until one that a dead trainer has left is gone
                 self.refreshes.forget_after(step, self.report)
             self.process.start()
@@ -209,7 +200,7 @@ class BackgroundProvider:
         refresh = self.refreshes.newest(step, self._damaged)
         if refresh is not None and refresh.number != self._last:
             self._last = refresh.number
-            self.process.alive_again()
+            self.process.lives = LIVES
             self.report(str(refresh))
         return refresh
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hardneg.formats.collection import StoredCollection, write_collection
 from hardneg.records import Document, Judgement, Query
-from hardneg.runtime import Silent, leave
+from hardneg.runtime import distributed, progress
 
 WORDS = (
     "apple", "bread", "cheese", "date", "egg", "fig", "grape", "honey", "ice", "jam", "kale", "lemon", "mint", "nut",
@@ -58,7 +58,7 @@ def write_toy_collection(
         def notes(self) -> Sequence[str]:
             return ()
 
-    write_collection(Given(), folder, Silent())
+    write_collection(Given(), folder, progress.Silent())
     return StoredCollection.open(folder)
 
 
@@ -133,7 +133,7 @@ def main(output: str, data: str, model: str, told: str) -> None:
     found = train(Path(output), Path(data), Path(model), **json.loads(told))
     path = Path(output) / f"seen-{os.environ.get('RANK', '0')}.json"
     path.write_text(json.dumps({"seen": found["seen"], "log": found["log"]}))
-    leave()
+    distributed.leave()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Query-side training: what is listed for a query, what learns, and that a kill changes nothing."""
+"""Query-side training, with the index's centroids or without."""
 
 import hashlib
 import os
@@ -11,10 +11,9 @@ import forked
 import numpy as np
 import pytest
 import torch
-from guided_toy import toy_guide
 from processes import codes, free_port
-from query_toy import DEPTH, TwinBags, approach, open_index, run, write_index
-from toy import toy_data
+from query_toy import DEPTH, TwinBags, approach, joint, open_index, run, write_index
+from toy import Interrupted, options, toy_data
 
 from hardneg.formats.hash_index import known_to
 from hardneg.indexes.backends.product import OpqPq, Pq
@@ -24,8 +23,8 @@ from hardneg.records import TrainingError
 from hardneg.runtime import Silent
 from hardneg.training.checkpoint import weights_digest
 from hardneg.training.examples import QueryRows, TrainingData
-from hardneg.training.masks import GuidedMask
-from hardneg.training.methods.adore import label
+from hardneg.training.methods.adore import JpqTraining, code_products, label
+from hardneg.training.step import make_optimizer
 
 HERE = Path(__file__).parents[1]
 SCHEDULES = ["dynamic", "static", "refreshed", "random"]
@@ -86,7 +85,7 @@ def test_positives_are_added_behind_the_list(forced, added):
 def test_the_queries_learn_and_the_documents_stay(data, index, tmp_path, schedule):
     way: Any = approach(schedule, data, open_index(index), tmp_path)
     before = [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in sorted(index.iterdir())]
-    documents, queries = weights_digest(way.encoder.documents), weights_digest(way.encoder.module)
+    documents, queries = (weights_digest(way.encoder.documents), weights_digest(way.encoder.module))
     result = run(way, tmp_path, max_steps=30, checkpoint_every=None)
     losses = [record["loss"] for record in result.history]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
@@ -216,25 +215,60 @@ def test_several_processes_learn_what_one_does(learnt, case):
             torch.testing.assert_close(other[name], tensor, rtol=1e-4, atol=1e-5)
 
 
-def test_a_guide_scores_and_masks_each_list(data, index, tmp_path):
-    """Row by row the products of its vectors; out goes what it scores above the query's lowest positive."""
-    guide = toy_guide(data)
-    ways: list[Any] = [approach("random", data, open_index(index), tmp_path, forced="always") for _ in range(3)]
-    ways[1].guide = ways[2].guide = guide
-    ways[2].mask = GuidedMask(0.1)
-    batch = next(ways[0].batches(range(0, 4, 4), 4))
-    plain, scored, masked = (way.scores(way.forward_module, batch, half=False) for way in ways)
-    lists = ways[0].source.lists(batch.rows, 0, None)
-    listed = label(lists, batch.rows, data.corpus.content_hash, "always")
-    assert plain.guide is None and scored.guide is scored.teacher is not None and masked.guide is not None
-    dropped = 0
-    for row in range(4):
-        there = listed.rows[row] >= 0
-        expected = guide.documents.encoded(listed.rows[row][there]) @ guide.queries[batch.rows.queries[row]]
-        assert scored.guide[row, there].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
-        bar = min(expected[listed.positive[row][there]]) - 0.1
-        kept = listed.valid[row][there] & (listed.positive[row][there] | (expected <= bar))
-        assert masked.valid[row, there].tolist() == kept.tolist()
-        dropped += int(listed.valid[row][there].sum() - kept.sum())
-    assert dropped > 3 and torch.equal(scored.valid, plain.valid)
-    assert ways[0].digest() == ways[1].digest() != ways[2].digest()
+needs_faiss = pytest.mark.skipif(find_spec("faiss") is None, reason="product quantisation needs faiss")
+
+
+def test_products_of_codes_are_those_of_the_vectors_and_have_gradients() -> None:
+    source = torch.Generator().manual_seed(3)
+    queries = torch.randn(2, 6, generator=source, dtype=torch.float64, requires_grad=True)
+    centroids = torch.randn(3, 4, 2, generator=source, dtype=torch.float64, requires_grad=True)
+    codes = torch.randint(0, 4, (2, 5, 3), generator=source)
+    vectors = centroids[torch.arange(3), codes].reshape(2, 5, 6)
+    expected = (vectors @ queries[:, :, None]).squeeze(2)
+    assert torch.allclose(code_products(queries, centroids, codes), expected)
+    assert torch.autograd.gradcheck(lambda q, c: code_products(q, c, codes), (queries, centroids))
+
+
+def made(toy: Path, folder: Path, kind: str) -> JpqTraining:
+    data, index = toy_data(toy), folder / kind
+    if not index.exists():
+        write_index(folder / "flat", data, TwinBags())
+        (OpqPq if kind == "opq-pq" else Pq)(subvectors=4, bits=4).build(folder / "flat", index, Silent())
+    return joint(index, "dynamic", data, folder, forced="always")
+
+
+@needs_faiss
+@pytest.mark.parametrize("kind", ["pq", "opq-pq"])
+def test_the_scores_are_the_index_own_and_follow_the_centroids(toy_folder: Path, tmp_path: Path, kind: str) -> None:
+    way = made(toy_folder, tmp_path, kind)
+    before, file = way.searcher.centroids(), (tmp_path / kind / "index").read_bytes()
+    run(way, tmp_path / "run", max_steps=4, loss=LambdaLoss(cut=DEPTH))
+    assert np.abs(way.centroids - before).max() > 1e-3
+    assert (tmp_path / kind / "index").read_bytes() == file
+    way.trainable.eval()
+    batch = next(way.batches(range(0, 4, 4), 4))
+    found = way.scores(way.forward_module, batch, half=False)
+    assert np.array_equal(way.searcher.centroids(), way.centroids)
+    hits = way.searcher.search(way.encoder.encode(batch.rows.texts, "query"), DEPTH)
+    assert found.scores[:, :DEPTH].detach().numpy() == pytest.approx(hits.scores, abs=1e-4)
+
+
+@needs_faiss
+def test_centroids_have_a_rate_of_their_own_and_do_not_decay(toy_folder: Path, tmp_path: Path) -> None:
+    way = made(toy_folder, tmp_path, "pq")
+    *others, own = make_optimizer(way.forward_module, options()).param_groups
+    assert (own["factor"], own["weight_decay"], own["params"]) == (3.0, 0.0, [way.forward_module.centroids])
+    assert all("factor" not in group for group in others)
+    assert sum(len(group["params"]) for group in others) == len(list(way.encoder.module.parameters()))
+
+
+@needs_faiss
+def test_a_stopped_run_goes_on_with_the_same_centroids(toy_folder: Path, tmp_path: Path) -> None:
+    whole = made(toy_folder, tmp_path, "pq")
+    run(whole, tmp_path / "whole", max_steps=6, checkpoint_every=None)
+    broken = made(toy_folder, tmp_path, "pq")
+    with pytest.raises(KeyboardInterrupt):
+        run(broken, tmp_path / "broken", max_steps=6, progress=Interrupted(5))
+    again = made(toy_folder, tmp_path, "pq")
+    run(again, tmp_path / "broken", max_steps=6)
+    assert np.array_equal(again.centroids, whole.centroids)

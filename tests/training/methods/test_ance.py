@@ -14,16 +14,14 @@ from toy import toy_data
 
 from hardneg.formats.negatives import NegativesFile, read_negatives, write_negatives
 from hardneg.records import Negatives, TrainingError, UsageError
-from hardneg.training.examples import Examples
-from hardneg.training.loop import TrainingResult
+from hardneg.training import examples, loop, options
 from hardneg.training.methods.ance import AnceTraining
 from hardneg.training.refresh.folder import kept
-from hardneg.training.refresh.refresh_options import RefreshOptions
 
 TOY = Path(__file__).parents[1] / "refresh_toy.py"
 
 
-def uses(result: TrainingResult) -> list[tuple[Any, Any]]:
+def uses(result: loop.TrainingResult) -> list[tuple[Any, Any]]:
     return [(record.get("refresh"), record.get("lag")) for record in result.history]
 
 
@@ -38,14 +36,14 @@ def test_the_newest_is_used_from_the_next_step_on_and_its_age_is_noted(toy_folde
 
 def test_all_batches_of_a_step_are_of_one_refresh(toy_folder, tmp_path, monkeypatch):
     drawn, corpus = {}, toy_data(toy_folder).corpus
-    draw = Examples.draw
+    draw = examples.Examples.draw
 
-    def spy(self: Examples, start: int, count: int) -> Any:
+    def spy(self: examples.Examples, start: int, count: int) -> Any:
         found = draw(self, start, count)
         drawn[start] = set(corpus.ids(found.documents[:, 1:].ravel()))
         return found
 
-    monkeypatch.setattr(Examples, "draw", spy)
+    monkeypatch.setattr(examples.Examples, "draw", spy)
     chosen = {"max_steps": 4, "accumulate": 3, "batch_size": 4}
     run(approach(toy_folder, tmp_path, {0: 0, 2: 1}, **chosen), tmp_path, **chosen)
     assert sorted(drawn) == list(range(0, 48, 4))
@@ -137,7 +135,7 @@ def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_
 
 def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
     way = approach(toy_folder, tmp_path, {})
-    more = [way.encoder, way._data, way._options, RefreshOptions("every", 5, query_chunks=13)]
+    more = [way.encoder, way._data, way._options, options.RefreshOptions("every", 5, query_chunks=13)]
     with pytest.raises(UsageError, match=r"refresh.query_chunks: 12 queries cannot be cut into 13 parts: give fewer"):
         AnceTraining(*more, way._provider)
 
@@ -145,7 +143,7 @@ def test_more_parts_than_queries_are_refused(toy_folder, tmp_path):
 def test_the_run_is_another_with_other_refreshes(toy_folder, tmp_path):
     way, first = approach(toy_folder, tmp_path, {}), approach(toy_folder, tmp_path, {}, first=True)
     other = approach(toy_folder, tmp_path, {})
-    other._refreshing = RefreshOptions("every", 5, depth=100)
+    other._refreshing = options.RefreshOptions("every", 5, depth=100)
     assert len({way.digest(), first.digest(), other.digest()}) == 3
     assert way.digest() == approach(toy_folder, tmp_path, {}).digest()
 

@@ -12,20 +12,17 @@ from toy import Interrupted, toy_data
 from two_processes import results
 
 from hardneg.encoders.protocol import EncodeOptions
-from hardneg.losses.infonce import InfoNCE
-from hardneg.losses.listwise import ListNet
+from hardneg.losses import infonce, listwise
 from hardneg.losses.pairwise import Bce, RankNet, TwoClass
 from hardneg.records import RankedList, TrainingError
 from hardneg.rerankers.network import PairScorer
-from hardneg.training.examples import SampledBatch
+from hardneg.training import examples, options, validation
 from hardneg.training.methods.reranker import RerankerTraining, ascent, moved, rerank_validation
-from hardneg.training.options import RerankerOptions
-from hardneg.training.validation import ValidationData
 
 FP32 = EncodeOptions(precision="fp32")
 
 
-@pytest.mark.parametrize("loss", [Bce(), RankNet(), InfoNCE()], ids=lambda loss: type(loss).__name__)
+@pytest.mark.parametrize("loss", [Bce(), RankNet(), infonce.InfoNCE()], ids=lambda loss: type(loss).__name__)
 def test_the_loss_goes_down(toy_folder: Path, tmp_path: Path, tiny_model: Path, loss: Any) -> None:
     network = toy_network(tiny_model)
     result = learn_pairs(network, toy_folder, tmp_path, loss=loss, max_steps=16)
@@ -58,7 +55,7 @@ def test_known_positives_and_their_copies_are_no_negatives(toy_folder: Path, tin
     data = toy_data(toy_folder)
     rows = data.corpus.rows(["p0", "c0", "n1", "p1", "p0", "extra0"]).reshape(2, 3)
     known = data.corpus.rows(["p0", "extra0", "p1"])
-    draw = SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 0, 1]))
+    draw = examples.SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 0, 1]))
     batch = reranking(tiny_model, toy_folder).make(draw)
     assert batch.valid.tolist() == [[True, False, True], [True, True, True]]
     assert len(batch.features["input_ids"]) == 6
@@ -70,7 +67,7 @@ def test_a_teachers_scores_are_learnt_from(toy_folder: Path, tmp_path: Path, tin
     rows = data.corpus.rows(["p0", "n0", "n1", "p1", "n1", "n2"]).reshape(2, 3)
     known = data.corpus.rows(["p0", "p1"])
     teacher = np.array([[3, 1, 2], [1, np.nan, 2]], np.float32)
-    draw = SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 1]), teacher)
+    draw = examples.SampledBatch(["q0", "q1"], ["one", "two"], rows, known, np.array([0, 1]), teacher)
     training = reranking(tiny_model, toy_folder)
     for part in training.trainable.modules():
         if isinstance(part, torch.nn.Dropout):
@@ -85,7 +82,7 @@ def test_a_teachers_scores_are_learnt_from(toy_folder: Path, tmp_path: Path, tin
         return float(-(shares * (own - np.log(np.exp(own).sum()))).sum())
 
     expected = (cross_entropy([3, 1, 2], scores[0]) + cross_entropy([1, 2], scores[1][[0, 2]])) / 2
-    assert float(ListNet(labels="teacher")(batch).detach()) == pytest.approx(expected, abs=1e-6)
+    assert float(listwise.ListNet(labels="teacher")(batch).detach()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_stopped_run_goes_on_bit_for_bit(toy_folder: Path, tmp_path: Path, tiny_model: Path) -> None:
@@ -136,7 +133,7 @@ def test_dev_queries_are_reranked(toy_folder: Path, tiny_model: Path) -> None:
     listed = [["n1", "p0", "n2"], ["n3", "n4", "n5"]]
     run = {q: RankedList(ids, np.array([3, 2, 1], np.float32)) for q, ids in zip(("q0", "q1"), listed, strict=True)}
     qrels = {"q0": {"p0": 1, "n9": 0}, "q1": {"p1": 2}, "q2": {"n1": 0}}
-    dev = ValidationData(data.corpus, ["q0", "q1", "q2", "q3"], [*data.texts[:4]], qrels, run)
+    dev = validation.ValidationData(data.corpus, ["q0", "q1", "q2", "q3"], [*data.texts[:4]], qrels, run)
     contents = data.corpus.contents(data.corpus.rows(listed[0]))
     (scores,) = PairScorer.of(network.module, "cpu", FP32).rerank([(data.texts[0], contents)])
     rank = 1 + sum(score > scores[1] for score in scores)
@@ -144,14 +141,14 @@ def test_dev_queries_are_reranked(toy_folder: Path, tiny_model: Path) -> None:
     expected = {"mrr@10": 1 / rank / 2, "ndcg@10": 1 / np.log2(rank + 1) / 2, "recall@100": 0.5}
     assert found == pytest.approx(expected)
     with pytest.raises(TrainingError, match="no dev query"):
-        rerank_validation(network, ValidationData(data.corpus, ["q2"], ["x"], qrels, run), 3, FP32)
+        rerank_validation(network, validation.ValidationData(data.corpus, ["q2"], ["x"], qrels, run), 3, FP32)
 
 
 def test_options_of_a_reranker() -> None:
-    problems = RerankerOptions(negatives_per_query=0, adversarial=-1).problems()
+    problems = options.RerankerOptions(negatives_per_query=0, adversarial=-1).problems()
     assert [line.split()[0] for line in problems] == ["adversarial", "negatives_per_query"]
-    assert "adversarial" in RerankerOptions().identity()
-    assert not {"chunk", "false_negative_mask"} & {*RerankerOptions.__dataclass_fields__}
+    assert "adversarial" in options.RerankerOptions().identity()
+    assert not {"chunk", "false_negative_mask"} & {*options.RerankerOptions.__dataclass_fields__}
 
 
 @pytest.mark.slow

@@ -17,14 +17,13 @@ from waiting import wait_until
 from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import AdapterSpec, ModelSpec
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.records import NEGATIVES, ArtifactError, Negatives, PluginSetting, TrainingError
+from hardneg.records import errors, layout, types
 from hardneg.training.checkpoint import Checkpoints, TrainState
-from hardneg.training.refresh import inferencer, mining
+from hardneg.training.options import RefreshOptions
+from hardneg.training.refresh import mining, provider
 from hardneg.training.refresh import provider as process
 from hardneg.training.refresh.folder import Refresh, RefreshFolder
-from hardneg.training.refresh.inferencer import AGAIN, Settings, serve
-from hardneg.training.refresh.provider import LIVES, BackgroundProvider, Process
-from hardneg.training.refresh.refresh_options import RefreshOptions
+from hardneg.training.refresh.mining import AGAIN, Settings, serve
 
 
 class Idle(Exception):
@@ -84,14 +83,14 @@ def test_the_settings_of_an_adapter_come_back(settings, tmp_path):
 def test_the_miner_and_the_filters_come_back_and_mine(settings, tmp_path):
     """A window behind the top of each query, without what scores high."""
 
-    def mined(settings: Settings) -> list[Negatives]:
+    def mined(settings: Settings) -> list[types.Negatives]:
         until_idle(settings)
         return list(read_negatives(RefreshFolder(Path(settings.refreshes)).negatives(0)))
 
-    window = replace(settings, miner=PluginSetting("window", {"skip": 4, "depth": 10}))
+    window = replace(settings, miner=types.PluginSetting("window", {"skip": 4, "depth": 10}))
     before = mined(window)
     highest = max(float(item.scores[1]) for item in before)
-    filters = (PluginSetting("scores", {"rule": "max-score", "threshold": highest}),)
+    filters = (types.PluginSetting("scores", {"rule": "max-score", "threshold": highest}),)
     told = replace(window, refreshes=str(tmp_path / "told"), filters=filters)
     told.write(tmp_path / "settings.json")
     assert Settings.read(tmp_path / "settings.json") == told
@@ -101,7 +100,7 @@ def test_the_miner_and_the_filters_come_back_and_mine(settings, tmp_path):
 
 def test_positives_that_were_told_by_answers_are_known(settings, tmp_path):
     pairs = (("q0", "d5"), ("x", "d6"))
-    rows = [Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in pairs]
+    rows = [types.Negatives(query_id, [doc_id], [], np.zeros(0, np.float32)) for query_id, doc_id in pairs]
     write_negatives(tmp_path / "told.arrow", rows)
     known = replace(settings, pseudo_positives=str(tmp_path / "told.arrow")).mining().data.positives
     assert known["x"] == ["d6"] and known["q0"] == ["d0", "d5"] and known["q1"] == ["d1"]
@@ -144,7 +143,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_read(settings, monkeypatch):
     def removed(self: Checkpoints, module: Any, step: int) -> None:
         if step == 10:
             checkpoint(settings, 12)
-            raise ArtifactError("gone")
+            raise errors.ArtifactError("gone")
         load(self, module, step)
 
     monkeypatch.setattr(Checkpoints, "load_weights", removed)
@@ -154,19 +153,19 @@ def test_a_checkpoint_that_is_removed_while_it_is_read(settings, monkeypatch):
 def test_a_checkpoint_that_cannot_be_read_is_an_error(settings):
     checkpoint(settings, 10)
     (Path(settings.checkpoints) / "step-000000010" / "model.safetensors").write_bytes(b"none")
-    with pytest.raises(ArtifactError, match="cannot be read"):
+    with pytest.raises(errors.ArtifactError, match="cannot be read"):
         until_idle(settings)
 
 
 def test_a_full_disk_is_one_line_and_tried_again(settings, monkeypatch):
-    mine, failures = inferencer.mine_refresh, [OSError(28, "No space left on device")]
+    mine, failures = mining.mine_refresh, [OSError(28, "No space left on device")]
 
     def full_once(*rest: Any) -> Any:
         if failures:
             raise failures.pop()
         return mine(*rest)
 
-    monkeypatch.setattr(inferencer, "mine_refresh", full_once)
+    monkeypatch.setattr(mining, "mine_refresh", full_once)
     told, waits = until_idle(settings)
     assert told == ["negatives of step 0 cannot be written (No space left on device); trying again later"]
     assert waits == [AGAIN, None] and steps(settings) == [0]
@@ -176,7 +175,7 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(s
     """Not where training waits for it."""
     trainable, told = mining.Mining.trainable, list[str]()
     monkeypatch.setattr(mining.Mining, "trainable", lambda self, number: trainable(self, number) if number else [])
-    with pytest.raises(TrainingError, match="refresh 0: nothing to train on"):
+    with pytest.raises(errors.TrainingError, match="refresh 0: nothing to train on"):
         serve(settings, lambda seconds: None, told.append)
     checkpoint(settings, 10)
 
@@ -193,11 +192,11 @@ def test_a_refresh_with_nothing_to_train_on_is_told_and_the_next_part_is_mined(s
     assert RefreshFolder(Path(settings.refreshes)).numbers() == [1]
 
 
-def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[Process, list[str]]:
+def running(settings: Settings, monkeypatch: pytest.MonkeyPatch, program: str) -> tuple[provider.Process, list[str]]:
     Path(settings.refreshes).mkdir(parents=True)
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", program))
     told: list[str] = []
-    found = Process(settings, told.append)
+    found = provider.Process(settings, told.append)
     found.start()
     return found, told
 
@@ -212,44 +211,44 @@ def test_what_it_says_and_how_it_dies_is_told_and_it_is_started_again_some_times
         return found.exhausted
 
     wait_until(given_up)
-    assert told[::2] == ["inferencer: hello"] * LIVES
+    assert told[::2] == ["inferencer: hello"] * provider.LIVES
     ends = told[1::2]
     assert ends[0] == "inferencer: ended with code 1 (ValueError: no such thing); it is started again"
     assert ends[-1] == "inferencer: ended with code 1 (ValueError: no such thing); it is not started again"
-    assert len(ends) == LIVES
+    assert len(ends) == provider.LIVES
 
 
 def test_a_kill_is_told_and_a_refresh_gives_new_lives(settings, monkeypatch):
     found, told = running(settings, monkeypatch, "import sys; sys.stdin.read()")
-    for _ in range(LIVES + 1):
-        found.alive_again()
-        assert found._running is not None
-        found._running.kill()
+    for _ in range(provider.LIVES + 1):
+        found.lives = provider.LIVES
+        assert found.running is not None
+        found.running.kill()
         wait_until(lambda: found.check() or bool(told))
         assert told.pop() == "inferencer: was killed by SIGKILL; it is started again"
     monkeypatch.setattr(process, "PATIENCE", 500.0)
     found.stop()
-    assert found._running.returncode == 0
+    assert found.running.returncode == 0
 
 
 def test_one_that_does_not_listen_is_killed(settings, monkeypatch):
     found, _ = running(settings, monkeypatch, "import time; time.sleep(600)")
     monkeypatch.setattr(process, "PATIENCE", 0.1)
     found.stop()
-    assert found._running is not None and found._running.returncode == -signal.SIGKILL
+    assert found.running is not None and found.running.returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("needed", [True, False])
 def test_training_goes_on_without_it_where_it_can(settings, monkeypatch, needed):
     found, told = running(settings, monkeypatch, "raise SystemExit(3)")
     place = RefreshFolder(Path(settings.refreshes))
-    beside = BackgroundProvider(found, place, needed, 10, told.append)
+    beside = provider.BackgroundProvider(found, place, needed, 10, told.append)
     if needed:
-        with pytest.raises(TrainingError, match="died too often before its first refresh"):
+        with pytest.raises(errors.TrainingError, match="died too often before its first refresh"):
             beside.prepare(0)
     wait_until(lambda: beside.newest(0) is None and found.exhausted)
     assert told[-1] == "inferencer: ended with code 3; it is not started again"
-    (place.partial(0) / NEGATIVES).write_text("")
+    (place.partial(0) / layout.NEGATIVES).write_text("")
     place.publish(Refresh(0, 5, 0, 0))
     beside.prepare(10)
     used = beside.newest(10)
@@ -261,10 +260,10 @@ def test_what_was_mined_after_the_checkpoint_is_not_used(settings, monkeypatch):
     """Training was at step 30 and more when it was killed; the checkpoint that is left is that of step 20."""
     place = RefreshFolder(Path(settings.refreshes))
     for number, step in enumerate((20, 30)):
-        (place.partial(number) / NEGATIVES).write_text("")
+        (place.partial(number) / layout.NEGATIVES).write_text("")
         place.publish(Refresh(number, step, 0, 0))
     monkeypatch.setattr(process, "PROGRAM", (sys.executable, "-c", "import sys; sys.stdin.read()"))
-    beside = BackgroundProvider(Process(settings, print), place, True, 10, print)
+    beside = provider.BackgroundProvider(provider.Process(settings, print), place, True, 10, print)
     beside.prepare(20)
     assert place.numbers() == [0] and beside.newest(20) == Refresh(0, 20, 0, 0)
     assert beside.newest(35) == Refresh(0, 20, 0, 0)

@@ -174,7 +174,7 @@ class ReaderTraining(ExampleTraining):
         self.trainable: nn.Module = reader.module
         self.forward_module: nn.Module = reader.module
         self._data = data
-        self.examples = Examples(data.examples, options.negatives_per_query, options.seed, options.drawing)
+        self.examples = Examples(data.examples, options.negatives_per_query, options.seed, options)
 
     @property
     def skipped(self) -> Mapping[str, int]:

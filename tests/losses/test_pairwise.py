@@ -1,4 +1,7 @@
-"""LambdaLoss against hand-computed numbers, and its exact weight against MRR itself."""
+"""LambdaLoss against hand-computed numbers, and its exact weight against MRR itself; CoRT's loss by hand."""
+
+import math
+from math import pi, sqrt
 
 import numpy as np
 import pytest
@@ -6,28 +9,26 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import normalize
+from toy import toy_data, write_toy
 
+from hardneg.encoders.open.resolved import load_learner
+from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairs import positive_scores
-from hardneg.losses.pairwise import LambdaLoss
-from hardneg.records import PluginError, PluginSetting, ScoreBatch, TrainingError
+from hardneg.losses.pairwise import LambdaLoss, Triplet, angular
+from hardneg.records import errors, types
 from hardneg.registry import configure
-from hardneg.testing import LossTests
+from hardneg.runtime import Silent
+from hardneg.training.methods.dual_encoder import train
+from hardneg.training.options import TrainOptions
 
 
-class TestPublished(LossTests):
-    plugin = LambdaLoss(cut=10)
-
-
-class TestExactSum(LossTests):
-    plugin = LambdaLoss(cut=3, weight="exact", normalise="sum", temperature=0.5)
-
-
-def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> ScoreBatch:
+def ranked(scores: list[float], labels: list[int], dtype: torch.dtype = torch.float64) -> types.ScoreBatch:
     """One query whose documents rank in the order given."""
     positive = torch.tensor([labels], dtype=torch.bool)
     values = torch.tensor([scores], dtype=dtype, requires_grad=True)
     ranks = torch.arange(1, len(scores) + 1)[None]
-    return ScoreBatch(values, positive, ~positive, torch.ones_like(positive), ranks)
+    return types.ScoreBatch(values, positive, ~positive, torch.ones_like(positive), ranks)
 
 
 A1 = [3.0, 2.0, 1.0, 0.0], [0, 0, 1, 0]
@@ -70,18 +71,18 @@ def by_hand(scores: list[float], labels: list[int], cut: int) -> list[float]:
 
 @pytest.mark.parametrize("options", [{}, {"cut": None}])
 def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
-    with pytest.raises(PluginError, match="lambda: cut is missing: give the number of ranks"):
-        configure("losses", PluginSetting("lambda", options))
-    with pytest.raises(PluginError, match="cut must be 1 or above, not 0"):
+    with pytest.raises(errors.PluginError, match="lambda: cut is missing: give the number of ranks"):
+        configure("losses", types.PluginSetting("lambda", options))
+    with pytest.raises(errors.PluginError, match="cut must be 1 or above, not 0"):
         LambdaLoss(cut=0)
-    with pytest.raises(PluginError, match="temperature must be above 0, not 0"):
+    with pytest.raises(errors.PluginError, match="temperature must be above 0, not 0"):
         LambdaLoss(cut=1, temperature=0)
 
 
 def test_without_ranks_it_says_what_to_do() -> None:
     batch = ranked(*A1)
-    bare = ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
-    with pytest.raises(TrainingError, match="lambda: the batch has no ranks: use it in stage train-queries"):
+    bare = types.ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
+    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks: use it in stage train-queries"):
         LambdaLoss(cut=4)(bare)
 
 
@@ -142,11 +143,11 @@ def test_large_differences_stay_finite_in_32_bits() -> None:
 
 
 def test_the_batch_is_the_mean_of_its_queries() -> None:
-    def both(*parts: ScoreBatch) -> ScoreBatch:
+    def both(*parts: types.ScoreBatch) -> types.ScoreBatch:
         def joined(name: str) -> Tensor:
             return torch.cat([getattr(part, name) for part in parts])
 
-        return ScoreBatch(*(joined(name) for name in ("scores", "positive", "own", "valid", "ranks")))
+        return types.ScoreBatch(*(joined(name) for name in ("scores", "positive", "own", "valid", "ranks")))
 
     first, second = ranked(*A1), ranked([0.0, 1.0, 2.0, 3.0], [1, 0, 0, 1])
     nothing = ranked([1.0, 1.0, 1.0, 1.0], [1, 1, 1, 1])
@@ -154,3 +155,86 @@ def test_the_batch_is_the_mean_of_its_queries() -> None:
     expected = (loss(first).item() + loss(second).item()) / 2
     assert loss(both(first, second)).item() == pytest.approx(expected)
     assert loss(both(first, second, nothing)).item() == pytest.approx(expected)
+
+
+def bools(rows: list[list[int]]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.bool)
+
+
+def doubles(*rows: list[float]) -> Tensor:
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def cosines() -> Tensor:
+    """Queries (1, 0) and (0, 1) against positives (1, 1), (.5, 1) and negatives (1, 2), (1, 0)."""
+    queries = doubles([1, 0], [0, 1])
+    documents = doubles([1, 1], [0.5, 1], [1, 2], [1, 0])
+    return (normalize(queries) @ normalize(documents).T).clone()
+
+
+def batch(scores: Tensor, valid: list[list[int]] | None = None) -> types.ScoreBatch:
+    everything = valid or [[1, 1, 1, 1], [1, 1, 1, 1]]
+    positive, own = [[1, 0, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 1]]
+    return types.ScoreBatch(scores, *map(bools, (positive, own, everything)))
+
+
+def test_angular_scores():
+    given = doubles([1, 1 / sqrt(2), 0.5, 0, -1])
+    assert angular(given)[0].tolist() == pytest.approx([1, 0.75, 2 / 3, 0.5, 0])
+    expected = [[0.75, 0.64758362, 0.64758362, 1], [0.75, 0.85241638, 0.85241638, 0.5]]
+    assert torch.allclose(angular(cosines()), doubles(*expected), atol=1e-8)
+
+
+def test_the_sum_over_the_batch():
+    """Two pairs are within the margin: 1 - .75 + .1 for the first query, .1 for the second."""
+    assert Triplet()(batch(cosines())).item() == pytest.approx(0.45)
+
+
+def test_the_gradient_of_the_sum():
+    """The derivative of 1 - arccos(c) / pi is 1 / (pi sqrt(1 - c^2)); the negative at a cosine of 1 has none."""
+    scores = cosines().requires_grad_()
+    Triplet()(batch(scores)).backward()
+    at_45_degrees, at_26_degrees = sqrt(2) / pi, sqrt(5) / pi
+    expected = doubles([-at_45_degrees, 0, 0, 0], [0, -at_26_degrees, at_26_degrees, 0])
+    assert scores.grad is not None and torch.allclose(scores.grad, expected)
+
+
+def test_a_known_positive_is_no_negative():
+    """The second query's third document is as near as its own positive, and is one too: .1 less."""
+    assert Triplet()(batch(cosines(), [[1, 1, 1, 1], [1, 1, 0, 1]])).item() == pytest.approx(0.35)
+
+
+def test_a_sum_and_no_mean():
+    one = batch(cosines())
+    parts = {name: getattr(one, name) for name in ("scores", "positive", "own", "valid")}
+    two = types.ScoreBatch(**{name: torch.block_diag(part, part).to(part.dtype) for name, part in parts.items()})
+    assert Triplet()(two).item() == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_ends_of_the_cosine_have_finite_gradients(dtype: torch.dtype):
+    scores = torch.tensor([[1.0, -1.0, 1.0, 1 + 2**-20], [-1.0, 1.0, 1 - 2**-23, 0.0]], dtype=dtype, requires_grad=True)
+    value = Triplet(margin=1.0)(batch(scores))
+    value.backward()
+    assert scores.grad is not None and bool(value.isfinite()) and bool(scores.grad.isfinite().all())
+
+
+@pytest.mark.parametrize("margin", [-0.1, 1.5, float("nan")])
+def test_a_margin_is_one_of_scores(margin: float):
+    with pytest.raises(errors.PluginError, match="margin must be between 0 and 1"):
+        Triplet(margin=margin)
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_in_bfloat16_stay_finite(tmp_path, tiny_model):
+    """A copy of a positive has a cosine of 1 with it; a loss or gradient that is not finite would end the run."""
+    head = {"pooling": "cls", "projection": 8, "activation": "tanh", "query_token_type": 1}
+    spec = ModelSpec(str(tiny_model), query_length=8, document_length=12, **head)
+    encoder = load_learner(spec, "cpu")
+    steps = {"batch_size": 6, "max_steps": 1000, "learning_rate": 1e-3, "weight_decay": 0.1, "precision": "bf16"}
+    options = TrainOptions(false_negative_mask=False, checkpoint_every=None, **steps)
+    data = toy_data(write_toy(tmp_path / "toy"))
+    result = train(encoder, data, Triplet(), options, tmp_path / "run", progress=Silent())
+    losses = [record["loss"] for record in result.history]
+    assert result.steps == 1000 and all(math.isfinite(loss) for loss in losses)
+    assert losses[-1] < losses[0]

@@ -1,6 +1,10 @@
-"""A training that ends before its schedule does, and the models that it keeps on its way."""
+"""What a run leaves on disk: its learning curve, and the models kept on its way."""
 
+import json
+import subprocess
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,9 +15,79 @@ from hardneg.encoders.open.resolved import load_learner
 from hardneg.encoders.spec import ModelSpec
 from hardneg.losses.pairwise import Star
 from hardneg.runtime import Progress, Silent
-from hardneg.training.loop import TrainingResult
+from hardneg.training import checkpoint, loop
 from hardneg.training.methods.dual_encoder import train
 from hardneg.training.options import TrainOptions
+
+FIRST, SECOND, THIRD = ({"step": step, "text": "x" * 20} for step in (1, 2, 3))
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    history = checkpoint.History(tmp_path / "history.jsonl")
+    assert history.read() == []
+    for record in (FIRST, SECOND):
+        history.add(record)
+    assert history.read() == [FIRST, SECOND]
+    history.truncate(1)
+    assert history.read() == [FIRST]
+
+
+class HalfFull(FileIO):
+    """Takes the first ten bytes, then there is no room."""
+
+    def write(self, data: Any) -> int:
+        if len(data) > 30:
+            return super().write(bytes(data)[:10])
+        raise OSError(28, "No space left on device")
+
+
+def test_what_a_full_disk_cuts_off_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "made.jsonl"
+    history = checkpoint.History(path)
+    history.add(FIRST)
+    whole = path.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(Path, "open", lambda self, mode="r", **_: HalfFull(self, mode.replace("b", "")))
+        history.add(SECOND)
+    assert path.read_bytes() == whole
+    history.add(SECOND)
+    assert history.read() == [FIRST, SECOND]
+
+
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """One page of room: the record that crosses its end is cut off there."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("no file system can be mounted here: that takes root")
+    try:
+        history, added = checkpoint.History(disk / "made.jsonl"), 0
+        with pytest.raises(OSError, match="No space left"):
+            while True:
+                history.add(FIRST)
+                added += 1
+        assert history.read() == [FIRST] * added and (disk / "made.jsonl").read_bytes().endswith(b"}\n")
+        subprocess.run(["mount", "-o", "remount,size=16k", str(disk)], check=True)
+        history.add(SECOND)
+        assert history.read() == [FIRST] * added + [SECOND]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("left", ['{"step": 2, "te', '{"step": 2}'])
+def test_what_a_kill_cuts_off_is_removed_by_the_next_record(tmp_path: Path, left: str) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_text(json.dumps(FIRST) + "\n" + left)
+    assert checkpoint.History(path).read() == [FIRST]
+    checkpoint.History(path).add(THIRD)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [FIRST, THIRD]
+
+
+def test_a_line_of_two_torn_records_is_told_and_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "made.jsonl"
+    path.write_text(f'{json.dumps(FIRST)}\n{{"step": 2, "te{json.dumps(SECOND)}\n{json.dumps(THIRD)}\n')
+    assert checkpoint.History(path).read() == [FIRST, THIRD]
+    assert "made.jsonl:2: not a whole record; left out" in caplog.text
 
 
 @pytest.fixture
@@ -23,7 +97,7 @@ def spec(tiny_model: Path) -> ModelSpec:
 
 def run(
     toy: Path, folder: Path, chosen: TrainOptions, encoder: Encoder, progress: Progress | None = None
-) -> TrainingResult:
+) -> loop.TrainingResult:
     return train(encoder, toy_data(toy), Star(), chosen, folder, progress=progress or Silent())
 
 
@@ -32,7 +106,7 @@ def equal(one: Encoder, other: Encoder) -> bool:
     return all(torch.equal(tensor, there[name]) for name, tensor in one.module.state_dict().items())
 
 
-def rates(result: TrainingResult) -> list[float]:
+def rates(result: loop.TrainingResult) -> list[float]:
     return [record["learning_rate"] for record in result.history]
 
 
@@ -76,30 +150,9 @@ def test_a_stopped_run_ends_with_the_same_kept_models(toy_folder, tmp_path, spec
 
 
 def test_dev_metrics_are_measured_where_it_stops(toy_folder, tmp_path, spec):
-    chosen, measured = options(max_steps=9, stop_at=3, evaluate_every=2), iter([0.1, 0.3])
+    chosen, measured = (options(max_steps=9, stop_at=3, evaluate_every=2), iter([0.1, 0.3]))
     validate = lambda: {"mrr@10": next(measured)}  # noqa: E731
     result = train(
         load_learner(spec, "cpu"), toy_data(toy_folder), Star(), chosen, tmp_path, progress=Silent(), validate=validate
     )
     assert (result.best_step, result.best) == (3, 0.3)
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ({"stop_at": 0}, "stop_at must be 1 or above, not 0"),
-        ({"stop_at": 13}, "stop_at must be 12 (max_steps) or below, not 13"),
-        ({"keep_every": 13}, "keep_every must be 12, the last step, or below, not 13"),
-        ({"stop_at": 5, "keep_every": 6}, "keep_every must be 5, the last step, or below, not 6"),
-    ],
-)
-def test_steps_that_never_come_are_refused(given, problem):
-    assert options(**given).problems() == [problem]
-
-
-def test_they_count_in_the_key_where_they_are_given():
-    plain = options().identity()
-    assert not {"stop_at", "keep_every"} & set(plain)
-    assert options(stop_at=3).identity() == {**plain, "stop_at": 3}
-    assert options(keep_every=3).identity() == {**plain, "keep_every": 3}
-    assert TrainOptions(epochs=1, batch_size=10, stop_at=50).last_step(100) == 10

@@ -80,17 +80,17 @@ if TYPE_CHECKING:
     from hardneg.functions.run_argument import run_file
     from hardneg.functions.session import Session, usual_store
     from hardneg.indexes import exact_ranks
+    from hardneg.indexes.backends import compressed as compression
     from hardneg.indexes.backends.compressed import CompressedSearcher
     from hardneg.indexes.kernels import checks as index_checks
+    from hardneg.indexes.kernels import lucene as lucene_search
     from hardneg.indexes.kernels.candidate_scoring import rank_candidates
     from hardneg.indexes.kernels.exact import top_k
     from hardneg.indexes.kernels.exact.exact import ExactOptions
-    from hardneg.indexes.kernels.faiss import compression
-    from hardneg.indexes.kernels.lucene import lucene_search
-    from hardneg.indexes.kernels.lucene.java import start_java
+    from hardneg.indexes.kernels.lucene import start_java
     from hardneg.indexes.open_store import open_store
     from hardneg.integrations.pyserini import QuerySide, opening, openings
-    from hardneg.mining.lists_of_file import ListsOfFile
+    from hardneg.mining.listing import ListsOfFile
     from hardneg.mining.miners.selection import RULES as FILTER_RULES
     from hardneg.protocols import FilterTexts, QueryWriter, Reranker, RowLookup, Searcher, TrainableReranker
     from hardneg.recipes.laid_indexes import LaidIndex, OpenedIndex, laid_indexes
@@ -136,7 +136,7 @@ if TYPE_CHECKING:
     )
     from hardneg.registry import configure, plugin_errors
     from hardneg.report import figure as figures
-    from hardneg.report import numbers
+    from hardneg.report import table as numbers
     from hardneg.report.content import estimates
     from hardneg.report.curve import measurements
     from hardneg.report.table import Section, Table

@@ -9,11 +9,10 @@ import numpy as np
 
 from hardneg.formats.doc_ids import DocIds
 from hardneg.formats.vectors.flat_vectors import FLAT, TOKEN_OFFSETS, FlatVectors
-from hardneg.indexes.backends.compressed import CompressedSearcher
+from hardneg.indexes.backends.compressed import CompressedSearcher, innermost, load_faiss
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import BinarySearcher, PqSearcher
 from hardneg.indexes.kernels.exact.exact import ExactOptions
-from hardneg.indexes.kernels.faiss.compression import innermost, load_faiss
 from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records.errors import ArtifactError
 from hardneg.records.layout import SHARDS, WEIGHTS

@@ -22,7 +22,7 @@ from hardneg.encoders.open.pyserini_lines import (
 from hardneg.encoders.open.resolved import FolderFamily, ResolvedModel, load_encoder, resolve
 from hardneg.encoders.spec import ModelSpec
 from hardneg.formats.segments import DELIMITER
-from hardneg.indexes.kernels.lucene.java import OLDEST, find_java, first_java, starts_alone
+from hardneg.indexes.kernels.lucene import OLDEST, find_java, first_java, starts_alone
 from hardneg.indexes.open_store import form_in
 from hardneg.recipes.laid_indexes import laid_indexes
 from hardneg.records.errors import ArtifactError

@@ -47,7 +47,7 @@ def needs(plan: Plan) -> Iterator[Need]:
     """All that the steps need, each once; of the hub only listings and heads of files are read."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
-        from hardneg.indexes.kernels.lucene.java import find_java
+        from hardneg.indexes.kernels.lucene import find_java
 
         yield _looked_up("package", "Java", lambda: Lookup(note="Java {0.version} in {0.home}".format(find_java())))
     for stage, reading in plan.recipe.collections.items():
@@ -138,7 +138,7 @@ def absent(extra: str) -> str:
     if modules := lacking(extra):
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == _LUCENE:
-        from hardneg.indexes.kernels.lucene.java import find_java
+        from hardneg.indexes.kernels.lucene import find_java
 
         try:
             find_java()

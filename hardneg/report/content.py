@@ -15,8 +15,7 @@ from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import SEED_LEVEL, TwoLevel, interval_over_seeds, system_intervals
 from hardneg.records.wording import counted
 from hardneg.report.curve import History
-from hardneg.report.numbers import bounds, number, p_value, signed, within
-from hardneg.report.table import Cell, Section, Table
+from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, signed, within
 
 BRACKETS = "Brackets: 95 % confidence interval of the mean over queries (Student's t, cut at 0 and 1)."
 

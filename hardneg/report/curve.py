@@ -7,8 +7,7 @@ from typing import Any
 
 from hardneg.evaluation.metrics import is_metric
 from hardneg.report.figure import Points, graphic, lines, plain_axes
-from hardneg.report.numbers import number
-from hardneg.report.table import Graphic
+from hardneg.report.table import Graphic, number
 
 History = Sequence[Mapping[str, Any]]
 """The trainer's rows: `step`, in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""

@@ -8,8 +8,7 @@ from hardneg.evaluation.intervals import Interval, interval_of
 from hardneg.evaluation.metrics import averaged, means
 from hardneg.report.content import ReportContent, Test, outcome, p_of
 from hardneg.report.figure import COLOURS, fitted, graphic, plain_axes
-from hardneg.report.numbers import bounds, equation, number, p_value, signed, within
-from hardneg.report.table import Cell, Graphic, Section, Table
+from hardneg.report.table import Cell, Graphic, Section, Table, bounds, equation, number, p_value, signed, within
 
 _DESCRIBED = 12
 _COLOURS = {"plain": COLOURS[0], "better": COLOURS[0], "worse": COLOURS[1], "same": "#808890", "base": "#808890"}

@@ -8,10 +8,9 @@ from hardneg.testing.encoders import EncoderTests, TrainableEncoderTests
 from hardneg.testing.indexes import IndexTests
 from hardneg.testing.mining import FilterTests, MinerTests
 from hardneg.testing.plugin_contract import PluginTests, rule
-from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests
+from hardneg.testing.rerankers import RerankerTests, TrainableRerankerTests, WriterTests
 from hardneg.testing.stages import AnalysisTests, StageTests
 from hardneg.testing.training import LossTests
-from hardneg.testing.writers import WriterTests
 
 __all__ = [
     "AnalysisTests",

@@ -17,7 +17,7 @@ from hardneg.records.errors import ModelError
 from hardneg.records.types import Document, Encoded, Lookup
 from hardneg.runtime.distributed import World
 from hardneg.runtime.progress import Silent
-from hardneg.testing import forms
+from hardneg.testing import indexes as forms
 from hardneg.testing.plugin_contract import TOLERANCE, PluginTests, check_light, rule
 
 _TEXT = "an old river ran past the quiet bridge and blue harbor while copper engines sang to a falcon"

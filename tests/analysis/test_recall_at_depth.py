@@ -1,6 +1,6 @@
 import numpy as np
 
-from hardneg.analysis.recall_at_depth import RecallAtDepth, recall_at_depth
+from hardneg.analysis.query_wins import RecallAtDepth, recall_at_depth
 from hardneg.records.types import RankedList
 
 

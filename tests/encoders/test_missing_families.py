@@ -13,7 +13,7 @@ from hardneg.encoders.spec import ModelSpec
 from hardneg.indexes.open_store import open_store
 from hardneg.records.errors import HardnegError, PluginError
 from hardneg.records.types import PluginSetting
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 from tests.encoders.test_pinned_models import pylate, stanford
 
 TOLD = "in package hardneg-{0}, which is not installed: pip install ./plugins/hardneg-{0}"

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from hardneg.formats.vectors.flat_vectors import FlatVectors
 from hardneg.indexes.backends import bm25
 from hardneg.indexes.backends.bm25 import Bm25
+from hardneg.indexes.kernels import lucene
 from hardneg.indexes.kernels.exact.exact import search_exact
-from hardneg.indexes.kernels.lucene import lucene_search as lucene
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("started_java")]
 

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardneg.indexes.kernels.candidate_scoring import angular_scores, rank_candidates
-from hardneg.indexes.kernels.max_passage import PooledSearcher
+from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, angular_scores, rank_candidates
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 

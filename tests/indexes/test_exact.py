@@ -17,7 +17,7 @@ from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.types import Hits
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 
 def _naive(vectors: NDArray[np.float32], queries: NDArray[np.float32], k: int) -> Hits:

@@ -14,7 +14,7 @@ from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact, span
 from hardneg.records.errors import ArtifactError
 from hardneg.records.types import Hits
 from hardneg.runtime.distributed import World
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 TWO = ("cpu", "cpu")
 

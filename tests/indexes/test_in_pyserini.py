@@ -10,9 +10,9 @@ from hardneg.formats.vectors.flat_vectors import FlatVectors, FlatWriter
 from hardneg.indexes.backends.compressed import Fp16, Hnsw, IvfFlat, IvfPq, Sq8
 from hardneg.indexes.backends.flat import FlatSearcher
 from hardneg.indexes.backends.product import Binary, OpqPq, Pq
-from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.runtime.progress import Silent
-from hardneg.testing.forms import write_encoded
+from hardneg.testing.indexes import write_encoded
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hardneg.indexes.kernels.lucene import java
+from hardneg.indexes.kernels import lucene as java
 from hardneg.records.errors import MissingDependency
 
 
@@ -64,7 +64,7 @@ def test_the_usual_places_are_looked_at(tmp_path: Path, monkeypatch: pytest.Monk
 
 _PROBE = """
 import os, sys
-from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.indexes.kernels.lucene import start_java
 before = dict(os.environ)
 start_java()
 start_java()

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from hardneg.indexes.kernels import max_passage
+from hardneg.indexes.kernels import candidate_scoring as max_passage
+from hardneg.indexes.kernels.candidate_scoring import PooledSearcher, first_of_each
 from hardneg.indexes.kernels.exact.exact import ExactOptions, search_exact
-from hardneg.indexes.kernels.max_passage import PooledSearcher, first_of_each
 from hardneg.records.errors import UsageError
 from hardneg.records.types import Hits
 

@@ -5,7 +5,7 @@ import pytest
 from recipes.recipes import plan_in, small_collection, small_tree
 
 from hardneg.formats.runs import read_run
-from hardneg.indexes.kernels.lucene.java import start_java
+from hardneg.indexes.kernels.lucene import start_java
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.run_folder import publish
 from hardneg.store.artifacts import Store

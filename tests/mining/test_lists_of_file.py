@@ -10,7 +10,7 @@ from recipes.recipes import stored_collection
 
 from hardneg.formats.collection import StoredCollection
 from hardneg.formats.negatives import read_negatives, write_negatives
-from hardneg.mining.lists_of_file import LABEL, ListsOfFile
+from hardneg.mining.listing import LABEL, ListsOfFile
 from hardneg.mining.miners.ranks import TopK
 from hardneg.recipes.load import check_recipe
 from hardneg.records.errors import DataError, RecipeError

@@ -12,11 +12,10 @@ from hardneg.evaluation.two_level import TwoLevel
 from hardneg.recipes.load import load_recipe
 from hardneg.recipes.yaml_load import find_recipe
 from hardneg.report.content import MeanScore, ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.figure import fitted
 from hardneg.report.intervals import comparison_section
 from hardneg.report.page import html, markdown, sections, write_report
-from hardneg.report.query_section import Passages, gains_section
+from hardneg.report.query_section import Passages, SystemCosts, costs_section, gains_section
 from hardneg.report.table import Section
 
 RESULTS = {

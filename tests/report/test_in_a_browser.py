@@ -9,9 +9,8 @@ from chromium import chromium
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import compare_all
 from hardneg.report.content import ReportContent
-from hardneg.report.cost_section import SystemCosts, costs_section
 from hardneg.report.page import HEAD, write_report
-from hardneg.report.query_section import Passages
+from hardneg.report.query_section import Passages, SystemCosts, costs_section
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,7 @@ from hardneg.report.content import MeanScore, ReportContent, estimates, legend, 
 from hardneg.report.content import tests_by_metric as query_tables
 from hardneg.report.content import tests_section as section_of_tests
 from hardneg.report.curve import learning_graphics, measurements
-from hardneg.report.page import html, markdown
-from hardneg.report.summary import summary
+from hardneg.report.page import html, markdown, summary
 from hardneg.report.table import Cell
 
 HISTORY = [

@@ -6,9 +6,8 @@ from hardneg.evaluation.intervals import Interval
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Comparison
 from hardneg.report.content import ReportContent, legend, marks_of
-from hardneg.report.page import write_report
+from hardneg.report.page import summary, write_report
 from hardneg.report.query_section import ByQuery, Passages, gains_section
-from hardneg.report.summary import summary
 
 RESULTS = {
     "BM25": {"mrr": {"q1": 1.0, "q2": 0.5, "q3": 1.0}},

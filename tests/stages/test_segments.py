@@ -31,8 +31,7 @@ from hardneg.formats.collection import StoredCollection
 from hardneg.formats.runs import read_run
 from hardneg.formats.segments import Segments
 from hardneg.formats.vectors.flat_vectors import FlatVectors
-from hardneg.indexes.kernels.candidate_scoring import fill_from_model
-from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.kernels.candidate_scoring import fill_from_model, pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.recipes.execute import Options, Watcher, execute
 from hardneg.recipes.load import load_recipe

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hardneg.indexes.kernels.checks import check_depth, in_order, no_hits
-from hardneg.indexes.kernels.lucene.java import start_java
-from hardneg.indexes.kernels.lucene.lucene_search import HELD, fill, open_lucene, ranked, threads
+from hardneg.indexes.kernels.lucene import HELD, fill, open_lucene, ranked, start_java, threads
 from hardneg.protocols import RowLookup
 from hardneg.records.errors import ArtifactError, UsageError
 from hardneg.records.languages import ENGLISH, language_of

@@ -16,7 +16,7 @@ from hardneg.formats.corpus import Corpus
 from hardneg.formats.queries import Queries
 from hardneg.formats.vectors.mmap import map_array
 from hardneg.formats.vectors.vectors_import import VectorFile, open_vectors
-from hardneg.indexes.kernels.max_passage import pooled
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.records.errors import DataError, ModelError, UsageError
 from hardneg.records.layout import MODEL_FOLDER, QUERIES
 from hardneg.runtime.distributed import from_first, world

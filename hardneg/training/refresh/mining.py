@@ -13,8 +13,8 @@ from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.formats.negatives import write_negatives
 from hardneg.formats.runs import QueryLists
+from hardneg.indexes.kernels.candidate_scoring import pooled
 from hardneg.indexes.kernels.exact.exact import ExactOptions, ExactSearcher
-from hardneg.indexes.kernels.max_passage import pooled
 from hardneg.indexes.open_store import open_store
 from hardneg.mining.choosing import LEFT_OUT, SEEN_BY, Choosing, Filters, beside, compares
 from hardneg.mining.listing import as_lists, search_queries, with_positives

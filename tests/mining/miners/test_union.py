@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hardneg.mining.miners.union import Union
+from hardneg.mining.miners.ranks import Union
 from hardneg.records.errors import PluginError
 from hardneg.records.types import Candidates, Negatives, RankedList
 from hardneg.testing import MinerTests

@@ -138,7 +138,7 @@ if TYPE_CHECKING:
     from hardneg.report import figure as figures
     from hardneg.report import table as numbers
     from hardneg.report.content import estimates
-    from hardneg.report.curve import measurements
+    from hardneg.report.figure import measurements
     from hardneg.report.table import Section, Table
     from hardneg.rerankers.pair_scoring import PairScorer, best_device
     from hardneg.runtime import model_server

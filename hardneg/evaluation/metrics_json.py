@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hardneg.evaluation import LEVEL, MARGIN
 from hardneg.evaluation.intervals import Interval
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics import Scores, means
 from hardneg.evaluation.significance import Comparison, verdict
 from hardneg.evaluation.two_level import TwoLevel, system_intervals

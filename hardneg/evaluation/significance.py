@@ -17,10 +17,9 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation import intervals
+from hardneg.evaluation import LEVEL, MARGIN, intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws
 from hardneg.evaluation.intervals import GroupIndex, Interval
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.records.errors import UsageError
 from hardneg.runtime.seeding import FIXED, generator
 

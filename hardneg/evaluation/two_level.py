@@ -17,10 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hardneg.evaluation import intervals
+from hardneg.evaluation import LEVEL, intervals
 from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
 from hardneg.evaluation.intervals import Component, GroupIndex, Interval
-from hardneg.evaluation.levels import LEVEL
 from hardneg.evaluation.metrics import Scores
 from hardneg.evaluation.significance import Design, holm, pairs_of, tost
 

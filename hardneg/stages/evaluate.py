@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hardneg import fields
-from hardneg.evaluation import metrics
+from hardneg.evaluation import LEVEL, MARGIN, metrics
 from hardneg.evaluation.bootstrap import Resampling
-from hardneg.evaluation.levels import LEVEL, MARGIN
 from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
 from hardneg.evaluation.significance import Design, Randomisation, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds

@@ -15,9 +15,9 @@ from hardneg.records import layout
 from hardneg.records.layout import DATASET, QUERY_TABLE, REPORT_HTML, REPORT_MARKDOWN, RUN, START
 from hardneg.records.wording import counted, suggestion
 from hardneg.report.content import ReportContent
-from hardneg.report.curve import mean_history
-from hardneg.report.page import write_report
-from hardneg.report.query_section import Passages, SystemCosts, costs_section
+from hardneg.report.figure import mean_history
+from hardneg.report.page import SystemCosts, costs_section, write_report
+from hardneg.report.query_section import Passages
 from hardneg.report.table import Section, Table
 from hardneg.stages.shared.context import ArtifactInput, Facts, StageContext
 from hardneg.stages.shared.seeded import BySeed, SeededStages, by_label

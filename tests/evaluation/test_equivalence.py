@@ -4,7 +4,7 @@ from math import atan, pi, sqrt
 
 import pytest
 
-from hardneg.evaluation.levels import known_margin
+from hardneg.evaluation import known_margin
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import Comparison, Design, Verdict, compare, compare_all, tost, verdict

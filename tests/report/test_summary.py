@@ -76,9 +76,6 @@ def test_a_system_that_others_were_tested_against_is_told_from_its_side():
 
 
 def test_notes_stand_beside_the_figures(tmp_path):
-    paths = write_report(
-        tmp_path, page(notes=["STAR: 2 judged queries are not in the run and score 0"]), MEASURED, Passages({})
-    )
-    for path in paths[:2]:
-        text = path.read_text()
-        assert text.count("STAR: 2 judged queries are not in the run and score 0") == 2
+    note = "STAR: 2 judged queries are not in the run and score 0"
+    paths = write_report(tmp_path, page(notes=[note]), MEASURED, Passages({}))
+    assert [path.read_text().count(note) for path in paths[:2]] == [1, 2]

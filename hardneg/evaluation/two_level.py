@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardneg.evaluation import LEVEL, intervals
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import Component, GroupIndex, Interval
+from hardneg.evaluation.intervals import Component, GroupIndex, Interval, Resampling
 from hardneg.evaluation.metrics import Scores
-from hardneg.evaluation.significance import Design, holm, pairs_of, tost
+from hardneg.evaluation.significance import Design, corrected, pairs_of, tost
 
 SeedTable = NDArray[np.float64]
 """Scores [seeds, queries]."""
@@ -84,9 +83,8 @@ class Spread:
         """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
         if not self.query.freedom:
             return None
-        half = (
-            float(intervals.distributions().t.ppf(0.975, self.freedom)) * self.variance**0.5 if self.variance else 0.0
-        )
+        t = float(intervals.distributions().t.ppf(0.975, self.freedom)) if self.variance else 0.0
+        half = t * self.variance**0.5
         return Interval(self.mean - half, self.mean + half)
 
 
@@ -253,48 +251,22 @@ def compare_over_seeds(
         against = [name for name in baselines if name in tables]
         pairs = pairs_of(list(tables), against) if against or not baselines else []
         pairs = [pair for pair in pairs if {*pair} & by_seed.keys()]
-        means = query_draws(tables, options, groups) if pairs else {}
+        means = intervals.query_draws(tables, options, groups) if pairs else {}
         units, tests = intervals.unit_count(np.empty(len(order)), groups), list[TwoLevel]()
         for pair in pairs:
             first, second = (tables[name] for name in pair)
             same = frozenset(pair) in together and [*by_seed.get(pair[0], ())] == [*by_seed.get(pair[1], ())]
             difference = spread([first - second] if same else [first, second], groups)
-            one = seed_weights(len(first), pair[0], options)
-            other = one if same else seed_weights(len(second), pair[1], options)
+            one = intervals.seed_weights(len(first), pair[0], options)
+            other = one if same else intervals.seed_weights(len(second), pair[1], options)
             draws = (one * means[pair[0]]).sum(axis=1) - (other * means[pair[1]]).sum(axis=1)
-            test = _compared((*pair, metric), difference, draws, units, design.margin)
-            counts = None if groups is None else units
-            tests.append(replace(test, seeds=(len(first), len(second)), shared=same, groups=counts))
-        t, bootstrap = holm([each.t_p for each in tests]), holm([each.bootstrap_p for each in tests])
-        equivalence = holm([each.equivalence_p for each in tests])
-        comparisons += [
-            replace(each, t_holm=t[i], bootstrap_holm=bootstrap[i], equivalence_holm=equivalence[i])
-            for i, each in enumerate(tests)
-        ]
+            errors = (difference.variance**0.5, difference.query.variance**0.5, difference.seed_variance**0.5)
+            freedom, several, t_p = difference.freedom, units > 1, difference.p
+            ends = intervals.percentile_interval(draws, freedom) if several else None
+            p = intervals.bootstrap_p(draws, freedom) if several else 1.0
+            tested = (difference.interval, t_p, t_p, ends, p, p, difference.seed_p)
+            test = TwoLevel(*pair, metric, difference.mean, *errors, freedom, *tested, (len(first), len(second)), same)
+            equivalence_p = tost(difference.mean, errors[0], freedom, units, design.margin)
+            tests.append(replace(test, equivalence_p=equivalence_p, groups=None if groups is None else units))
+        comparisons += corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
     return comparisons
-
-
-def _compared(
-    names: tuple[str, str, str], difference: Spread, draws: NDArray[np.float64], units: int, margin: float
-) -> TwoLevel:
-    """A pair's tests by a metric, not yet corrected for number; units: how many queries, or groups, there are."""
-    error, several = difference.variance**0.5, units > 1
-    p = bootstrap_p(draws, difference.freedom) if several else 1.0
-    equivalence_p = tost(difference.mean, error, difference.freedom, units, margin)
-    return TwoLevel(
-        *names,
-        difference.mean,
-        error,
-        difference.query.variance**0.5,
-        difference.seed_variance**0.5,
-        difference.freedom,
-        difference.interval,
-        t_p=difference.p,
-        t_holm=difference.p,
-        bootstrap_interval=percentile_interval(draws, difference.freedom) if several else None,
-        bootstrap_p=p,
-        bootstrap_holm=p,
-        seed_p=difference.seed_p,
-        equivalence_p=equivalence_p,
-        equivalence_holm=equivalence_p,
-    )

@@ -24,7 +24,9 @@ from hardneg.records.types import Encoded, Hits, RankedList
 from hardneg.runtime.progress import Seconds
 from hardneg.runtime.seeding import derive_seed, generator
 
-_LISTS = 1024
+_LISTS, _BLOCK = 1024, 1024  # queries at a time
+LABEL = "file"
+"""The label of the lists of a file, beside those of runs."""
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
 """A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
@@ -87,9 +89,6 @@ def with_positives(
             yield np.concatenate([rows, others[lacking]]), np.concatenate([scores, theirs[lacking]])
 
 
-_BLOCK = 1024  # queries
-
-
 def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]], seed: int) -> Iterator[QueryLists]:
     """Each query with the lists of another one, without the documents that are relevant to that one.
 
@@ -102,12 +101,9 @@ def permuted(listed: Iterable[QueryLists], positives: Mapping[str, Sequence[str]
         donors = dict(zip(order, [*order[1:], order[0]], strict=True))
         for row, (query_id, _) in enumerate(block):
             donor, hits = block[donors[row]]
-            known = set(positives.get(donor, ()))
-            alone = donors[row] == row
-            yield (
-                query_id,
-                {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()},
-            )
+            known, alone = set(positives.get(donor, ())), donors[row] == row
+            lists = {label: ranked.without(ranked.doc_ids if alone else known) for label, ranked in hits.items()}
+            yield query_id, lists
         number += 1
 
 
@@ -156,10 +152,6 @@ def planted(
             yield query_id, {label: ranked.without(hidden) for label, ranked in hits.items()}
 
 
-LABEL = "file"
-"""The label of the lists of the file, beside those of runs."""
-
-
 class ListsOfFile:
     """The negatives of each query in a file of any form; texts are looked up in the collection.
 
@@ -184,11 +176,9 @@ class ListsOfFile:
         known = self.rows.keys() & set(queries.query_ids)
         if not known:
             raise DataError(f"{path}: no query is of split {split}: name its split, or its collection")
-        absent = {
-            "queries not in the split": len(self.rows) - len(known),
-            "queries not in the file": len(queries) - len(known),
-        }
-        self.counts = Counter({reason: count for reason, count in (absent | lookup.counts).items() if count})
+        absent = {"queries not in the split": len(self.rows), "queries not in the file": len(queries)}
+        counts = {reason: count - len(known) for reason, count in absent.items()} | lookup.counts
+        self.counts = Counter({reason: count for reason, count in counts.items() if count})
 
     def listed(self, query_ids: Sequence[str], runs: dict[str, Path]) -> Iterator[QueryLists]:
         """Each query with its list in the file, whose scores may be nan, and after it those in runs.

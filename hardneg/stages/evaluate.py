@@ -10,7 +10,7 @@ from pydantic import Field
 
 from hardneg import fields
 from hardneg.evaluation import LEVEL, MARGIN, metrics
-from hardneg.evaluation.bootstrap import Resampling
+from hardneg.evaluation.intervals import Resampling
 from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
 from hardneg.evaluation.significance import Design, Randomisation, compare_all
 from hardneg.evaluation.two_level import compare_over_seeds

@@ -5,8 +5,15 @@ from math import atan, pi
 import numpy as np
 import pytest
 
-from hardneg.evaluation.bootstrap import Resampling, query_draws
-from hardneg.evaluation.intervals import Component, group_index, group_weights, interval_of, mean_variance
+from hardneg.evaluation.intervals import (
+    Component,
+    Resampling,
+    group_index,
+    group_weights,
+    interval_of,
+    mean_variance,
+    query_draws,
+)
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import Design, compare, compare_all

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hardneg.evaluation.bootstrap import Resampling, bootstrap_p, percentile_interval, query_draws, seed_weights
-from hardneg.evaluation.intervals import Component
+from hardneg.evaluation.intervals import (
+    Component,
+    Resampling,
+    bootstrap_p,
+    percentile_interval,
+    query_draws,
+    seed_weights,
+)
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, to_json
 from hardneg.evaluation.significance import holm

@@ -11,7 +11,7 @@ from hardneg import type_checkers_imports
 
 # fmt: off
 if TYPE_CHECKING:
-    from hardneg.analysis import overlap
+    from hardneg.analysis import runs as overlap
     from hardneg.analysis.base import Analysis, Runs
     from hardneg.analysis.inputs import AnalysisInputs, System
     from hardneg.cli.commands import Command

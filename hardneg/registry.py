@@ -40,7 +40,7 @@ CHOICES = {
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
-    "ablation, across-collections, candidates, denoising, drift, errors, false-negative-recall, "
+    "ablation, across-collections, candidates, costs, denoising, drift, errors, false-negative-recall, "
     "gradients, latency, matrix, operations, overlap-curve, projection, refreshes, scores, sizes, unjudged"
 )
 _PACKAGES = {

@@ -2,8 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hardneg.analysis.overlap import negatives_overlap, run_overlap
-from hardneg.analysis.query_wins import QueryWins, RecallAtDepth, cases, recall_at_depth
+from hardneg.analysis.runs import QueryWins, RecallAtDepth, cases, negatives_overlap, recall_at_depth, run_overlap
 from hardneg.formats.negatives import read_negatives, write_negatives
 from hardneg.records.types import Negatives
 from tests.analysis.in_memory import Memory

@@ -1,11 +1,10 @@
 import pytest
-from hardneg_papers.analyses.costs import IndexSizes
+from hardneg_papers.analyses.costs import Costs, IndexSizes, costs
 from hardneg_papers.analyses.errors import Errors, distribution
 from hardneg_papers.analyses.evaluations import Ablation, Matrix
 from hardneg_papers.analyses.projection import Projection
 from hardneg_papers.analyses.trainings import Drift, curves_of
 
-from hardneg.analysis.costs import Costs, costs
 from hardneg.records.errors import UsageError
 
 HISTORY = [

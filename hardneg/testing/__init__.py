@@ -14,5 +14,6 @@ from hardneg.testing.training import LossTests
 
 __all__ = [
     "AnalysisTests", "DatasetTests", "EncoderTests", "FilterTests", "IndexTests", "LossTests", "MinerTests",
-    "PluginTests", "RerankerTests", "StageTests", "TrainableEncoderTests", "TrainableRerankerTests", "WriterTests", "rule",
+    "PluginTests", "RerankerTests", "StageTests", "TrainableEncoderTests", "TrainableRerankerTests",
+    "WriterTests", "rule",
 ]  # fmt: skip

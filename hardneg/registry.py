@@ -57,7 +57,6 @@ _PACKAGES = {
         "stages": "candidate-lists, judged-negatives",
     },
     "hardneg-judge": {"filters": "chat", "rerankers": "chat, chat-listwise", "stages": "judge", "writers": "chat"},
-    "hardneg-mteb": {"apps": "mteb"},
     "hardneg-multi-vector": {"encoders": "multi-vector", "indexes": "multi-vector, multi-vector-pq"},
     "hardneg-papers": {
         "analyses": _PAPERS,

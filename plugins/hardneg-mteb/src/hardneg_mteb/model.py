@@ -49,20 +49,10 @@ def mteb_model(
         raise hp.UsageError(f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}")
     chosen = hp.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
     session = hp.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
-    searcher = task_searcher(str(model), chosen, session)
-    if searcher.system.model is None and chosen is not None:
-        raise hp.UsageError(f"mteb_model: {model} is an index itself: leave index out")
-    return searcher
-
-
-def task_searcher(model: str, index: hp.PluginSetting | None, session: hp.Session) -> "TaskSearcher":
-    """The searcher of a model, or of an index of texts (without `index`), with the settings of a session.
-
-    Raises:
-        ModelError, RecipeError: as `mteb_model`.
-    """
-    system = TaskSystem.named(model, index, tuple(session.settings))
+    system = TaskSystem.named(str(model), chosen, tuple(session.settings))
     system.meta  # noqa: B018 - raises where the model is missing
+    if system.model is None and chosen is not None:
+        raise hp.UsageError(f"mteb_model: {model} is an index itself: leave index out")
     return TaskSearcher(system, session)
 
 

@@ -38,10 +38,9 @@ if TYPE_CHECKING:
     from hardneg.encoders.representation import Representation
     from hardneg.encoders.spec import FullSpec, ModelSpec, Side, spec_from, whole_prompts
     from hardneg.encoders.tokens.tokens import Tokens, token_batches
-    from hardneg.evaluation import intervals, significance
+    from hardneg.evaluation import intervals, significance, two_level
     from hardneg.evaluation.metrics import Scores, evaluate, means
     from hardneg.evaluation.metrics_json import Measured, read_metrics, write_metrics
-    from hardneg.evaluation.two_level import spread_over_collections
     from hardneg.fields import (
         FREE,
         MEASURED,
@@ -193,10 +192,10 @@ __all__ = [  # noqa: RUF022
     "option_again", "overlap", "own_queries", "own_share", "parse_model", "plugin_errors", "plugin_identity",
     "plugin_options", "progress_bars", "python_code", "qrels_files", "queries", "rank_candidates", "read_lock",
     "read_metrics", "recipe_text", "recipe_tree", "resolve_model", "run_file", "run_files", "say",
-    "settle_by", "shards", "significance", "source_files", "source_of", "spec_from", "spread_over_collections",
+    "settle_by", "shards", "significance", "source_files", "source_of", "spec_from",
     "start_java", "store_outputs", "stream_run", "takes_bf16", "term_spans", "terms", "text_lines", "token_batches",
-    "top_k", "towers", "training_stage", "usual_store", "usual_tokens_per_batch", "whole_prompts", "without_paths",
-    "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
+    "top_k", "towers", "training_stage", "two_level", "usual_store", "usual_tokens_per_batch", "whole_prompts",
+    "without_paths", "without_problems", "wording", "world", "write_metrics", "write_run", "writing_model",
 ]  # fmt: skip
 
 

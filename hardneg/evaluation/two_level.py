@@ -62,7 +62,7 @@ class Spread:
 
         Source: Satterthwaite (1946), "An approximate distribution of estimates of variance components", Biometrics 2.
         """
-        return _satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
+        return satterthwaite(self.variance, (self.query, *self.seeds, *self.rest))
 
     @property
     def p(self) -> float:
@@ -76,7 +76,7 @@ class Spread:
         Source: Welch (1947), "The generalization of Student's problem when several different population variances are
         involved", Biometrika 34.
         """
-        return _t_p(self.mean, self.seed_variance, _satterthwaite(self.seed_variance, self.seeds))
+        return _t_p(self.mean, self.seed_variance, satterthwaite(self.seed_variance, self.seeds))
 
     @property
     def interval(self) -> Interval | None:
@@ -105,36 +105,6 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     )
 
 
-def spread_over_collections(
-    collections: Sequence[Sequence[SeedTable]],
-    queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
-) -> Spread:
-    """The same of the mean of several collections' means, each with its own queries and an equal weight.
-
-    Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
-    the part of seeds comes from means over collections. Collections are no draws: nothing is said of others.
-
-    collections: the tables of each, those of one system in the same position. queries: of each one the ids, as the
-    tables have them, and their groups.
-    """
-    groups = [intervals.group_index(*each) for each in queries] if queries else [None] * len(collections)
-    parts = [spread(tables, chosen) for tables, chosen in zip(collections, groups, strict=True)]
-    several = [at for at, table in enumerate(collections[0]) if len(table) > 1]
-    by_seed = [np.mean([tables[at].mean(axis=1) for tables in collections], axis=0) for at in several]
-    return Spread(
-        float(np.mean([part.mean for part in parts])),
-        _mean_of([part.query for part in parts]),
-        tuple(intervals.mean_variance(values) for values in by_seed),
-        tuple(_mean_of([part.rest[at] for part in parts]) for at in range(len(several))),
-    )
-
-
-def _mean_of(components: Sequence[Component]) -> Component:
-    """The variance of the mean of independent means."""
-    variance = sum(each.variance for each in components)
-    return Component(variance / len(components) ** 2, _satterthwaite(variance, components))
-
-
 def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     rest = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     sums = np.array([intervals.group_sums(row, groups) for row in rest])
@@ -146,7 +116,8 @@ def _rest_variance(table: SeedTable, groups: GroupIndex | None) -> Component:
     return Component(squares / (seeds - 1) / seeds / table.shape[1] ** 2, (seeds - 1) * freedom)
 
 
-def _satterthwaite(variance: float, components: Sequence[Component]) -> float:
+def satterthwaite(variance: float, components: Sequence[Component]) -> float:
+    """Return the degrees of freedom of a variance that is a sum or difference of these components."""
     parts = sum(each.variance**2 / each.freedom for each in components if each.freedom)
     return variance**2 / parts if parts else float(sum(each.freedom for each in components))
 
@@ -157,6 +128,15 @@ def _t_p(mean: float, variance: float, freedom: float) -> float:
     return float(2 * intervals.distributions().t.sf(abs(mean) / variance**0.5, freedom))
 
 
+def interval_over_seeds(
+    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
+) -> Interval | None:
+    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
+    rows = [scores[metric] for scores in seeds.values()]
+    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
+    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
+
+
 def system_intervals(
     scores: Mapping[str, Mapping[str, float]], seeds: Mapping[int, Scores] | None, groups: Mapping[str, str] | None
 ) -> dict[str, Interval | None]:
@@ -165,15 +145,6 @@ def system_intervals(
         metric: interval_over_seeds(metric, seeds, groups) if seeds else intervals.interval_of(values, groups)
         for metric, values in scores.items()
     }
-
-
-def interval_over_seeds(
-    metric: str, seeds: Mapping[int, Scores], groups: Mapping[str, str] | None = None
-) -> Interval | None:
-    """Return the 95 % interval of a system's mean over queries, or their groups, and seeds."""
-    rows = [scores[metric] for scores in seeds.values()]
-    table = np.array([[row[query_id] for query_id in rows[0]] for row in rows], np.float64)
-    return spread([table], intervals.group_index(list(rows[0]), groups)).interval
 
 
 SEED_LEVEL = 0.05

@@ -22,7 +22,7 @@ from hardneg.evaluation.intervals import (
 from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured, from_json, read_metrics, to_json, write_metrics
 from hardneg.evaluation.significance import Design, compare, compare_all, holm
-from hardneg.evaluation.two_level import compare_over_seeds, spread, spread_over_collections
+from hardneg.evaluation.two_level import compare_over_seeds, spread
 from hardneg.records.errors import ArtifactError, UsageError
 
 A = np.array([[0.0, 2.0], [2.0, 8.0]])  # seeds by queries; means of seeds 1 and 5, of queries 1 and 5
@@ -219,19 +219,6 @@ def test_degrees_of_freedom_are_those_of_each_part():
 def test_one_query_has_no_variance_and_equal_draws_no_p_above_one():
     assert spread([np.array([[1.0], [3.0]])]).query == Component(0.0, 0)
     assert bootstrap_p(np.zeros(10), 4.0) == 1.0
-
-
-def test_one_collection_has_the_spread_of_its_tables_and_more_have_that_of_their_mean() -> None:
-    first, second = np.array([[0.5, 0.7, 0.1], [0.6, 0.9, 0.2]]), np.array([[0.4, 0.4, 0.3]])
-    whole = spread([first, second])
-    assert spread_over_collections([[first, second]]) == whole
-    twice = spread_over_collections([[first, second], [first, second]])
-    assert twice.mean == pytest.approx(whole.mean)
-    # queries are drawn in each: half the variance; a seed is one draw for both: the same
-    assert twice.query.variance == pytest.approx(whole.query.variance / 2)
-    assert twice.rest[0].variance == pytest.approx(whole.rest[0].variance / 2)
-    assert twice.seed_variance == pytest.approx(whole.seed_variance)
-    assert twice.query.freedom == pytest.approx(2 * whole.query.freedom)
 
 
 GROUPS = {"q1": "a", "q2": "a", "q3": "b", "q4": "b"}

@@ -199,15 +199,17 @@ def compare(
     options, design, tests = options or Randomisation(), design or Design(), list[Comparison]()
     for pair in pairs_of(list(scores), list(dict.fromkeys(baselines))):
         system, baseline = scores[pair[0]], scores[pair[1]]
-        values = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
+        differences = np.array([score - baseline[query_id] for query_id, score in system.items()], np.float64)
         groups = intervals.group_index(list(system), design.groups)
-        component, units = intervals.mean_variance(values, groups), intervals.unit_count(values, groups)
-        mean, error, freedom = float(values.mean()), component.variance**0.5, component.freedom
-        t_p, randomisation_p = paired_t_test(values, groups), randomisation_test(values, options, groups)
+        component, units = intervals.mean_variance(differences, groups), intervals.unit_count(differences, groups)
+        mean, error, freedom = float(differences.mean()), component.variance**0.5, component.freedom
+        t_p, randomisation_p = paired_t_test(differences, groups), randomisation_test(differences, options, groups)
         tested = (t_p, t_p, randomisation_p, randomisation_p, error, tost(mean, error, freedom, units, design.margin))
-        test = Comparison(*pair, metric, mean, intervals.mean_interval(values, groups), len(values), *tested)
+        test = Comparison(*pair, metric, mean, intervals.mean_interval(differences, groups), len(differences), *tested)
         if groups is not None:
-            draws = intervals.query_draws({"": values[None]}, intervals.Resampling(seed=options.seed), groups)[""][:, 0]
+            draws = intervals.query_draws({"": differences[None]}, intervals.Resampling(seed=options.seed), groups)[""][
+                :, 0
+            ]
             ends = intervals.percentile_interval(draws, freedom) if freedom else None
             p = intervals.bootstrap_p(draws, freedom) if freedom else 1.0
             test = replace(test, groups=units, bootstrap_interval=ends, bootstrap_p=p)

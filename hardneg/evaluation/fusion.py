@@ -102,7 +102,7 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
     """
     import numpy as np
 
-    ranks = [1.0 / (constant + 1 + np.arange(len(one.doc_ids))) for one in lists]
+    ranks: list[Any] = [1.0 / (constant + 1 + np.arange(len(one.doc_ids))) for one in lists]
     by_rank = [RankedList(one.doc_ids, each) for one, each in zip(lists, ranks, strict=True)]
     return weighted_sum(by_rank, weights, "zero")
 

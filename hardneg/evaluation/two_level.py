@@ -13,6 +13,7 @@ the two have a training in common. Then differences seed by seed are a single su
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -235,7 +236,7 @@ def compare_over_seeds(
             freedom, several, t_p = difference.freedom, units > 1, difference.p
             ends = intervals.percentile_interval(draws, freedom) if several else None
             p = intervals.bootstrap_p(draws, freedom) if several else 1.0
-            tested = (difference.interval, t_p, t_p, ends, p, p, difference.seed_p)
+            tested: list[Any] = [difference.interval, t_p, t_p, ends, p, p, difference.seed_p]
             test = TwoLevel(*pair, metric, difference.mean, *errors, freedom, *tested, (len(first), len(second)), same)
             equivalence_p = tost(difference.mean, errors[0], freedom, units, design.margin)
             tests.append(replace(test, equivalence_p=equivalence_p, groups=None if groups is None else units))

@@ -275,7 +275,7 @@ def _cells(test: Test, level: float, names: Sequence[str] | Mapping[str, str]) -
     """Return the cells of a test by the names of its fields; bold where it shows a difference."""
     cells = []
     for name in names:
-        value = outcome(test, level) if name == "outcome" else getattr(test, name)
+        value: Any = outcome(test, level) if name == "outcome" else getattr(test, name)
         if name == "difference":
             text = signed(value)
         elif name.endswith("interval"):

@@ -152,7 +152,7 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
     """
     for place, (label, points) in enumerate(series.items()):
         if points:
-            look = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
+            look: dict[str, Any] = {"color": COLOURS[place % len(COLOURS)], "marker": MARKERS[place % len(MARKERS)]}
             look |= {"markersize": 4, "linewidth": 1.6, "markevery": -(-len(points) // 20)}
             axes.plot(*zip(*points, strict=True), label=" " * label.startswith("_") + fitted(label, 40), **look)
     if any(series.values()):

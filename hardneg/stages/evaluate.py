@@ -99,7 +99,7 @@ class Evaluate(StageSpec):
             longest = recipe.list_length(target)
             if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has {counted(longest or 0, 'document')} of a query at most, too few for"
-                depth = max(map(metrics.cutoff, deeper))
+                depth = max(int(name.partition("@")[2]) for name in deeper)
                 advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
                 yield f"runs.{path}: {reason} {joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:

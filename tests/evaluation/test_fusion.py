@@ -184,17 +184,6 @@ def test_it_does_what_one_would_do_by_hand(lists, length):
     assert zipped([listed(each) for each in lists], length).doc_ids == naive(lists, length)
 
 
-def test_published_runs(test_data):
-    from hardneg.formats.runs import read_run
-
-    folder = test_data / "msmarco-dl1920" / "runs"
-    dense, sparse = (read_run(folder / f"{name}.dl20.trec.gz") for name in ("d_bert_kd_tasb", "bm25"))
-    assert dense.keys() == sparse.keys() and len(dense) == 54
-    for query_id, ranked in dense.items():
-        first, second = ranked.doc_ids, sparse[query_id].doc_ids
-        assert zipped([listed(first), listed(second)], 100).doc_ids == naive([first, second], 100)
-
-
 def pairs(found: RankedList) -> list[tuple[str, float]]:
     assert found.scores.dtype == np.float32
     return [(doc_id, round(score, 5)) for doc_id, score in zip(found.doc_ids, found.scores.tolist(), strict=True)]

@@ -37,11 +37,7 @@ def test_t_test_by_hand():
 
 def test_exact_randomisation_by_hand():
     # 0.2 and 0.3 of one sign, and not both 0.1 of the other: 6 of the 16 sign patterns reach 0.5
-    assert randomisation_test(DIFFERENCES) == 6 / 16
-
-
-def test_zero_differences_do_not_change_the_exact_p():
-    assert randomisation_test(np.concatenate([DIFFERENCES, np.zeros(50)])) == 6 / 16
+    assert randomisation_test(DIFFERENCES) == randomisation_test(np.append(DIFFERENCES, np.zeros(50))) == 6 / 16
 
 
 def test_drawn_randomisation_is_seeded_and_near_the_exact_p():
@@ -51,9 +47,6 @@ def test_drawn_randomisation_is_seeded_and_near_the_exact_p():
     exact = randomisation_test(values, Randomisation(samples=1 << 16))
     near = randomisation_test(values, Randomisation(samples=(1 << 16) - 1))
     assert near == pytest.approx(exact, abs=0.005)
-
-
-def test_drawn_p_is_never_zero():
     assert randomisation_test(np.full(200, 0.5), Randomisation(samples=99)) == 1 / 100
 
 

@@ -328,26 +328,23 @@ RESULTS = {
 }
 
 
-def test_round_trip(tmp_path):
+ONE_QUERY = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        Measured(RESULTS, compare_all(RESULTS)),
+        Measured(RESULTS, [], {"*": ["bm25"]}),
+        Measured(ONE_QUERY, compare_all(ONE_QUERY)),
+    ],
+)
+def test_round_trip(known, tmp_path):
     path = tmp_path / "metrics.json"
-    comparisons = compare_all(RESULTS)
-    write_metrics(path, Measured(RESULTS, comparisons))
-    assert read_metrics(path) == Measured(RESULTS, comparisons)
+    write_metrics(path, known)
+    assert read_metrics(path) == known
     assert [file.name for file in tmp_path.iterdir()] == ["metrics.json"]
-
-
-def test_marks_are_kept(tmp_path):
-    measured = Measured(RESULTS, [], {"*": ["bm25"]})
-    write_metrics(tmp_path / "m.json", measured)
-    assert read_metrics(tmp_path / "m.json") == measured
-    assert "marks" not in to_json(Measured(RESULTS))
-
-
-def test_one_query_has_no_interval(tmp_path):
-    results = {"a": {"mrr": {"q": 0.5}}, "b": {"mrr": {"q": 0.25}}}
-    write_metrics(tmp_path / "m.json", Measured(results, compare_all(results)))
-    assert json.loads((tmp_path / "m.json").read_text())["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
-    assert read_metrics(tmp_path / "m.json") == Measured(results, compare_all(results))
+    assert ("marks" in json.loads(path.read_text())) == bool(known.marks)
 
 
 def test_content():
@@ -356,6 +353,7 @@ def test_content():
     assert content["intervals"]["bm25"]["mrr"] == [0.25, 0.25]
     assert list(content["per_query"]["bm25"]["ndcg@10"]) == ["q1", "q2"]
     assert content["comparisons"] == []
+    assert to_json(Measured(ONE_QUERY))["intervals"] == {"a": {"mrr": None}, "b": {"mrr": None}}
 
 
 def test_where_seeds_decide_tests_by_query_have_no_verdict_and_intervals_know_the_seeds():

@@ -197,8 +197,8 @@ class Reader:
         """Each question with its passage, as many of both."""
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
-    def save(self, folder: Path, card: str | None = None) -> None:
-        """Writes a folder that `AutoModelForQuestionAnswering` opens; the selection's weights and a card are beside it.
+    def save(self, folder: Path) -> None:
+        """Writes a folder that `AutoModelForQuestionAnswering` opens; the selection's weights are beside it.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -212,8 +212,6 @@ class Reader:
             save_model(self.module.selection, str(partial / _SELECTION))
             lengths = {"length": self.spec.length, "answer_length": self.spec.answer_length}
             (partial / _SPEC).write_text(json.dumps(lengths, indent=2) + "\n", encoding="utf-8")
-            if card is not None:
-                (partial / "README.md").write_text(card, encoding="utf-8")
 
     @classmethod
     def _of(cls, folder: Path, spec: ReaderSpec, device: str | None) -> "Reader":

@@ -237,8 +237,8 @@ def compare_over_seeds(
             ends = intervals.percentile_interval(draws, freedom) if several else None
             p = intervals.bootstrap_p(draws, freedom) if several else 1.0
             tested: list[Any] = [difference.interval, t_p, t_p, ends, p, p, difference.seed_p]
-            test = TwoLevel(*pair, metric, difference.mean, *errors, freedom, *tested, (len(first), len(second)), same)
-            equivalence_p = tost(difference.mean, errors[0], freedom, units, design.margin)
-            tests.append(replace(test, equivalence_p=equivalence_p, groups=None if groups is None else units))
+            test = TwoLevel(*pair, metric, difference.mean, *errors, freedom, *tested)
+            test = replace(test, seeds=(len(first), len(second)), shared=same, groups=None if groups is None else units)
+            tests.append(replace(test, equivalence_p=tost(test.difference, test.error, freedom, units, design.margin)))
         comparisons += corrected(tests, t_holm="t_p", bootstrap_holm="bootstrap_p", equivalence_holm="equivalence_p")
     return comparisons

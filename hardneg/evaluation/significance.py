@@ -115,12 +115,15 @@ def randomisation_test(
     moved = sums[sums != 0.0]
     if len(sums) < 2 or len(moved) == 0:
         return 1.0
-    patterns = 1 << len(moved)
-    exact = patterns <= options.samples
+    patterns = min(1 << len(moved), options.samples)
+    exact = patterns == 1 << len(moved)
     total, size = moved.sum(), np.abs(moved).sum()
-    bound, blocks = abs(total) - _TOLERANCE * size, _patterns(len(moved), options, exact)
-    count = sum(int(np.count_nonzero(np.abs(total - 2.0 * (flips @ moved)) >= bound)) for flips in blocks)
-    return count / patterns if exact else (1 + count) / (1 + options.samples)
+    bound = abs(total) - _TOLERANCE * size
+    count = sum(
+        int(np.count_nonzero(np.abs(total - 2.0 * (flips @ moved)) >= bound))
+        for flips in _patterns(len(moved), patterns, options)
+    )
+    return count / patterns if exact else (1 + count) / (1 + patterns)
 
 
 def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
@@ -245,14 +248,10 @@ def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
     ]
 
 
-def _patterns(n: int, options: Randomisation, exact: bool) -> Iterator[NDArray[np.float64]]:
-    """Yield every 0/1 row of length n, or `samples` random ones, in blocks."""
+def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np.float64]]:
+    """Yield 0/1 rows of length n, in blocks: all, where these are `count`, else so many random ones."""
     random, rows = generator(options.seed, "randomisation test"), max(1, _BLOCK_VALUES // n)
-    total = 1 << n if exact else options.samples
-    for start in range(0, total, rows):
-        count = min(rows, total - start)
-        if exact:
-            numbers = np.arange(start, start + count, dtype=np.int64)
-            yield ((numbers[:, None] >> np.arange(n)) & 1).astype(np.float64)
-        else:
-            yield random.integers(0, 2, (count, n), np.uint8).astype(np.float64)
+    for start in range(0, count, rows):
+        numbers = np.arange(start, min(start + rows, count), dtype=np.int64)
+        every = (numbers[:, None] >> np.arange(n)) & 1 if count == 1 << n else None
+        yield (random.integers(0, 2, (len(numbers), n), np.uint8) if every is None else every).astype(np.float64)
